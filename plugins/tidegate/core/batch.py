@@ -1,0 +1,158 @@
+"""Batches: `PLANNED -> WRITING(epoch) -> SEALED(manifest) -> LANDED`, each state a type.
+
+What a state does not have, its type does not have: a planned batch has no epoch, only a sealed one has a manifest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.lateness import Floor
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.receipt import Receipt
+
+RULES_VERSION = 1
+"""Version of the classification rules (window, late, dirty, filtered) that a plan pins; raise it when they change."""
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """One Kafka partition in a plan: what will be read, and what the broker said at plan time (offsets exclusive)."""
+
+    partition: int
+    start: int
+    end: int
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+
+    @property
+    def drained(self) -> bool:
+        """Nothing more can come from here: not even an open transaction's records."""
+        return self.end == self.last_stable_offset == self.high_watermark
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.last_stable_offset < self.high_watermark
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Offsets that were due and that Kafka no longer has: recorded, a term of the balance."""
+
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what a batch is, pinned before anything is read (R1). `clock_ms` is the ingest clock."""
+
+    pipeline: str
+    batch_id: int
+    revision: int
+    spec_version: int
+    rules_version: int
+    topic: str
+    topic_id: str
+    clock_ms: int
+    floor: Floor
+    partitions: tuple[PartitionPlan, ...]
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """The non-empty ranges, by partition."""
+        return tuple(OffsetRange(self.topic, p.partition, p.start, p.end) for p in self.partitions if p.end > p.start)
+
+    @property
+    def records(self) -> int:
+        """Offsets planned; the records among them may be fewer (gaps)."""
+        return sum(r.count for r in self.ranges)
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    plan: Plan
+    state = "PLANNED"
+
+
+@dataclass(frozen=True)
+class WritingBatch:
+    """Somebody writes, or died writing. `epoch` and `nonce` name the attempt's directory (R9)."""
+
+    plan: Plan
+    epoch: int
+    nonce: str
+    state = "WRITING"
+
+
+@dataclass(frozen=True)
+class SealedBatch:
+    plan: Plan
+    epoch: int
+    nonce: str
+    manifest: Receipt
+    state = "SEALED"
+
+
+@dataclass(frozen=True)
+class LandedBatch:
+    """Its files now belong to their windows. `side_moved`: whether late and dirty files are in their tables."""
+
+    plan: Plan
+    epoch: int
+    nonce: str
+    side_moved: bool
+    state = "LANDED"
+
+
+@dataclass(frozen=True)
+class AbandonedBatch:
+    plan: Plan
+    reason: str
+    state = "ABANDONED"
+
+
+OpenBatch = PlannedBatch | WritingBatch | SealedBatch
+Batch = OpenBatch | LandedBatch | AbandonedBatch
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """`plans/*.json`: all that a Spark job is told. `attempt_dir` and `location` are URIs.
+
+    `mode` ingest: `ranges` are read once, each record routed by `floor`.
+    `mode` replay: one window's rows are rebuilt; `parts` say which ranges, each with the pinned rules of its batch, and
+    `window_ms` which window; late, dirty and other windows' rows are counted, not written.
+    `pipeline` is the compiled spec (columns of today); `tasks` is how many Spark tasks are worth starting.
+    """
+
+    mode: str
+    attempt: str
+    attempt_dir: str
+    pipeline: dict  # core.pipeline.Pipeline, plain
+    bootstrap: dict[str, str]  # librdkafka settings without secrets
+    topic: str
+    topic_id: str
+    parts: tuple["JobPart", ...]
+    nonce: str
+    batch_id: int = 0
+    epoch: int = 0
+    spec_version: int = 0
+    rules_version: int = RULES_VERSION
+    window_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class JobPart:
+    """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's."""
+
+    batch_id: int
+    clock_ms: int
+    floor: Floor
+    ranges: tuple[OffsetRange, ...]
+    rules_version: int = RULES_VERSION
+    pinned: dict | None = None

@@ -1,0 +1,150 @@
+"""The error tree. Each error says whether trying again can help and what an operator should do.
+
+    TidegateError
+    |- SpecError             a pipeline's YAML is wrong: file, line, field
+    |- LedgerError
+    |  |- WrongRevision      the ledger's schema is not the one this code needs
+    |  |- LostComparison     somebody newer moved the row (retry: look again)
+    |- SourceError
+    |  |- SourceUnavailable  the broker does not answer (retry)
+    |  |- DataLoss           offsets that were due are gone from the topic
+    |  |- TopicRecreated     the topic id is not the accepted one
+    |- StorageError
+    |  |- PathMissing        a definite answer: the source is not there
+    |  |- PathExists         a definite answer: the destination is taken
+    |  |- OutcomeUnknown     the call may or may not have been executed (retry: look, then decide)
+    |  |- StorageAhead       storage holds batches that the ledger does not know
+    |- CatalogueError
+    |  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
+    |  |- CatalogueMismatch  the table, or a partition, is not what it should be
+    |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
+    |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
+    |- ReplayRefused         a rebuild would change membership, or its source is gone
+    |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
+    |- NotReady              a window may not be closed yet (retry), its certificate inside
+"""
+
+from __future__ import annotations
+
+
+class TidegateError(Exception):
+    """`retry`: whether the next try can succeed without a human. `advice`: what to do, one sentence."""
+
+    retry = False
+    advice = ""
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice or type(self).advice
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n  what to do: {self.advice}" if self.advice else message
+
+
+class SpecError(TidegateError):
+    """A pipeline's YAML is wrong. `where` is `file:line`, `field` a dotted path."""
+
+    def __init__(self, message: str, *, where: str = "", field: str = "", advice: str = "") -> None:
+        place = ": ".join(part for part in (where, field) if part)
+        super().__init__(f"{place}: {message}" if place else message, advice=advice)
+        self.where, self.field = where, field
+
+
+class LedgerError(TidegateError):
+    """The ledger cannot be used."""
+
+    retry = True
+
+
+class WrongRevision(LedgerError):
+    retry = False
+    advice = "run `tidegate db migrate` with the version of tidegate that the schedulers run"
+
+
+class LostComparison(LedgerError):
+    """A compare-and-set found another state than the one that was read: somebody else has moved on."""
+
+    retry = True
+
+
+class SourceError(TidegateError):
+    """The topic cannot be read as planned."""
+
+
+class SourceUnavailable(SourceError):
+    retry = True
+    advice = "check the Kafka connection; the next try goes on by itself"
+
+
+class DataLoss(SourceError):
+    advice = "set source.on_data_loss: record to go on without these offsets (they are written to the ledger)"
+
+
+class TopicRecreated(SourceError):
+    advice = "if the topic was recreated on purpose, run `tidegate source reset <pipeline>`"
+
+
+class StorageError(TidegateError):
+    """The filesystem refused."""
+
+    retry = True
+
+
+class PathMissing(StorageError):
+    """Definite: nothing was changed, the source is not there."""
+
+
+class PathExists(StorageError):
+    """Definite: nothing was changed, the destination is taken."""
+
+
+class OutcomeUnknown(StorageError):
+    """The call may have been executed, may be executed later, or not at all: look before anything else."""
+
+    retry = True
+
+
+class StorageAhead(StorageError):
+    retry = False
+    advice = "the ledger lost a commit (restored backup, failover?): run `tidegate audit` and restore it before going on"
+
+
+class CatalogueError(TidegateError):
+    """The Hive endpoint refused."""
+
+    retry = True
+
+
+class CatalogueUnsure(CatalogueError):
+    """A statement without a definite answer: it may still be executed."""
+
+
+class CatalogueMismatch(CatalogueError):
+    retry = False
+
+
+class JobFailed(TidegateError):
+    """The Spark job ended without a receipt."""
+
+    retry = True
+
+
+class BatchRefused(TidegateError):
+    """What was read may not land; offsets stay where they were."""
+
+    advice = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
+
+
+class ReplayRefused(TidegateError):
+    """A rebuild publishes nothing, for the reason given; the current generation stays."""
+
+
+class Alarm(TidegateError):
+    """Files and ledger contradict each other."""
+
+    advice = "look at `tidegate explain`; once understood, `tidegate repair` clears the block"
+
+
+class NotReady(TidegateError):
+    retry = True

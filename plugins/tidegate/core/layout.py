@@ -1,0 +1,192 @@
+"""Every path that Tidegate reads or writes, and how partition values are spelled. Nothing else joins paths.
+
+Below the work directory (`<location>/_tidegate` by default):
+
+    plans/<batch>.<epoch>-<nonce>.json          what an attempt is to do
+    tmp/<batch>.<epoch>-<nonce>/                what it writes: data/, late/, dirty/, _receipt.json | failure.json
+    landed/<batch>/                             the same directory after its one rename
+    side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
+    late/_batch=<batch>/<time partitions>/      the late table
+    dirty/_batch=<batch>/                       the dirty table
+    publish/<window>.<generation>.<epoch>/      a window being assembled
+    generations/<window>.<generation>.<epoch>/  published generations from the second on
+    quarantine/<name>                           what contradicted the ledger, kept for people
+    hwm/<batch>                                 never cleaned: which batch ids have landed
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tidegate.core.pipeline import Pipeline, Windows
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+RECEIPT = "_receipt.json"
+FAILURE = "failure.json"
+CERTIFICATE = "_certificate.json"
+SUCCESS = "_SUCCESS"
+MAX_NAME_BYTES = 255
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+# Hive's FileUtils.charToEscape, plus `.` alone and `..`, which Hive forgets and every filesystem collapses.
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+
+
+def escape(value: str | None) -> str:
+    """A partition value as a directory name, Hive's way; null and the empty string are Hive's default partition."""
+    if value is None or value == "":
+        return HIVE_NULL
+    if value in (".", ".."):
+        return value.replace(".", "%2E")
+    return _ESCAPED.sub(lambda m: f"%{ord(m.group()):02X}", value)
+
+
+def unescape(name: str) -> str | None:
+    """The inverse of `escape`, but for the empty string, which comes back as null."""
+    if name == HIVE_NULL:
+        return None
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda m: chr(int(m.group(1), 16)), name)
+
+
+def fits(value: str | None, column: str) -> bool:
+    """Whether `column=value` can be a directory name (255 bytes, no NUL)."""
+    return value is None or ("\x00" not in value and len(f"{column}={escape(value)}".encode()) <= MAX_NAME_BYTES)
+
+
+PartitionValues = tuple[tuple[str, str | None], ...]
+"""(column, value) pairs in the table's partition order; a None value is Hive's default partition."""
+
+
+def partition_path(values: PartitionValues) -> str:
+    return "/".join(f"{column}={escape(value)}" for column, value in values)
+
+
+def parse_partition_path(path: str) -> PartitionValues:
+    pairs = (part.partition("=") for part in path.split("/") if part)
+    return tuple((column, unescape(value)) for column, _, value in pairs)
+
+
+def window_id(start_ms: int) -> str:
+    """A window's name in paths and commands: its start in UTC, `20130105T040000Z`."""
+    return datetime.fromtimestamp(start_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def parse_window_id(text: str) -> int:
+    return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def time_values(start_ms: int, names: tuple[str, ...], timezone: str) -> PartitionValues:
+    """The time partitions of the window that starts at `start_ms`, in the pipeline's zone.
+
+    Where clocks go back, the second 01:00 renders `01-fold`: two instants never share a directory.
+    """
+    local = datetime.fromtimestamp(start_ms / 1000, zoneinfo.ZoneInfo(timezone))
+    # fold=1 alone does not say that the hour is ambiguous *here*: compare with the first reading of the same clock
+    fold = local.fold == 1 and local.replace(fold=0).utcoffset() != local.utcoffset()
+    text = {
+        "date": local.strftime("%Y-%m-%d"),
+        "hour": local.strftime("%H") + ("-fold" if fold else ""),
+        "minute": local.strftime("%M"),
+    }
+    return tuple((name, text[name]) for name in names)
+
+
+def window_start(event_ms: int, windows: Windows) -> int:
+    """Start (UTC ms) of the window that holds `event_ms`.
+
+    Windows below a day are cut in UTC from `windows.start` on, so that a change of clocks never makes two overlap;
+    day windows are local days.
+    """
+    if windows.size_ms < DAY_MS:
+        return event_ms - (event_ms - windows.start_ms) % windows.size_ms
+    zone = zoneinfo.ZoneInfo(windows.timezone)
+    midnight = datetime.fromtimestamp(event_ms / 1000, zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return int(midnight.timestamp() * 1000)
+
+
+def window_end(start_ms: int, windows: Windows) -> int:
+    """End (exclusive, UTC ms): a local day has 23, 24 or 25 hours."""
+    if windows.size_ms < DAY_MS:
+        return start_ms + windows.size_ms
+    zone = zoneinfo.ZoneInfo(windows.timezone)
+    following = datetime.fromtimestamp(start_ms / 1000, zone).replace(tzinfo=None) + timedelta(days=1)
+    return int(following.replace(tzinfo=zone).timestamp() * 1000)
+
+
+def join(base: str, *parts: str) -> str:
+    return "/".join([base.rstrip("/"), *(p.strip("/") for p in parts)])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one pipeline; all are URIs below `location` or `workdir`."""
+
+    location: str
+    workdir: str
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Layout:
+        return cls(pipeline.sink.location, pipeline.sink.workdir)
+
+    def attempt_name(self, batch_id: int, epoch: int, nonce: str) -> str:
+        return f"{batch_id}.{epoch}-{nonce}"
+
+    def plan(self, batch_id: int, epoch: int, nonce: str) -> str:
+        return join(self.workdir, "plans", f"{self.attempt_name(batch_id, epoch, nonce)}.json")
+
+    def attempts(self) -> str:
+        return join(self.workdir, "tmp")
+
+    def attempt(self, batch_id: int, epoch: int, nonce: str) -> str:
+        return join(self.attempts(), self.attempt_name(batch_id, epoch, nonce))
+
+    def replay_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return f"{window_id(start_ms)}.{generation}.{epoch}-{nonce}"
+
+    def replay_plan(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.workdir, "plans", f"{self.replay_name(start_ms, generation, epoch, nonce)}.json")
+
+    def replay_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.attempts(), self.replay_name(start_ms, generation, epoch, nonce))
+
+    def landing_zone(self) -> str:
+        return join(self.workdir, "landed")
+
+    def landed(self, batch_id: int) -> str:
+        return join(self.landing_zone(), str(batch_id))
+
+    def high_water_marks(self) -> str:
+        return join(self.workdir, "hwm")
+
+    def high_water_mark(self, batch_id: int) -> str:
+        return join(self.high_water_marks(), str(batch_id))
+
+    def side_staging(self, batch_id: int, kind: str) -> str:
+        """`kind`: late | dirty."""
+        return join(self.workdir, "side", f"{batch_id}.{kind}")
+
+    def side_table(self, kind: str) -> str:
+        return join(self.workdir, kind)
+
+    def side(self, batch_id: int, kind: str) -> str:
+        return join(self.side_table(kind), f"_batch={batch_id}")
+
+    def quarantine(self, name: str) -> str:
+        return join(self.workdir, "quarantine", name)
+
+    def assembly(self, start_ms: int, generation: int, epoch: int) -> str:
+        return join(self.workdir, "publish", f"{window_id(start_ms)}.{generation}.{epoch}")
+
+    def generation(self, start_ms: int, generation: int, epoch: int) -> str:
+        return join(self.workdir, "generations", f"{window_id(start_ms)}.{generation}.{epoch}")
+
+    def empty(self) -> str:
+        """An empty directory that new partitions point to until a window's swap."""
+        return join(self.workdir, "empty")
+
+    def window(self, time: PartitionValues) -> str:
+        """The rename unit: the deepest table directory that depends on time only."""
+        return join(self.location, partition_path(time))

@@ -1,0 +1,170 @@
+"""A pipeline's specification, compiled: plain frozen dataclasses, the only form that rules and Spark jobs see.
+
+`tidegate.spec` parses and validates YAML into these; everything here is already valid. Durations are ms, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TIME_PARTITIONS = ("date", "hour", "minute")
+
+
+@dataclass(frozen=True)
+class Source:
+    conn_id: str
+    topic: str
+    start: str | int = "earliest"  # earliest | latest | epoch ms
+    isolation: str = "read_committed"  # read_committed | read_uncommitted
+    gaps: str = "forbid"  # forbid | allow
+    on_data_loss: str = "fail"  # fail | record
+
+
+@dataclass(frozen=True)
+class Format:
+    type: str = "json"
+    unknown_fields: str = "ignore"  # ignore | capture | fail
+
+
+@dataclass(frozen=True)
+class Column:
+    """`path`: where the value is in the message, `$.a.b`; `type`: a Hive type, lower case, e.g. `decimal(10,2)`."""
+
+    name: str
+    type: str
+    path: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """`path` is None for Kafka's own timestamp. `format`: epoch_s|epoch_ms|epoch_us|epoch_ns|iso8601, or a strptime
+    pattern. Rows later than ingest clock + `future_skew_ms` never move the watermark; `future` says where they go."""
+
+    path: str | None
+    format: str = "epoch_ms"
+    future_skew_ms: int = 300_000
+    future: str = "dirty"  # dirty | accept
+
+
+@dataclass(frozen=True)
+class Windows:
+    """`start_ms` is the start of the first window; rows of windows that ended before it are late."""
+
+    size_ms: int
+    timezone: str
+    start_ms: int
+    watermark_delay_ms: int
+    max_age_ms: int | None = None
+    idle: str = "clock"  # clock | follow | wait
+    topic_silence_ms: int = 3_600_000
+    on_silence: str = "hold"  # hold | close
+
+
+@dataclass(frozen=True)
+class Sink:
+    conn_id: str
+    table: str  # database.table
+    location: str  # URI of the table's directory, no trailing slash
+    workdir: str  # URI of `_tidegate`, on the same filesystem
+    format: str = "parquet"
+    compression: str = "zstd"
+    target_file_size: int = 256 * 1024 * 1024
+    max_partitions: int = 2000
+
+
+@dataclass(frozen=True)
+class DirtyLimits:
+    max_count: int | None = 1000
+    max_ratio: float | None = 0.01
+
+
+@dataclass(frozen=True)
+class IngestRun:
+    schedule: str | None
+    max_records: int
+    spark_conn_id: str
+    spark_conf: dict[str, str]
+    pool: str = "tidegate_ingest"
+    retries: int = 6
+
+
+@dataclass(frozen=True)
+class ArchiveRun:
+    sla_ms: int
+    pool: str = "tidegate_archive"
+    retries: int = 6
+    max_active_runs: int = 16
+    on_publish: tuple[str, ...] = ()
+    keep_generations: int = 2
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One topic into one table."""
+
+    name: str
+    owner: str
+    tags: tuple[str, ...]
+    source: Source
+    format: Format
+    columns: tuple[Column, ...]
+    event_time: EventTime
+    windows: Windows
+    partition_by: tuple[str, ...]  # time partitions first, then column names
+    sink: Sink
+    ingest: IngestRun
+    archive: ArchiveRun
+    late_policy: str = "side"
+    dirty: DirtyLimits = DirtyLimits()
+    where: str | None = None
+    kafka_columns: bool = True
+    webhook_conn_id: str | None = None
+    description: str = ""
+
+    @property
+    def time_partitions(self) -> tuple[str, ...]:
+        return tuple(p for p in self.partition_by if p in TIME_PARTITIONS)
+
+    @property
+    def dynamic_partitions(self) -> tuple[str, ...]:
+        """Names of the columns whose values become partition directories; they are not stored in the files."""
+        return tuple(p for p in self.partition_by if p not in TIME_PARTITIONS)
+
+    @property
+    def data_columns(self) -> tuple[Column, ...]:
+        """The columns that the files hold, in the table's order."""
+        return tuple(c for c in self.columns if c.name not in self.partition_by)
+
+    def column(self, name: str) -> Column:
+        return next(c for c in self.columns if c.name == name)
+
+
+KAFKA_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("_topic", "string"),
+    ("_partition", "int"),
+    ("_offset", "bigint"),
+    ("_kafka_ts", "timestamp"),
+    ("_batch_id", "bigint"),
+)
+EXTRA_COLUMN = ("_extra", "map<string,string>")
+DIRTY_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("reason", "string"),
+    ("field", "string"),
+    ("raw_key", "binary"),
+    ("raw_value", "binary"),
+    *KAFKA_COLUMNS[:-1],
+)
+
+
+def table_columns(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    """(name, Hive type) of everything that a data or late file holds, in order."""
+    columns = tuple((c.name, c.type) for c in pipeline.data_columns)
+    if pipeline.format.unknown_fields == "capture":
+        columns += (EXTRA_COLUMN,)
+    return columns + (KAFKA_COLUMNS if pipeline.kafka_columns else ())
+
+
+def late_columns(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    """A late file also holds the dynamic partition columns: the late table is partitioned by batch and time only."""
+    return tuple((n, pipeline.column(n).type) for n in pipeline.dynamic_partitions) + table_columns(pipeline)

@@ -1,0 +1,69 @@
+"""Frozen dataclasses to plain JSON values and back, driven by their type hints.
+
+Plans, receipts and specs travel as JSON between the ledger, the control plane and Spark jobs; this is the one codec.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclass -> dict, tuple and frozenset -> list; everything else as it is."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): to_plain(v) for k, v in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(to_plain(v) for v in value)
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    return value
+
+
+def dumps(value: Any) -> str:
+    """Canonical JSON: sorted keys, no spaces; equal values give equal texts."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def from_plain(kind: type[T] | Any, value: Any) -> T:
+    """The inverse of `to_plain` for `kind`. Raises ValueError on a missing or unknown field."""
+    if value is None or kind is Any:
+        return value
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return from_plain(next(a for a in args if a is not type(None)), value)
+    if origin in (tuple, frozenset, list):
+        if origin is tuple and args[-1] is not Ellipsis:
+            return tuple(from_plain(a, v) for a, v in zip(args, value, strict=True))  # type: ignore[return-value]
+        return origin(from_plain(args[0], v) for v in value)
+    if origin is dict:
+        return {from_plain(args[0], k): from_plain(args[1], v) for k, v in value.items()}  # type: ignore[return-value]
+    if dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
+        unknown = set(value) - set(hints)
+        if unknown:
+            raise ValueError(f"{kind.__name__}: unknown {sorted(unknown)}")
+        try:
+            return kind(**{k: from_plain(hints[k], v) for k, v in value.items()})
+        except TypeError as e:
+            raise ValueError(f"{kind.__name__}: {e}") from None
+    if kind is int and isinstance(value, str):  # keys of JSON objects
+        return int(value)  # type: ignore[return-value]
+    return value
+
+
+def loads(kind: type[T], text: str | bytes) -> T:
+    return from_plain(kind, json.loads(text))

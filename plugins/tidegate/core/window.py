@@ -1,0 +1,86 @@
+"""Windows `OPEN -> CLOSING -> CLOSED` and their generations `BUILDING -> BUILT -> SWAPPING -> CURRENT -> RETIRED`.
+
+A window that no batch has touched and nobody has closed has no row: that means OPEN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.receipt import FileEntry
+
+OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
+BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
+
+
+@dataclass(frozen=True, order=True)
+class WindowKey:
+    """`[start_ms, end_ms)` in UTC ms."""
+
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """`closing_batch`: batches below this id may still owe the window rows; set from CLOSING on."""
+
+    key: WindowKey
+    state: str
+    closing_batch: int | None
+    current: int | None  # generation number in force
+    newest: int  # highest generation number ever begun, 0 if none
+
+
+@dataclass(frozen=True)
+class BuildingGeneration:
+    """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal."""
+
+    window: WindowKey
+    number: int
+    epoch: int
+    nonce: str
+    kind: str
+    batches: tuple[int, ...]
+    state = BUILDING
+
+
+@dataclass(frozen=True)
+class BuiltGeneration:
+    """Complete in `directory` (a URI), not yet in force. Paths of `files` are relative to it. Also SWAPPING."""
+
+    window: WindowKey
+    number: int
+    epoch: int
+    kind: str
+    batches: tuple[int, ...]
+    directory: str
+    files: tuple[FileEntry, ...]
+    digest: str
+    state: str = BUILT
+
+
+@dataclass(frozen=True)
+class PublishedGeneration:
+    """In force (CURRENT) or once in force (RETIRED); `location` is where the catalogue points (a URI)."""
+
+    window: WindowKey
+    number: int
+    kind: str
+    batches: tuple[int, ...]
+    location: str
+    files: tuple[FileEntry, ...]
+    digest: str
+    published_ms: int
+    state: str = CURRENT
+
+
+Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration
+
+
+def rows_by_values(files: tuple[FileEntry, ...]) -> dict[tuple[tuple[str, str | None], ...], int]:
+    """Rows of a generation for each combination of dynamic partition values."""
+    rows: dict[tuple[tuple[str, str | None], ...], int] = {}
+    for f in files:
+        rows[f.values] = rows.get(f.values, 0) + f.rows
+    return rows

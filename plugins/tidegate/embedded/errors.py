@@ -1,0 +1,31 @@
+"""Errors of the embedded stack: one clear line each, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StackError(Exception):
+    """Something about the stack on this machine is not as it should be; the text is one line for the user."""
+
+
+class PartDied(StackError):
+    """A part ended, or did not become ready; quotes the last lines of its log."""
+
+    def __init__(self, part: str, what: str, log: Path) -> None:
+        super().__init__(f"{part} {what}; {last_lines(log)} (log: {log})")
+        self.part = part
+        self.log = log
+
+
+def last_lines(log: Path, lines: int = 5, width: int = 300) -> str:
+    """The last non-empty lines of a log file, on one line, or a note that there are none."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 16_384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return "it left no log"
+    last = [line.strip()[:width] for line in text.splitlines() if line.strip()][-lines:]
+    return "its last words: " + " | ".join(last) if last else "its log is empty"
