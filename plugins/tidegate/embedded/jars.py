@@ -244,9 +244,7 @@ def _proxy_options(proxies: dict[str, str]) -> list[str]:
     return options
 
 
-def _watch(
-    command: Sequence[str], log: Path, work: Path, name: str, expected: int | None, progress: Progress
-) -> None:
+def _watch(command: Sequence[str], log: Path, work: Path, name: str, expected: int | None, progress: Progress) -> None:
     started = reported = time.monotonic()
     of = f" of {expected}" if expected else ""
     with open(log, "wb") as out:
@@ -268,7 +266,9 @@ def _watch(
             ivy.wait()
     if code or b"UNRESOLVED" in log.read_bytes():
         raise StackError(f"the {name} jars could not be downloaded (network, proxy?); {last_lines(log)} (log: {log})")
-    progress(f"{name} jars: {sum(1 for _ in (work / 'out').rglob('*.jar'))} fetched, {time.monotonic() - started:.0f} s")
+    progress(
+        f"{name} jars: {sum(1 for _ in (work / 'out').rglob('*.jar'))} fetched, {time.monotonic() - started:.0f} s"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

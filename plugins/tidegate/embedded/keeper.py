@@ -1,6 +1,6 @@
 """Runs one program and guarantees that its whole process tree ends: with the keeper, and with the keeper's owner.
 
-    python keeper.py [--owner PID:START] [--unroot] --log FILE --grace SECONDS -- PROGRAM ARGUMENT...
+    python keeper.py [--owner PID:START] [--unroot] --log FILE --signal N --grace SECONDS -- PROGRAM ARGUMENT...
 
 Why a process of its own: Airflow, Spark and PostgreSQL start children that leave their process group, and an owner
 killed by SIGKILL can clean up nothing. The keeper is a child subreaper, so every orphan of the tree becomes its
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -67,10 +68,11 @@ def leave_root() -> None:
     In a user namespace of its own the process is `nobody` and outside still the same user, so it may still enter
     folders that only root may. Where namespaces are forbidden it becomes `nobody` for real.
     """
+    user, group = os.geteuid(), os.getegid()
     if _libc.unshare(CLONE_NEWUSER) == 0:
-        _write("/proc/self/uid_map", f"{NOBODY} {os.geteuid()} 1")
+        _write("/proc/self/uid_map", f"{NOBODY} {user} 1")
         _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/gid_map", f"{NOBODY} {os.getegid()} 1")
+        _write("/proc/self/gid_map", f"{NOBODY} {group} 1")
         return
     os.setgroups([])
     os.setgid(NOBODY)
@@ -85,11 +87,14 @@ def _write(path: str, text: str) -> None:
 class Keeper:
     """One program under guard; `run` returns when nothing of its tree is left."""
 
-    def __init__(self, command: list[str], log: str, grace_s: float, owner: tuple[int, int] | None, unroot: bool) -> None:
-        self._command, self._log, self._grace_s, self._owner, self._unroot = command, log, grace_s, owner, unroot
+    def __init__(
+        self, command: list[str], log: str, stop: tuple[int, float], owner: tuple[int, int] | None, unroot: bool
+    ) -> None:
+        self._command, self._log, self._owner, self._unroot = command, log, owner, unroot
+        self._stop_signal, self._grace_s = stop
         self._pid = 0
         self._code: int | None = None
-        self._asked: int | None = None  # the signal to pass on, once somebody wants the end
+        self._asked = False  # somebody wants the end
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
@@ -108,8 +113,8 @@ class Keeper:
         self._end_the_rest()
         return self._code if self._code is not None else 0
 
-    def _on_signal(self, number: int, _frame: object) -> None:
-        self._asked = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        self._asked = True
 
     def _start(self) -> int:
         out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -136,7 +141,7 @@ class Keeper:
             waiting.register(watch, select.POLLIN)
         while True:
             self._reap()
-            if self._code is not None or self._asked is not None or not self._owner_lives():
+            if self._code is not None or self._asked or not self._owner_lives():
                 return
             waiting.poll(None if self._owner is None or watch is not None else OWNER_POLL_S * 1000)
             self._drain()
@@ -172,8 +177,8 @@ class Keeper:
                 self._code = code if code >= 0 else 128 - code
 
     def _ask_to_end(self) -> None:
-        self._asked = None
-        os.kill(self._pid, signal.SIGTERM)
+        self._asked = False  # asked once more, it skips the grace
+        os.kill(self._pid, self._stop_signal)
         self._wait(self._grace_s, lambda: self._code is not None)
 
     def _end_the_rest(self) -> None:
@@ -185,9 +190,9 @@ class Keeper:
                     continue
             self._wait(0.2, lambda: False)
 
-    def _wait(self, seconds: float, done) -> None:  # noqa: ANN001
+    def _wait(self, seconds: float, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + seconds
-        while self._reap() and not done() and self._asked is None and time.monotonic() < deadline:
+        while self._reap() and not done() and not self._asked and time.monotonic() < deadline:
             select.select([self._wake_read], [], [], min(0.1, seconds))
             self._drain()
 
@@ -201,7 +206,8 @@ def main(arguments: list[str]) -> int:
     if "--owner" in named:
         pid, _, ticks = named["--owner"].partition(":")
         owner = (int(pid), int(ticks))
-    return Keeper(command, named["--log"], float(named["--grace"]), owner, "--unroot" in options).run()
+    stop = (int(named["--signal"]), float(named["--grace"]))
+    return Keeper(command, named["--log"], stop, owner, "--unroot" in options).run()
 
 
 if __name__ == "__main__":

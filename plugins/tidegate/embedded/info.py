@@ -1,0 +1,96 @@
+"""What a stack tells about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tidegate.embedded.environment import AIRFLOW_USER, airflow_db_url, ledger_url
+from tidegate.embedded.parts import Site
+from tidegate.embedded.ports import LOOPBACK
+from tidegate.embedded.postgres import USER as POSTGRES_USER
+
+
+@dataclass(frozen=True)
+class StackInfo:
+    """Addresses and passwords of a running stack; what belongs to a part that wasn't asked for is empty (0, "")."""
+
+    root: str
+    kafka_bootstrap: str = ""
+    postgres_host: str = ""
+    postgres_port: int = 0
+    postgres_user: str = ""
+    postgres_password: str = field(default="", repr=False)
+    ledger_url: str = field(default="", repr=False)
+    airflow_db_url: str = field(default="", repr=False)
+    hive_host: str = ""
+    hive_port: int = 0
+    airflow_url: str = ""
+    airflow_user: str = ""
+    airflow_password: str = field(default="", repr=False)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values; holds passwords."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, object]) -> StackInfo:
+        """Inverse of to_json."""
+        return cls(**content)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """One part: `up` means that every process lives and its port answers."""
+
+    name: str
+    up: bool
+    pids: list[int]
+
+
+@dataclass(frozen=True)
+class StackStatus:
+    """All parts of the last `up`; `info` is None when nothing runs."""
+
+    root: Path
+    parts: list[PartStatus]
+    info: StackInfo | None
+
+    @property
+    def ok(self) -> bool:
+        """True when there is a stack and each of its parts is up."""
+        return bool(self.parts) and all(part.up for part in self.parts)
+
+    def to_json(self) -> dict[str, object]:
+        """For `tidegate stack status --json`; holds passwords, but not the environment."""
+        info = self.info.to_json() if self.info else None
+        if info is not None:
+            del info["env"]
+        return {"root": str(self.root), "ok": self.ok, "parts": [asdict(part) for part in self.parts], "info": info}
+
+
+def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
+    """Put the facts of a ready stack together."""
+    found: dict[str, object] = {"root": str(site.root), "env": dict(site.env)}
+    if "kafka" in parts:
+        found["kafka_bootstrap"] = f"{LOOPBACK}:{site.ports['kafka']}"
+    if "postgres" in parts:
+        found |= {
+            "postgres_host": LOOPBACK,
+            "postgres_port": site.ports["postgres"],
+            "postgres_user": POSTGRES_USER,
+            "postgres_password": site.secrets.postgres_password,
+            "ledger_url": ledger_url(site),
+        }
+    if "hive" in parts:
+        found |= {"hive_host": LOOPBACK, "hive_port": site.ports["hive"]}
+    if "airflow" in parts:
+        found |= {
+            "airflow_db_url": airflow_db_url(site),
+            "airflow_url": f"http://{LOOPBACK}:{site.ports['airflow']}",
+            "airflow_user": AIRFLOW_USER,
+            "airflow_password": site.secrets.airflow_password,
+        }
+    return StackInfo.from_json(found)

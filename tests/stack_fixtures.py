@@ -1,0 +1,67 @@
+"""Real parts for tests, one of each per test run, started when the first test asks and ended with the run.
+
+Every fixture gives a `tidegate.embedded.info.StackInfo` (kafka_bootstrap, ledger_url, hive_host, hive_port, ...).
+Tests share the part: use topic, table and schema names of your own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tidegate.embedded.errors import StackError
+from tidegate.embedded.info import StackInfo
+from tidegate.embedded.places import Places
+from tidegate.embedded.processes import Identity
+from tidegate.embedded.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def kafka(stack_roots: Path) -> Iterator[StackInfo]:
+    """A broker: `kafka.kafka_bootstrap`. Topics are not created by themselves."""
+    yield from _running(stack_roots / "kafka", "kafka")
+
+
+@pytest.fixture(scope="session")
+def postgres(stack_roots: Path) -> Iterator[StackInfo]:
+    """PostgreSQL with an empty ledger database: `postgres.ledger_url` (the role may create more databases)."""
+    yield from _running(stack_roots / "postgres", "postgres")
+
+
+@pytest.fixture(scope="session")
+def hive_spark(stack_roots: Path) -> Iterator[StackInfo]:
+    """Spark's Thrift server: `hive_host`, `hive_port`, authentication NONE."""
+    yield from _running(stack_roots / "hive-spark", "hive")
+
+
+@pytest.fixture(scope="session")
+def hive4(stack_roots: Path) -> Iterator[StackInfo]:
+    """A real HiveServer2 4.0.1: `hive_host`, `hive_port`, authentication NONE."""
+    yield from _running(stack_roots / "hive4", "hive", hive="hive4")
+
+
+@pytest.fixture(scope="session")
+def stack_roots() -> Iterator[Path]:
+    """A folder for the stacks of this test run; leftovers of runs that were killed are removed."""
+    base = Places.of_checkout().own / "test-stacks"
+    base.mkdir(parents=True, exist_ok=True)
+    for old in base.iterdir():
+        if not Identity.parse(old.name.replace("-", ":")).alive:
+            shutil.rmtree(old, ignore_errors=True)
+    own = base / str(Identity.of(os.getpid())).replace(":", "-")
+    own.mkdir(exist_ok=True)
+    yield own
+    shutil.rmtree(own, ignore_errors=True)
+
+
+def _running(root: Path, part: str, hive: str = "spark") -> Iterator[StackInfo]:
+    try:
+        stack = Stack(root, parts=(part,), hive=hive, progress=lambda line: print(f"[stack] {line}"))
+        info = stack.up()
+    except StackError as error:
+        pytest.fail(str(error), pytrace=False)
+    yield info
+    stack.down()
