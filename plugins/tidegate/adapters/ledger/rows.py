@@ -1,0 +1,105 @@
+"""Ledger rows to core types and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tidegate.core.batch import (
+    AbandonedBatch,
+    Batch,
+    LandedBatch,
+    Loss,
+    PartitionPlan,
+    Plan,
+    PlannedBatch,
+    SealedBatch,
+    WritingBatch,
+)
+from tidegate.core.lateness import Floor
+from tidegate.core.plain import dumps, from_plain, loads, to_plain
+from tidegate.core.receipt import FileEntry, PartitionRows, Receipt
+
+Row = Any  # sqlalchemy.engine.Row of the table that the function names
+
+
+def file_values(entry: FileEntry) -> dict[str, Any]:
+    return {
+        "path": entry.path,
+        "kind": entry.kind,
+        "window_ms": entry.window_ms,
+        "partition_values": dumps(entry.values),
+        "rows": entry.rows,
+        "bytes": entry.bytes,
+        "min_event_ms": entry.min_event_ms,
+        "max_event_ms": entry.max_event_ms,
+        "checksum": str(entry.checksum),
+        "partitions": dumps(entry.partitions),
+    }
+
+
+def file_entry(row: Row) -> FileEntry:
+    """`row` of batch_files or generation_files."""
+    return FileEntry(
+        row.path,
+        row.kind,
+        row.window_ms,
+        tuple((c, v) for c, v in json.loads(row.partition_values)),
+        row.rows,
+        row.bytes,
+        row.min_event_ms,
+        row.max_event_ms,
+        int(row.checksum),
+        tuple(from_plain(PartitionRows, p) for p in json.loads(row.partitions)),
+    )
+
+
+def receipt_text(receipt: Receipt) -> str:
+    """The receipt without its files, which have rows of their own."""
+    plain = to_plain(receipt)
+    plain["files"] = []
+    return dumps(plain)
+
+
+def receipt(text: str, files: list[FileEntry]) -> Receipt:
+    bare = loads(Receipt, text)
+    return Receipt(**{**{f: getattr(bare, f) for f in bare.__dataclass_fields__}, "files": tuple(files)})
+
+
+def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row]) -> Plan:
+    starts = {r.partition: r.start for r in ranges}
+    return Plan(
+        batch.pipeline,
+        batch.batch_id,
+        batch.revision,
+        batch.spec_version,
+        batch.rules_version,
+        batch.topic,
+        batch.topic_id,
+        batch.clock_ms,
+        loads(Floor, batch.floor),
+        tuple(
+            PartitionPlan(
+                p.partition,
+                starts.get(p.partition, p.planned_end),
+                p.planned_end,
+                p.log_start,
+                p.last_stable_offset,
+                p.high_watermark,
+            )
+            for p in partitions
+        ),
+        tuple(Loss(x.partition, x.start, x.end, x.reason) for x in losses),
+    )
+
+
+def batch(row: Row, its_plan: Plan, files: list[FileEntry]) -> Batch:
+    if row.state == "PLANNED":
+        return PlannedBatch(its_plan)
+    if row.state == "WRITING":
+        return WritingBatch(its_plan, row.epoch, row.nonce)
+    if row.state == "SEALED":
+        return SealedBatch(its_plan, row.epoch, row.nonce, receipt(row.receipt, files))
+    if row.state == "LANDED":
+        return LandedBatch(its_plan, row.epoch, row.nonce, bool(row.side_moved))
+    return AbandonedBatch(its_plan, row.blocked or "")

@@ -1,0 +1,227 @@
+"""The ledger's tables. Times are UTC ms, offsets exclusive at the end, JSON and 64-bit checksums are text.
+
+`migrations/versions` makes these tables; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+_NAME = String(200)
+_ROWID = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
+
+
+def _table(name: str, *columns: Column | PrimaryKeyConstraint | UniqueConstraint | Index) -> Table:
+    return Table(name, metadata, *columns)
+
+
+def _required(name: str, kind: type | object, default: object = None) -> Column:
+    return Column(name, kind, nullable=False, default=default)
+
+
+pipelines = _table(
+    "pipelines",
+    Column("name", _NAME, primary_key=True),
+    _required("version", BigInteger),
+    _required("next_batch_id", BigInteger),
+    Column("topic_id", String(100)),
+    _required("created_ms", BigInteger),
+)
+spec_versions = _table(
+    "spec_versions",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    _required("fingerprint", String(64)),
+    _required("compiled", Text),
+    _required("created_ms", BigInteger),
+    UniqueConstraint("pipeline", "fingerprint", name="uq_spec_fingerprint"),
+)
+batches = _table(
+    "batches",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    _required("state", String(16)),
+    _required("epoch", Integer),
+    _required("nonce", String(32)),
+    _required("revision", Integer),
+    _required("spec_version", Integer),
+    _required("rules_version", Integer),
+    _required("topic", String(249)),
+    _required("topic_id", String(100)),
+    _required("clock_ms", BigInteger),
+    _required("floor", Text),
+    _required("records", BigInteger),
+    Column("manifest_digest", String(64)),
+    Column("receipt", Text),  # the receipt without its files, which are rows of batch_files
+    _required("side_moved", Boolean),
+    _required("side_registered", Boolean),
+    Column("refused", Text),
+    Column("blocked", Text),
+    _required("planned_ms", BigInteger),
+    Column("sealed_ms", BigInteger),
+    Column("landed_ms", BigInteger),
+    Index("ix_batches_state", "pipeline", "state"),
+)
+batch_ranges = _table(
+    "batch_ranges",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("start", BigInteger),
+    _required("end", BigInteger),
+    Column("read", BigInteger),
+    Column("data", BigInteger),
+    Column("late", BigInteger),
+    Column("dirty", BigInteger),
+    Column("filtered", BigInteger),
+    Column("dropped", BigInteger),
+    Column("gaps", Text),
+    Index("ix_batch_ranges_offsets", "pipeline", "partition", "start"),
+)
+batch_partitions = _table(
+    "batch_partitions",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("planned_end", BigInteger),
+    _required("log_start", BigInteger),
+    _required("last_stable_offset", BigInteger),
+    _required("high_watermark", BigInteger),
+    _required("drained", Boolean),
+    Column("max_event_ms", BigInteger),  # over all batches up to this one; set when it lands, like the two below
+    Column("advanced_ms", BigInteger),
+    Column("open_transaction_since_ms", BigInteger),
+)
+
+
+def _file_columns() -> list[Column]:
+    return [
+        Column("path", String(1000), primary_key=True),
+        _required("kind", String(8)),
+        Column("window_ms", BigInteger),
+        _required("partition_values", Text),
+        _required("rows", BigInteger),
+        _required("bytes", BigInteger),
+        Column("min_event_ms", BigInteger),
+        Column("max_event_ms", BigInteger),
+        _required("checksum", String(20)),
+        _required("partitions", Text),
+    ]
+
+
+batch_files = _table(
+    "batch_files",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    *_file_columns(),
+    Index("ix_batch_files_window", "pipeline", "batch_id", "kind"),
+)
+batch_window_totals = _table(
+    "batch_window_totals",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(8), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("rows", BigInteger),
+    _required("min_offset", BigInteger),
+    _required("max_offset", BigInteger),
+)
+windows = _table(
+    "windows",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
+    _required("end_ms", BigInteger),
+    _required("state", String(16)),
+    _required("closing_batch", BigInteger),
+    Column("closed_ms", BigInteger),
+    Column("blocked", Text),
+)
+generations = _table(
+    "generations",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    _required("state", String(16)),
+    _required("epoch", Integer),
+    _required("nonce", String(32)),
+    _required("kind", String(16)),
+    Column("directory", String(2000)),
+    Column("location", String(2000)),
+    Column("rows", BigInteger),
+    Column("digest", String(64)),
+    Column("built_ms", BigInteger),
+    Column("published_ms", BigInteger),
+    Column("retired_ms", BigInteger),
+    Index("ix_generations_state", "pipeline", "state"),
+)
+generation_batches = _table(
+    "generation_batches",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+)
+generation_files = _table(
+    "generation_files",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    *[c for c in _file_columns() if c.name != "window_ms"],
+)
+certificates = _table(
+    "certificates",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    _required("ready", Boolean),
+    _required("content", Text),
+    _required("decided_ms", BigInteger),
+)
+intents = _table(
+    "intents",
+    Column("call_id", String(40), primary_key=True),
+    _required("pipeline", _NAME),
+    _required("window_ms", BigInteger),
+    _required("location", String(2000)),
+    _required("deadline_ms", BigInteger),
+    Index("ix_intents_window", "pipeline", "window_ms"),
+)
+losses = _table(
+    "losses",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    _required("end", BigInteger),
+    _required("batch_id", BigInteger),
+    _required("reason", Text),
+)
+run_bindings = _table(
+    "run_bindings",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("run", String(500), primary_key=True),
+    _required("batch_id", BigInteger),
+)
+events = _table(
+    "events",
+    Column("id", _ROWID, primary_key=True),
+    _required("at_ms", BigInteger),
+    _required("pipeline", _NAME),
+    _required("actor", String(500)),
+    _required("what", String(100)),
+    _required("subject", String(200)),
+    _required("detail", Text),
+    Index("ix_events_pipeline", "pipeline", "id"),
+)

@@ -1,0 +1,27 @@
+"""Instants and durations (UTC ms) in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def iso(ms: int | None) -> str:
+    """`2013-01-05T04:00Z`, with seconds (and ms) only where there are any; `never` for None."""
+    if ms is None:
+        return "never"
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    if ms % 60_000 == 0:
+        return at.strftime("%Y-%m-%dT%H:%MZ")
+    return at.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+
+
+def span(ms: int) -> str:
+    """A duration for people: `38 min`, `2.5 h`, `3.1 days`."""
+    seconds = abs(ms) / 1000
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86_400:.1f} days"

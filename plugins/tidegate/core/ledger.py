@@ -1,0 +1,235 @@
+"""The ledger's port: every method is one transaction, every change a compare-and-set whose row count is checked.
+
+A comparison that finds another state raises LostComparison and changes nothing. A connection that breaks raises
+LedgerError: whether the transaction committed is unknown, so the caller reads the row again before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.planning import PlanningView
+from tidegate.core.receipt import FileEntry, Receipt
+from tidegate.core.watermark import Certificate, TopicFacts
+from tidegate.core.window import (
+    BuildingGeneration,
+    BuiltGeneration,
+    Generation,
+    PublishedGeneration,
+    Window,
+    WindowKey,
+)
+
+
+@dataclass(frozen=True)
+class PipelineRow:
+    """`version` rises with every change that a plan depends on (R5)."""
+
+    name: str
+    version: int
+    next_batch_id: int
+    accepted_topic_id: str | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """An alarm: `subject` is `batch 12` or `window 20130105T040000Z`."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class OwedSpan:
+    """What one batch owes a window from one Kafka partition: offsets inclusive, as found in the batch's manifest."""
+
+    batch_id: int
+    partition: int
+    rows: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """A data file of a landed batch on its way to its window."""
+
+    batch_id: int
+    entry: FileEntry
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A catalogue change that may still be executed until `deadline_ms` (R8)."""
+
+    call_id: str
+    window: WindowKey
+    location: str
+    deadline_ms: int
+
+
+class PipelineLedger(Protocol):
+    def register(self, pipeline: Pipeline, fingerprint: str) -> int:
+        """The version number of this spec; a new one is added, with an event, if it was never seen."""
+        ...
+
+    def spec(self, name: str, version: int) -> Pipeline: ...
+
+    def row(self, name: str) -> PipelineRow | None: ...
+
+    def accept_topic(self, name: str, old: str | None, new: str, why: str) -> None:
+        """An operator accepts a recreated topic: its offsets start anew."""
+        ...
+
+    def blocks(self, name: str) -> list[Block]: ...
+
+
+class BatchLedger(Protocol):
+    def planning_view(self, name: str) -> PlanningView: ...
+
+    def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
+        """The batch, its ranges and the run's binding in one transaction, if the pipeline's version is still `version`."""
+        ...
+
+    def bind(self, name: str, run: str, batch_id: int) -> int:
+        """Bind a run to a batch; the batch that the run is bound to afterwards (an earlier binding stays)."""
+        ...
+
+    def bound(self, name: str, run: str) -> int | None: ...
+
+    def get(self, name: str, batch_id: int) -> Batch: ...
+
+    def open(self, name: str) -> OpenBatch | None: ...
+
+    def take(self, batch: OpenBatch, nonce: str) -> WritingBatch:
+        """PLANNED or WRITING(e) -> WRITING(e + 1)."""
+        ...
+
+    def replan(self, batch: WritingBatch, plan: Plan) -> None:
+        """A refused batch takes a new spec: same ranges, next revision. It stays WRITING until somebody takes it."""
+        ...
+
+    def refuse(self, batch: WritingBatch, reason: str) -> None:
+        """Remember why this attempt may not land."""
+        ...
+
+    def refusal(self, name: str, batch_id: int) -> str | None: ...
+
+    def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
+        """WRITING(epoch) -> SEALED with the manifest's files."""
+        ...
+
+    def adopt(self, batch: OpenBatch, manifest: Receipt) -> SealedBatch:
+        """Storage knew more than the ledger (R11): PLANNED or WRITING -> SEALED with the landed receipt's epoch."""
+        ...
+
+    def land(self, batch: SealedBatch) -> LandedBatch:
+        """SEALED -> LANDED with the window totals and the watermark facts, in one transaction."""
+        ...
+
+    def mark_side(self, name: str, batch_id: int, flag: str) -> None:
+        """`flag`: moved | registered, of a LANDED batch; done if it is set."""
+        ...
+
+    def side_duties(self, name: str) -> list[tuple[int, bool]]:
+        """LANDED batches whose late and dirty files are not all in their tables: (batch id, moved)."""
+        ...
+
+    def abandon(self, batch: OpenBatch, reason: str) -> None: ...
+
+    def manifest_files(self, name: str, batch_id: int, kind: str | None = None) -> list[FileEntry]: ...
+
+    def gaps(self, name: str, batch_id: int) -> dict[int, tuple[Interval, ...]]:
+        """Gap intervals by Kafka partition."""
+        ...
+
+    def block(self, name: str, batch_id: int, reason: str) -> None: ...
+
+
+class WindowLedger(Protocol):
+    def facts(self, name: str) -> TopicFacts: ...
+
+    def get(self, name: str, key: WindowKey) -> Window:
+        """A window without a row is OPEN."""
+        ...
+
+    def generation(self, name: str, key: WindowKey, number: int) -> Generation: ...
+
+    def save_certificate(self, certificate: Certificate) -> None: ...
+
+    def certificate(self, name: str, key: WindowKey) -> Certificate | None: ...
+
+    def begin_close(self, name: str, key: WindowKey, certify: Callable[[TopicFacts], Certificate]) -> Certificate:
+        """OPEN -> CLOSING(next batch id) if `certify` says ready of the facts read in this transaction (R5)."""
+        ...
+
+    def finish_close(self, name: str, key: WindowKey) -> list[int]:
+        """CLOSING -> CLOSED once every batch below the closing id is LANDED or ABANDONED, fixing generation 1's batches.
+
+        Returns the ids that are still in the way (then nothing was changed), [] when CLOSED."""
+        ...
+
+    def begin_generation(self, name: str, key: WindowKey, current: int, kind: str) -> int:
+        """The next generation beside `current`, BUILDING(0), its batch list fixed now; its number."""
+        ...
+
+    def take(self, name: str, key: WindowKey, number: int, nonce: str) -> BuildingGeneration:
+        """BUILDING(e) -> BUILDING(e + 1)."""
+        ...
+
+    def holds(self, generation: BuildingGeneration) -> bool:
+        """Whether this epoch is still the generation's: asked before each move (R3)."""
+        ...
+
+    def built(self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]) -> BuiltGeneration: ...
+
+    def discard(self, generation: BuiltGeneration, why: str) -> None:
+        """BUILT -> DISCARDED: nothing is published (unchanged content)."""
+        ...
+
+    def begin_swap(self, generation: BuiltGeneration) -> BuiltGeneration:
+        """BUILT -> SWAPPING."""
+        ...
+
+    def publish(self, generation: BuiltGeneration, location: str, certificate: str) -> PublishedGeneration:
+        """SWAPPING -> CURRENT, and the one before -> RETIRED, in one transaction."""
+        ...
+
+    def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]: ...
+
+    def owed(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[OwedSpan]: ...
+
+    def declare_intent(self, generation: BuiltGeneration | PublishedGeneration, location: str, ttl_ms: int) -> str:
+        """The call id of a catalogue change about to be made (R8).
+
+        Raises LostComparison if the generation is no longer the window's newest in that state, and CatalogueUnsure
+        while an intent for another location is unanswered and not yet outlived."""
+        ...
+
+    def answer_intent(self, call_id: str) -> None:
+        """That call had a definite answer."""
+        ...
+
+    def block(self, name: str, key: WindowKey, reason: str) -> None: ...
+
+
+class Ledger(Protocol):
+    """`actor` says who makes the changes that follow, for the event log."""
+
+    actor: str
+
+    @property
+    def pipelines(self) -> PipelineLedger: ...
+
+    @property
+    def batches(self) -> BatchLedger: ...
+
+    @property
+    def windows(self) -> WindowLedger: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,157 @@
+"""Which offset ranges the next batch reads: decided from the ledger's view and what the broker says, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidegate.core.batch import RULES_VERSION, Loss, OpenBatch, PartitionPlan, Plan
+from tidegate.core.errors import DataLoss, SourceError, TopicRecreated
+from tidegate.core.lateness import floor_of
+from tidegate.core.layout import window_start
+from tidegate.core.offsets import share
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
+
+
+@dataclass(frozen=True)
+class PlanningView:
+    """The ledger at one instant. A plan commits only if the pipeline's `version` is still this one (R5)."""
+
+    version: int
+    next_batch_id: int
+    accepted_topic_id: str | None
+    open_batch: OpenBatch | None
+    planned_ends: dict[int, int]  # exclusive, by Kafka partition; empty before the first batch
+    not_open: tuple[int, ...]  # starts of windows that are CLOSING or CLOSED, UTC ms
+    facts: TopicFacts  # of the newest landed batch
+
+
+@dataclass(frozen=True)
+class NothingToPlan:
+    reason: str
+
+
+def plan_batch(
+    pipeline: Pipeline,
+    spec_version: int,
+    view: PlanningView,
+    topic: TopicState,
+    first_offsets: Mapping[int, int],
+    clock_ms: int,
+) -> Plan | NothingToPlan:
+    """The next batch. `first_offsets` is where partitions start that no batch has planned yet (`source.start`).
+
+    Raises TopicRecreated, DataLoss (by `on_data_loss`) and SourceError; a missing state is never a default.
+    """
+    if view.accepted_topic_id is not None and topic.topic_id != view.accepted_topic_id:
+        raise TopicRecreated(
+            f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
+        )
+    starts, losses = _starts(pipeline, view, topic, first_offsets)
+    ends = _ends(pipeline, topic, starts)
+    partitions = tuple(
+        PartitionPlan(p, starts[p], ends[p], o.log_start, o.last_stable_offset, o.high_watermark)
+        for p, o in sorted(topic.partitions.items())
+    )
+    plan = Plan(
+        pipeline.name,
+        view.next_batch_id,
+        1,
+        spec_version,
+        RULES_VERSION,
+        topic.topic,
+        topic.topic_id,
+        clock_ms,
+        floor_of(pipeline.windows, view.not_open, clock_ms),
+        partitions,
+        losses,
+    )
+    if plan.ranges or losses:
+        return plan
+    if _moves_watermark(pipeline, view.facts, plan):
+        return plan
+    return NothingToPlan("no new records")
+
+
+def _starts(
+    pipeline: Pipeline, view: PlanningView, topic: TopicState, first_offsets: Mapping[int, int]
+) -> tuple[dict[int, int], tuple[Loss, ...]]:
+    starts: dict[int, int] = {}
+    losses: list[Loss] = []
+    gone = sorted(set(view.planned_ends) - set(topic.partitions))
+    if gone:
+        raise SourceError(f"topic {topic.topic} lost partitions {gone}: Kafka never removes any; is it the same cluster?")
+    for p, offsets in topic.partitions.items():
+        start = view.planned_ends.get(p, first_offsets.get(p, offsets.log_start))
+        if start > offsets.high_watermark:
+            raise DataLoss(
+                f"partition {p}: the next offset is {start}, but the log ends at {offsets.high_watermark}",
+                advice="the topic lost its newest records (unclean leader election?): compare with the producers first",
+            )
+        if start < offsets.log_start:
+            loss = Loss(p, start, offsets.log_start, "retention")
+            if pipeline.source.on_data_loss != "record":
+                raise DataLoss(
+                    f"partition {p}: offsets [{start}, {offsets.log_start}) are gone from the topic "
+                    f"({offsets.log_start - start} records at most): retention passed them before they were read"
+                )
+            losses.append(loss)
+            start = offsets.log_start
+        starts[p] = start
+    return starts, tuple(losses)
+
+
+def _ends(pipeline: Pipeline, topic: TopicState, starts: Mapping[int, int]) -> dict[int, int]:
+    backlog = {p: o.last_stable_offset - starts[p] for p, o in topic.partitions.items()}
+    take = share(backlog, pipeline.ingest.max_records)
+    return {p: starts[p] + take.get(p, 0) for p in topic.partitions}
+
+
+def _moves_watermark(pipeline: Pipeline, before: TopicFacts, plan: Plan) -> bool:
+    """Whether an empty batch is worth a row: only if it carries the watermark over a window's end."""
+    if before.batch_id is None:
+        return False
+    after = advance(before, plan, {})
+    old = global_watermark(watermarks(pipeline.windows, before))
+    new = global_watermark(watermarks(pipeline.windows, after))
+    if new is None or (old is not None and new <= old):
+        return False
+    return old is None or window_start(new, pipeline.windows) > window_start(old, pipeline.windows)
+
+
+def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | None]) -> TopicFacts:
+    """The facts once `plan` has landed with these largest plausible event times by Kafka partition."""
+    known = {p.partition: p for p in before.partitions}
+    rows = []
+    for p in plan.partitions:
+        old = known.get(p.partition, PartitionFacts(p.partition, None, False, None))
+        events = [e for e in (old.max_event_ms, max_event_ms.get(p.partition)) if e is not None]
+        since = old.open_transaction_since_ms
+        rows.append(
+            replace(
+                old,
+                max_event_ms=max(events, default=None),
+                drained=p.drained,
+                advanced_ms=plan.clock_ms if p.end > p.start else old.advanced_ms,
+                open_transaction_since_ms=(since or plan.clock_ms) if p.has_open_transaction else None,
+            )
+        )
+    return TopicFacts(plan.batch_id, plan.clock_ms, tuple(rows))
+
+
+def first_offsets(start: str | int, topic: TopicState, at_time: Mapping[int, int]) -> dict[int, int]:
+    """Where a pipeline's first batch begins: `earliest`, `latest`, or the offsets found for a timestamp."""
+    offsets: dict[int, int] = {}
+    for p, o in topic.partitions.items():
+        offsets[p] = _first(start, o, at_time.get(p))
+    return offsets
+
+
+def _first(start: str | int, offsets: PartitionOffsets, at_time: int | None) -> int:
+    if start == "earliest":
+        return offsets.log_start
+    if start == "latest":
+        return offsets.last_stable_offset
+    return offsets.high_watermark if at_time is None else at_time
