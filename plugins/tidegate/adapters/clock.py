@@ -1,0 +1,13 @@
+"""The machine's clock."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Implements `core.ports.Clock`."""
+
+    def now_ms(self) -> int:
+        """UTC ms."""
+        return time.time_ns() // 1_000_000
