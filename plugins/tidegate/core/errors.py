@@ -1,27 +1,27 @@
 """The error tree. Each error says whether trying again can help and what an operator should do.
 
-    TidegateError
-    |- SpecError             a pipeline's YAML is wrong: file, line, field
-    |- LedgerError
-    |  |- WrongRevision      the ledger's schema is not the one this code needs
-    |  |- LostComparison     somebody newer moved the row (retry: look again)
-    |- SourceError
-    |  |- SourceUnavailable  the broker does not answer (retry)
-    |  |- DataLoss           offsets that were due are gone from the topic
-    |  |- TopicRecreated     the topic id is not the accepted one
-    |- StorageError
-    |  |- PathMissing        a definite answer: the source is not there
-    |  |- PathExists         a definite answer: the destination is taken
-    |  |- OutcomeUnknown     the call may or may not have been executed (retry: look, then decide)
-    |  |- StorageAhead       storage holds batches that the ledger does not know
-    |- CatalogueError
-    |  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
-    |  |- CatalogueMismatch  the table, or a partition, is not what it should be
-    |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
-    |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
-    |- ReplayRefused         a rebuild would change membership, or its source is gone
-    |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
-    |- NotReady              a window may not be closed yet (retry), its certificate inside
+TidegateError
+|- SpecError             a pipeline's YAML is wrong: file, line, field
+|- LedgerError
+|  |- WrongRevision      the ledger's schema is not the one this code needs
+|  |- LostComparison     somebody newer moved the row (retry: look again)
+|- SourceError
+|  |- SourceUnavailable  the broker does not answer (retry)
+|  |- DataLoss           offsets that were due are gone from the topic
+|  |- TopicRecreated     the topic id is not the accepted one
+|- StorageError
+|  |- PathMissing        a definite answer: the source is not there
+|  |- PathExists         a definite answer: the destination is taken
+|  |- OutcomeUnknown     the call may or may not have been executed (retry: look, then decide)
+|  |- StorageAhead       storage holds batches that the ledger does not know
+|- CatalogueError
+|  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
+|  |- CatalogueMismatch  the table, or a partition, is not what it should be
+|- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
+|- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
+|- ReplayRefused         a rebuild would change membership, or its source is gone
+|- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
+|- NotReady              a window may not be closed yet (retry), its certificate inside
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ class OutcomeUnknown(StorageError):
 
 class StorageAhead(StorageError):
     retry = False
-    advice = "the ledger lost a commit (restored backup, failover?): run `tidegate audit` and restore it before going on"
+    advice = (
+        "the ledger lost a commit (restored backup, failover?): run `tidegate audit` and restore it before going on"
+    )
 
 
 class CatalogueError(TidegateError):

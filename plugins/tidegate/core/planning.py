@@ -82,7 +82,9 @@ def _starts(
     losses: list[Loss] = []
     gone = sorted(set(view.planned_ends) - set(topic.partitions))
     if gone:
-        raise SourceError(f"topic {topic.topic} lost partitions {gone}: Kafka never removes any; is it the same cluster?")
+        raise SourceError(
+            f"topic {topic.topic} lost partitions {gone}: Kafka never removes any; is it the same cluster?"
+        )
     for p, offsets in topic.partitions.items():
         start = view.planned_ends.get(p, first_offsets.get(p, offsets.log_start))
         if start > offsets.high_watermark:

@@ -142,7 +142,9 @@ def arithmetic_errors(receipt: Receipt, planned: Iterable[OffsetRange], gaps: st
         if r.read != r.data + r.late + r.dirty + r.filtered + r.dropped:
             errors.append(f"{where}: read {r.read} is not data + late + dirty + filtered + dropped")
         if r.read + sum(len(g) for g in r.gaps) != r.range.count:
-            errors.append(f"{where}: {r.read} records and {sum(len(g) for g in r.gaps)} gaps of {r.range.count} offsets")
+            errors.append(
+                f"{where}: {r.read} records and {sum(len(g) for g in r.gaps)} gaps of {r.range.count} offsets"
+            )
         if r.gaps and gaps == "forbid":
             first = r.gaps[0]
             errors.append(

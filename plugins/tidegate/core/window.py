@@ -11,6 +11,7 @@ from tidegate.core.receipt import FileEntry
 
 OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
 BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
+DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
 
 
 @dataclass(frozen=True, order=True)
@@ -36,6 +37,7 @@ class Window:
 class BuildingGeneration:
     """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal."""
 
+    pipeline: str
     window: WindowKey
     number: int
     epoch: int
@@ -47,8 +49,12 @@ class BuildingGeneration:
 
 @dataclass(frozen=True)
 class BuiltGeneration:
-    """Complete in `directory` (a URI), not yet in force. Paths of `files` are relative to it. Also SWAPPING."""
+    """Complete in `directory` (a URI), not yet in force; also SWAPPING and DISCARDED.
 
+    Paths of `files` are relative to the directory.
+    """
+
+    pipeline: str
     window: WindowKey
     number: int
     epoch: int
@@ -64,6 +70,7 @@ class BuiltGeneration:
 class PublishedGeneration:
     """In force (CURRENT) or once in force (RETIRED); `location` is where the catalogue points (a URI)."""
 
+    pipeline: str
     window: WindowKey
     number: int
     kind: str

@@ -24,10 +24,10 @@ Row = Any  # sqlalchemy.engine.Row of the table that the function names
 
 
 def file_values(entry: FileEntry) -> dict[str, Any]:
+    """Columns of batch_files or generation_files, but for the window, which is a key of the latter."""
     return {
         "path": entry.path,
         "kind": entry.kind,
-        "window_ms": entry.window_ms,
         "partition_values": dumps(entry.values),
         "rows": entry.rows,
         "bytes": entry.bytes,

@@ -111,7 +111,6 @@ def _file_columns() -> list[Column]:
     return [
         Column("path", String(1000), primary_key=True),
         _required("kind", String(8)),
-        Column("window_ms", BigInteger),
         _required("partition_values", Text),
         _required("rows", BigInteger),
         _required("bytes", BigInteger),
@@ -126,8 +125,8 @@ batch_files = _table(
     "batch_files",
     Column("pipeline", _NAME, primary_key=True),
     Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("window_ms", BigInteger),  # null for dirty files
     *_file_columns(),
-    Index("ix_batch_files_window", "pipeline", "batch_id", "kind"),
 )
 batch_window_totals = _table(
     "batch_window_totals",
@@ -180,7 +179,7 @@ generation_files = _table(
     Column("pipeline", _NAME, primary_key=True),
     Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    *[c for c in _file_columns() if c.name != "window_ms"],
+    *_file_columns(),
 )
 certificates = _table(
     "certificates",

@@ -1,0 +1,370 @@
+"""Batches in the ledger: `PLANNED -> WRITING(epoch) -> SEALED -> LANDED`, each arrow one compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.adapters.ledger.windows import topic_facts
+from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.offsets import Interval, union
+from tidegate.core.plain import dumps, from_plain
+from tidegate.core.planning import PlanningView, advance
+from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
+
+b = schema.batches
+_OPEN = ("PLANNED", "WRITING", "SEALED")
+
+
+class SqlBatches:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ------------------------------------------------------------ looking
+
+    def planning_view(self, name: str) -> PlanningView:
+        w = schema.windows
+        with self._store.begin() as c:
+            pipeline = row_of(c, schema.pipelines, name=name)
+            if pipeline is None:
+                raise LedgerError(
+                    f"pipeline {name} is not in the ledger", advice="let its DAG be parsed, or register it"
+                )
+            not_open = select(w.c.start_ms).where(w.c.pipeline == name, w.c.state != "OPEN").order_by(w.c.start_ms)
+            return PlanningView(
+                pipeline.version,
+                pipeline.next_batch_id,
+                pipeline.topic_id,
+                self._open(c, name),
+                self._planned_ends(c, name, pipeline.topic_id),
+                tuple(c.scalars(not_open)),
+                topic_facts(c, name),
+            )
+
+    def _planned_ends(self, c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
+        """Of the newest batch on the accepted topic: every batch has a row for each Kafka partition."""
+        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.topic_id == topic_id)
+        batch_id = c.scalar(newest)
+        found = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=batch_id) if batch_id is not None else []
+        return {r.partition: r.planned_end for r in found}
+
+    def get(self, name: str, batch_id: int) -> Batch:
+        with self._store.begin() as c:
+            row = row_of(c, b, pipeline=name, batch_id=batch_id)
+            if row is None:
+                raise LedgerError(f"the ledger has no batch {batch_id} of {name}")
+            return self._batch(c, row)
+
+    def open(self, name: str) -> OpenBatch | None:
+        with self._store.begin() as c:
+            return self._open(c, name)
+
+    def _open(self, c: Connection, name: str) -> OpenBatch | None:
+        row = c.execute(select(b).where(b.c.pipeline == name, b.c.state.in_(_OPEN)).order_by(b.c.batch_id)).first()
+        return None if row is None else self._batch(c, row)  # type: ignore[return-value]
+
+    def _batch(self, c: Connection, row: Any) -> Batch:
+        key = {"pipeline": row.pipeline, "batch_id": row.batch_id}
+        plan = rows.plan(
+            row,
+            rows_of(c, schema.batch_ranges, **key),
+            rows_of(c, schema.batch_partitions, **key),
+            rows_of(c, schema.losses, **key),
+        )
+        files = []
+        if row.state == "SEALED":
+            files = [rows.file_entry(f) for f in rows_of(c, schema.batch_files, **key)]
+        return rows.batch(row, plan, files)
+
+    def bound(self, name: str, run: str) -> int | None:
+        with self._store.begin() as c:
+            row = row_of(c, schema.run_bindings, pipeline=name, run=run)
+        return row and row.batch_id
+
+    def refusal(self, name: str, batch_id: int) -> str | None:
+        with self._store.begin() as c:
+            row = row_of(c, b, pipeline=name, batch_id=batch_id)
+        return row and row.refused
+
+    def side_duties(self, name: str) -> list[tuple[int, bool]]:
+        statement = select(b.c.batch_id, b.c.side_moved).where(
+            b.c.pipeline == name, b.c.state == "LANDED", b.c.side_registered.is_(False)
+        )
+        with self._store.begin() as c:
+            return [(r.batch_id, bool(r.side_moved)) for r in c.execute(statement.order_by(b.c.batch_id))]
+
+    def manifest_files(self, name: str, batch_id: int, kind: str | None = None) -> list[FileEntry]:
+        where = {"pipeline": name, "batch_id": batch_id} | ({"kind": kind} if kind else {})
+        with self._store.begin() as c:
+            return [rows.file_entry(f) for f in rows_of(c, schema.batch_files, **where)]
+
+    def gaps(self, name: str, batch_id: int) -> dict[int, tuple[Interval, ...]]:
+        with self._store.begin() as c:
+            found = rows_of(c, schema.batch_ranges, pipeline=name, batch_id=batch_id)
+        return {
+            r.partition: union(from_plain(Interval, i) for i in json.loads(r.gaps))
+            for r in found
+            if r.gaps and r.gaps != "[]"
+        }
+
+    # ------------------------------------------------------------ changing
+
+    def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
+        p, now = schema.pipelines, self._store.now_ms()
+        name, batch_id = plan.pipeline, plan.batch_id
+        with self._store.begin() as c:
+            compare = update(p).where(
+                p.c.name == name,
+                p.c.version == version,
+                p.c.next_batch_id == batch_id,
+                or_(p.c.topic_id.is_(None), p.c.topic_id == plan.topic_id),
+            )
+            change = compare.values(version=version + 1, next_batch_id=batch_id + 1, topic_id=plan.topic_id)
+            self._store.compare_and_set(c, change, f"plan of batch {batch_id}")
+            if self._open(c, name) is not None:
+                raise LostComparison(f"another batch of {name} is open")
+            c.execute(insert(b).values(**_batch_values(plan), planned_ms=now))
+            for r in plan.ranges:
+                c.execute(
+                    insert(schema.batch_ranges).values(
+                        pipeline=name, batch_id=batch_id, partition=r.partition, start=r.start, end=r.end
+                    )
+                )
+            for part in plan.partitions:
+                c.execute(insert(schema.batch_partitions).values(**_partition_values(name, batch_id, part)))
+            for loss in plan.losses:
+                c.execute(
+                    insert(schema.losses).values(
+                        pipeline=name,
+                        batch_id=batch_id,
+                        partition=loss.partition,
+                        start=loss.start,
+                        end=loss.end,
+                        reason=loss.reason,
+                    )
+                )
+            if run is not None:
+                c.execute(insert(schema.run_bindings).values(pipeline=name, run=run, batch_id=batch_id))
+            detail = {"records": plan.records, "ranges": plan.ranges, "losses": plan.losses, "run": run}
+            self._store.note(c, name, "planned", f"batch {batch_id}", detail)
+
+    def bind(self, name: str, run: str, batch_id: int) -> int:
+        try:
+            with self._store.begin() as c:
+                c.execute(insert(schema.run_bindings).values(pipeline=name, run=run, batch_id=batch_id))
+            return batch_id
+        except LostComparison:
+            bound = self.bound(name, run)
+            if bound is None:
+                raise
+            return bound
+
+    def take(self, batch: OpenBatch, nonce: str) -> WritingBatch:
+        epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
+        plan = batch.plan
+        with self._store.begin() as c:
+            change = self._from(plan, batch.state, epoch).values(state="WRITING", epoch=epoch + 1, nonce=nonce)
+            self._store.compare_and_set(c, change, f"taking batch {plan.batch_id}")
+            detail = {"epoch": epoch + 1, "nonce": nonce}
+            self._store.note(c, plan.pipeline, "writing", f"batch {plan.batch_id}", detail)
+        return WritingBatch(plan, epoch + 1, nonce)
+
+    def replan(self, batch: WritingBatch, plan: Plan) -> None:
+        old = batch.plan
+        if plan.ranges != old.ranges or plan.revision != old.revision + 1:
+            raise ValueError("a new revision keeps the ranges")
+        with self._store.begin() as c:
+            change = self._from(old, "WRITING", batch.epoch).values(
+                revision=plan.revision, spec_version=plan.spec_version, refused=None
+            )
+            self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
+            detail = {"revision": plan.revision, "spec": [old.spec_version, plan.spec_version]}
+            self._store.note(c, old.pipeline, "replanned", f"batch {old.batch_id}", detail)
+
+    def refuse(self, batch: WritingBatch, reason: str) -> None:
+        plan = batch.plan
+        with self._store.begin() as c:
+            change = self._from(plan, "WRITING", batch.epoch).values(refused=reason)
+            self._store.compare_and_set(c, change, f"refusing batch {plan.batch_id}")
+            self._store.note(c, plan.pipeline, "refused", f"batch {plan.batch_id}", {"reason": reason})
+
+    def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
+        return self._seal(batch.plan, "WRITING", batch.epoch, manifest, "sealed")
+
+    def adopt(self, batch: OpenBatch, manifest: Receipt) -> SealedBatch:
+        epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
+        return self._seal(batch.plan, batch.state, epoch, manifest, "adopted")
+
+    def _seal(self, plan: Plan, state: str, epoch: int, manifest: Receipt, what: str) -> SealedBatch:
+        key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
+        with self._store.begin() as c:
+            change = self._from(plan, state, epoch).values(
+                state="SEALED",
+                epoch=manifest.epoch,
+                nonce=manifest.nonce,
+                manifest_digest=manifest_digest(manifest.files),
+                receipt=rows.receipt_text(manifest),
+                sealed_ms=self._store.now_ms(),
+                refused=None,
+                blocked=None,
+            )
+            self._store.compare_and_set(c, change, f"sealing batch {plan.batch_id}")
+            if manifest.files:
+                values = [key | {"window_ms": f.window_ms} | rows.file_values(f) for f in manifest.files]
+                c.execute(insert(schema.batch_files), values)
+            r = schema.batch_ranges
+            for result in manifest.ranges:
+                c.execute(
+                    update(r)
+                    .where(
+                        r.c.pipeline == plan.pipeline,
+                        r.c.batch_id == plan.batch_id,
+                        r.c.partition == result.range.partition,
+                        r.c.start == result.range.start,
+                    )
+                    .values(
+                        read=result.read,
+                        data=result.data,
+                        late=result.late,
+                        dirty=result.dirty,
+                        filtered=result.filtered,
+                        dropped=result.dropped,
+                        gaps=dumps(result.gaps),
+                    )
+                )
+            detail = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
+            self._store.note(c, plan.pipeline, what, f"batch {plan.batch_id}", detail)
+        return SealedBatch(plan, manifest.epoch, manifest.nonce, manifest)
+
+    def land(self, batch: SealedBatch) -> LandedBatch:
+        plan, files = batch.plan, batch.manifest.files
+        side = any(f.kind in (LATE, DIRTY) for f in files)
+        with self._store.begin() as c:
+            before = topic_facts(c, plan.pipeline)
+            change = self._from(plan, "SEALED", batch.epoch).values(
+                state="LANDED",
+                landed_ms=self._store.now_ms(),
+                side_moved=not side,
+                side_registered=not side,
+                blocked=None,
+            )
+            self._store.compare_and_set(c, change, f"landing batch {plan.batch_id}")
+            totals = _window_totals(plan, files)
+            if totals:
+                c.execute(insert(schema.batch_window_totals), totals)
+            events = {r.range.partition: r.max_event_ms for r in batch.manifest.ranges}
+            p = schema.batch_partitions
+            for facts in advance(before, plan, events).partitions:
+                c.execute(
+                    update(p)
+                    .where(
+                        p.c.pipeline == plan.pipeline,
+                        p.c.batch_id == plan.batch_id,
+                        p.c.partition == facts.partition,
+                    )
+                    .values(
+                        max_event_ms=facts.max_event_ms,
+                        advanced_ms=facts.advanced_ms,
+                        open_transaction_since_ms=facts.open_transaction_since_ms,
+                    )
+                )
+            self._store.note(c, plan.pipeline, "landed", f"batch {plan.batch_id}", {"rows": batch.manifest.rows})
+        return LandedBatch(plan, batch.epoch, batch.nonce, not side)
+
+    def mark_side(self, name: str, batch_id: int, flag: str) -> None:
+        column = {"moved": b.c.side_moved, "registered": b.c.side_registered}[flag]
+        where = and_(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "LANDED", column.is_(False))
+        with self._store.begin() as c:
+            if c.execute(update(b).where(where).values({column.name: True})).rowcount:
+                self._store.note(c, name, f"late and dirty files {flag}", f"batch {batch_id}")
+
+    def abandon(self, batch: OpenBatch, reason: str) -> None:
+        plan = batch.plan
+        epoch = 0 if isinstance(batch, PlannedBatch) else batch.epoch
+        with self._store.begin() as c:
+            change = self._from(plan, batch.state, epoch).values(state="ABANDONED", blocked=reason)
+            self._store.compare_and_set(c, change, f"abandoning batch {plan.batch_id}")
+            self._store.raise_version(c, plan.pipeline)
+            self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", {"reason": reason})
+
+    def block(self, name: str, batch_id: int, reason: str) -> None:
+        with self._store.begin() as c:
+            change = update(b).where(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state.in_(_OPEN))
+            self._store.compare_and_set(c, change.values(blocked=reason), f"blocking batch {batch_id}")
+            self._store.note(c, name, "blocked", f"batch {batch_id}", {"reason": reason})
+
+    def _from(self, plan: Plan, state: str, epoch: int) -> Any:
+        """UPDATE of this batch if it is still in `state` at `epoch` and `revision`: the comparison of every change."""
+        return update(b).where(
+            b.c.pipeline == plan.pipeline,
+            b.c.batch_id == plan.batch_id,
+            b.c.state == state,
+            b.c.epoch == epoch,
+            b.c.revision == plan.revision,
+        )
+
+
+def _batch_values(plan: Plan) -> dict[str, Any]:
+    return {
+        "pipeline": plan.pipeline,
+        "batch_id": plan.batch_id,
+        "state": "PLANNED",
+        "epoch": 0,
+        "nonce": "",
+        "revision": plan.revision,
+        "spec_version": plan.spec_version,
+        "rules_version": plan.rules_version,
+        "topic": plan.topic,
+        "topic_id": plan.topic_id,
+        "clock_ms": plan.clock_ms,
+        "floor": dumps(plan.floor),
+        "records": plan.records,
+        "side_moved": False,
+        "side_registered": False,
+    }
+
+
+def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:
+    return {
+        "pipeline": name,
+        "batch_id": batch_id,
+        "partition": part.partition,
+        "planned_end": part.end,
+        "log_start": part.log_start,
+        "last_stable_offset": part.last_stable_offset,
+        "high_watermark": part.high_watermark,
+        "drained": part.drained,
+    }
+
+
+def _window_totals(plan: Plan, files: tuple[FileEntry, ...]) -> list[dict[str, Any]]:
+    """Rows and offset span for each window, kind and Kafka partition: what a replay reads, and owes."""
+    spans: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 2**62, -1])
+    for f in files:
+        if f.kind not in (DATA, LATE) or f.window_ms is None:
+            continue
+        for part in f.partitions:
+            entry = spans[f.window_ms, f.kind, part.partition]
+            entry[0] += part.rows
+            entry[1] = min(entry[1], part.min_offset)
+            entry[2] = max(entry[2], part.max_offset)
+    return [
+        {
+            "pipeline": plan.pipeline,
+            "batch_id": plan.batch_id,
+            "window_ms": window,
+            "kind": kind,
+            "partition": partition,
+            "rows": rows_,
+            "min_offset": low,
+            "max_offset": high,
+        }
+        for (window, kind, partition), (rows_, low, high) in sorted(spans.items())
+    ]

@@ -1,0 +1,104 @@
+"""The ledger as one object: pipelines and specs here, batches and windows in their own modules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.engine import Engine
+
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.batches import SqlBatches
+from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
+from tidegate.adapters.ledger.windows import SqlWindows
+from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.layout import window_id
+from tidegate.core.ledger import Block, PipelineRow
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import dumps, loads
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqlLedger:
+    """core.ledger.Ledger on PostgreSQL or SQLite. Cheap to make: it connects at the first call.
+
+    `now_ms` gives the times of rows and events and the deadlines of intents (UTC ms).
+    """
+
+    def __init__(self, url: str | Engine, actor: str = "unknown", now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+        self.actor = actor
+        self.store = Store(make_engine(url) if isinstance(url, str) else url, now_ms, lambda: self.actor)
+        self.pipelines = SqlPipelines(self.store)
+        self.batches = SqlBatches(self.store)
+        self.windows = SqlWindows(self.store)
+
+    def close(self) -> None:
+        self.store.engine.dispose()
+
+
+class SqlPipelines:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def register(self, pipeline: Pipeline, fingerprint: str) -> int:
+        for _ in range(3):  # two schedulers may meet a new spec at once: the second one finds it
+            try:
+                return self._register(pipeline, fingerprint)
+            except LostComparison:
+                continue
+        raise LedgerError(f"could not register the spec of {pipeline.name}: others keep writing it")
+
+    def _register(self, pipeline: Pipeline, fingerprint: str) -> int:
+        specs, name, now = schema.spec_versions, pipeline.name, self._store.now_ms()
+        with self._store.begin() as c:
+            known = row_of(c, specs, pipeline=name, fingerprint=fingerprint)
+            if known is not None:
+                return known.version
+            if row_of(c, schema.pipelines, name=name) is None:
+                c.execute(insert(schema.pipelines).values(name=name, version=1, next_batch_id=1, created_ms=now))
+            version = (c.scalar(select(func.max(specs.c.version)).where(specs.c.pipeline == name)) or 0) + 1
+            c.execute(
+                insert(specs).values(
+                    pipeline=name, version=version, fingerprint=fingerprint, compiled=dumps(pipeline), created_ms=now
+                )
+            )
+            self._store.note(c, name, "spec registered", f"spec {version}", {"fingerprint": fingerprint})
+            return version
+
+    def spec(self, name: str, version: int) -> Pipeline:
+        with self._store.begin() as c:
+            row = row_of(c, schema.spec_versions, pipeline=name, version=version)
+        if row is None:
+            raise LedgerError(f"the ledger has no spec version {version} of {name}")
+        return loads(Pipeline, row.compiled)
+
+    def row(self, name: str) -> PipelineRow | None:
+        with self._store.begin() as c:
+            row = row_of(c, schema.pipelines, name=name)
+        return row and PipelineRow(row.name, row.version, row.next_batch_id, row.topic_id)
+
+    def accept_topic(self, name: str, old: str | None, new: str, why: str) -> None:
+        p = schema.pipelines
+        with self._store.begin() as c:
+            statement = update(p).where(p.c.name == name, p.c.topic_id == old)
+            self._store.compare_and_set(
+                c, statement.values(topic_id=new, version=p.c.version + 1), f"accepted topic of {name}"
+            )
+            self._store.note(c, name, "topic accepted", new, {"before": old, "why": why})
+
+    def blocks(self, name: str) -> list[Block]:
+        with self._store.begin() as c:
+            found = [
+                Block(f"batch {r.batch_id}", r.blocked)
+                for r in rows_of(c, schema.batches, pipeline=name, state="SEALED")
+                + rows_of(c, schema.batches, pipeline=name, state="WRITING")
+                if r.blocked
+            ]
+            w = schema.windows
+            blocked = select(w).where(w.c.pipeline == name, w.c.blocked.is_not(None)).order_by(w.c.start_ms)
+            found += [Block(f"window {window_id(r.start_ms)}", r.blocked) for r in c.execute(blocked)]
+        return found

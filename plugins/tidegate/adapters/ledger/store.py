@@ -1,0 +1,110 @@
+"""One transaction at a time on the ledger's database, with its failures in the framework's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import create_engine, event, insert, inspect, select, update
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.sql import ClauseElement
+
+from tidegate.adapters.ledger import schema
+from tidegate.core.errors import LedgerError, LostComparison, WrongRevision
+from tidegate.core.plain import dumps
+
+HEAD = "0001"
+"""The schema revision that this code reads and writes."""
+
+
+def make_engine(url: str) -> Engine:
+    """An engine for `postgresql+psycopg2://...` or `sqlite:///...`; a connection is checked before it is used."""
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_size=2, max_overflow=4, pool_pre_ping=True, pool_recycle=600)
+    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _own_transactions(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # pysqlite would begin late, after the reads that a comparison rests on
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+class Store:
+    """What the parts of the ledger share: the engine, the clock of its rows, and who is acting."""
+
+    def __init__(self, engine: Engine, now_ms: Callable[[], int], actor: Callable[[], str]) -> None:
+        self.engine, self.now_ms, self._actor = engine, now_ms, actor
+        self._checked = False
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction. Raises LostComparison where a unique row was taken by somebody else, LedgerError otherwise."""
+        try:
+            if not self._checked:
+                self.check_revision()
+            with self.engine.begin() as connection:
+                yield connection
+        except IntegrityError as e:
+            raise LostComparison(f"somebody else wrote the same row: {e.orig}") from e
+        except SQLAlchemyError as e:
+            first = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
+            raise LedgerError(
+                f"the ledger does not answer as it should: {first}",
+                advice="the next try goes on by itself once the database is back",
+            ) from e
+
+    def check_revision(self) -> None:
+        """Raises WrongRevision unless the database is at this code's schema revision."""
+        with self.engine.connect() as connection:
+            found = None
+            if inspect(connection).has_table("alembic_version"):
+                found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        if found != HEAD:
+            raise WrongRevision(f"the ledger's schema is at revision {found or 'none'}, this version needs {HEAD}")
+        self._checked = True
+
+    def compare_and_set(self, connection: Connection, statement: ClauseElement, what: str) -> None:
+        """Execute an UPDATE that must hit exactly one row. Raises LostComparison otherwise."""
+        if connection.execute(statement).rowcount != 1:
+            raise LostComparison(f"{what}: somebody else has moved on")
+
+    def raise_version(self, connection: Connection, pipeline: str, expected: int | None = None) -> None:
+        """Raise the pipeline's version, which every plan compares (R5)."""
+        p = schema.pipelines
+        statement = update(p).where(p.c.name == pipeline).values(version=p.c.version + 1)
+        if expected is not None:
+            statement = statement.where(p.c.version == expected)
+        self.compare_and_set(connection, statement, f"pipeline {pipeline}")
+
+    def note(self, connection: Connection, pipeline: str, what: str, subject: str, detail: Any = None) -> None:
+        """Append to the event log, in the transaction of the change itself."""
+        connection.execute(
+            insert(schema.events).values(
+                at_ms=self.now_ms(),
+                pipeline=pipeline,
+                actor=self._actor()[:500],
+                what=what,
+                subject=subject,
+                detail=dumps(detail if detail is not None else {}),
+            )
+        )
+
+
+def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:
+    """Rows whose columns equal `where`, in primary-key order."""
+    statement = select(table).order_by(*table.primary_key.columns)
+    for column, value in where.items():
+        statement = statement.where(table.c[column] == value)
+    return connection.execute(statement).all()
+
+
+def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
+    rows = rows_of(connection, table, **where)
+    return rows[0] if rows else None

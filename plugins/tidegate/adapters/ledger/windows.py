@@ -1,0 +1,368 @@
+"""Windows and generations in the ledger: closing in two steps, generations by epoch, intents before catalogue changes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.core.errors import CatalogueUnsure, LedgerError, LostComparison
+from tidegate.core.instants import iso
+from tidegate.core.layout import window_id
+from tidegate.core.ledger import LandedFile, OwedSpan
+from tidegate.core.plain import dumps, loads
+from tidegate.core.receipt import DATA, FileEntry, content_digest
+from tidegate.core.watermark import Certificate, PartitionFacts, TopicFacts
+from tidegate.core.window import (
+    BUILDING,
+    BUILT,
+    CLOSED,
+    CLOSING,
+    CURRENT,
+    DISCARDED,
+    OPEN,
+    RETIRED,
+    SWAPPING,
+    BuildingGeneration,
+    BuiltGeneration,
+    Generation,
+    PublishedGeneration,
+    Window,
+    WindowKey,
+)
+
+w, g = schema.windows, schema.generations
+
+
+def topic_facts(c: Connection, name: str) -> TopicFacts:
+    """What the newest LANDED batch left behind; that is all that readiness rests on."""
+    b = schema.batches
+    newest = select(b).where(b.c.pipeline == name, b.c.state == "LANDED").order_by(b.c.batch_id.desc()).limit(1)
+    row = c.execute(newest).first()
+    if row is None:
+        return TopicFacts(None, None, ())
+    parts = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=row.batch_id)
+    return TopicFacts(
+        row.batch_id,
+        row.clock_ms,
+        tuple(
+            PartitionFacts(p.partition, p.max_event_ms, bool(p.drained), p.advanced_ms, p.open_transaction_since_ms)
+            for p in parts
+        ),
+    )
+
+
+class SqlWindows:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ------------------------------------------------------------ looking
+
+    def facts(self, name: str) -> TopicFacts:
+        with self._store.begin() as c:
+            return topic_facts(c, name)
+
+    def get(self, name: str, key: WindowKey) -> Window:
+        with self._store.begin() as c:
+            row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+            newest, current = self._numbers(c, name, key)
+        if row is None:
+            return Window(key, OPEN, None, None, 0)
+        return Window(key, row.state, row.closing_batch, current, newest)
+
+    def _numbers(self, c: Connection, name: str, key: WindowKey) -> tuple[int, int | None]:
+        """(newest generation number or 0, the one in force)."""
+        mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
+        newest = c.scalar(select(func.max(g.c.number)).where(mine, g.c.state != DISCARDED)) or 0
+        return newest, c.scalar(select(g.c.number).where(mine, g.c.state == CURRENT))
+
+    def generation(self, name: str, key: WindowKey, number: int) -> Generation:
+        with self._store.begin() as c:
+            return self._generation(c, name, key, number)
+
+    def _generation(self, c: Connection, name: str, key: WindowKey, number: int) -> Generation:
+        where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
+        row = row_of(c, g, **where)
+        if row is None:
+            raise LedgerError(f"the ledger has no generation {number} of {name} {iso(key.start_ms)}")
+        batches = tuple(r.batch_id for r in rows_of(c, schema.generation_batches, **where))
+        if row.state == BUILDING:
+            return BuildingGeneration(name, key, number, row.epoch, row.nonce, row.kind, batches)
+        files = tuple(rows.file_entry(r) for r in rows_of(c, schema.generation_files, **where))
+        if row.state in (BUILT, SWAPPING, DISCARDED):
+            return BuiltGeneration(
+                name, key, number, row.epoch, row.kind, batches, row.directory, files, row.digest, row.state
+            )
+        return PublishedGeneration(
+            name, key, number, row.kind, batches, row.location, files, row.digest, row.published_ms, row.state
+        )
+
+    def holds(self, generation: BuildingGeneration) -> bool:
+        with self._store.begin() as c:
+            return c.scalar(select(g.c.number).where(_building(generation))) is not None
+
+    def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]:
+        f = schema.batch_files
+        statement = select(f).where(
+            f.c.pipeline == name, f.c.batch_id.in_(list(batches)), f.c.kind == DATA, f.c.window_ms == key.start_ms
+        )
+        with self._store.begin() as c:
+            found = c.execute(statement.order_by(f.c.batch_id, f.c.path)).all()
+        return [LandedFile(r.batch_id, rows.file_entry(r)) for r in found]
+
+    def owed(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[OwedSpan]:
+        t = schema.batch_window_totals
+        statement = select(t).where(
+            t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == DATA, t.c.batch_id.in_(list(batches))
+        )
+        with self._store.begin() as c:
+            found = c.execute(statement.order_by(t.c.batch_id, t.c.partition)).all()
+        return [OwedSpan(r.batch_id, r.partition, r.rows, r.min_offset, r.max_offset) for r in found]
+
+    # ------------------------------------------------------------ certificates and closing
+
+    def save_certificate(self, certificate: Certificate) -> None:
+        with self._store.begin() as c:
+            self._save_certificate(c, certificate)
+
+    def _save_certificate(self, c: Connection, certificate: Certificate) -> None:
+        """The newest answer stands; what a window was closed on goes into the event log too."""
+        t = schema.certificates
+        where = and_(t.c.pipeline == certificate.pipeline, t.c.window_ms == certificate.window.start_ms)
+        values = {"ready": certificate.ready, "content": dumps(certificate), "decided_ms": certificate.decided_ms}
+        if c.execute(update(t).where(where).values(**values)).rowcount == 0:
+            key = {"pipeline": certificate.pipeline, "window_ms": certificate.window.start_ms}
+            c.execute(insert(t).values(**key, **values))
+
+    def certificate(self, name: str, key: WindowKey) -> Certificate | None:
+        with self._store.begin() as c:
+            row = row_of(c, schema.certificates, pipeline=name, window_ms=key.start_ms)
+        return row and loads(Certificate, row.content)
+
+    def begin_close(self, name: str, key: WindowKey, certify: Callable[[TopicFacts], Certificate]) -> Certificate:
+        with self._store.begin() as c:
+            pipeline = row_of(c, schema.pipelines, name=name)
+            if pipeline is None:
+                raise LedgerError(f"pipeline {name} is not in the ledger")
+            if row_of(c, w, pipeline=name, start_ms=key.start_ms) is not None:
+                raise LostComparison(f"window {iso(key.start_ms)} of {name} is closed already")
+            certificate = certify(topic_facts(c, name))
+            self._save_certificate(c, certificate)
+            if certificate.ready:
+                # R5: a plan made from the state before this one is refused; one made after sees the window closing
+                self._store.raise_version(c, name, pipeline.version)
+                c.execute(
+                    insert(w).values(
+                        pipeline=name,
+                        start_ms=key.start_ms,
+                        end_ms=key.end_ms,
+                        state=CLOSING,
+                        closing_batch=pipeline.next_batch_id,
+                    )
+                )
+                detail = {"closing_batch": pipeline.next_batch_id, "reason": certificate.reason}
+                self._store.note(c, name, "closing", _subject(key), detail)
+        return certificate
+
+    def finish_close(self, name: str, key: WindowKey) -> list[int]:
+        b = schema.batches
+        with self._store.begin() as c:
+            row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+            if row is None or row.state != CLOSING:
+                raise LostComparison(f"window {iso(key.start_ms)} of {name} is not closing")
+            below = and_(b.c.pipeline == name, b.c.batch_id < row.closing_batch)
+            pending = select(b.c.batch_id).where(below, b.c.state.not_in(("LANDED", "ABANDONED")))
+            waiting = list(c.scalars(pending.order_by(b.c.batch_id)))
+            if waiting:
+                return waiting
+            change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == CLOSING)
+            self._store.compare_and_set(
+                c, change.values(state=CLOSED, closed_ms=self._store.now_ms()), f"closing {_subject(key)}"
+            )
+            self._store.raise_version(c, name)
+            batches = self._contributors(c, name, key)
+            self._insert_generation(c, name, key, 1, "archive", batches)
+            self._store.note(c, name, "closed", _subject(key), {"batches": batches})
+        return []
+
+    def _contributors(self, c: Connection, name: str, key: WindowKey) -> list[int]:
+        t = schema.batch_window_totals
+        statement = select(t.c.batch_id).where(t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == DATA)
+        return sorted(set(c.scalars(statement)))
+
+    # ------------------------------------------------------------ generations
+
+    def _insert_generation(
+        self, c: Connection, name: str, key: WindowKey, number: int, kind: str, batches: list[int]
+    ) -> None:
+        where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
+        c.execute(insert(g).values(**where, state=BUILDING, epoch=0, nonce="", kind=kind))
+        if batches:
+            c.execute(insert(schema.generation_batches), [where | {"batch_id": i} for i in batches])
+
+    def begin_generation(self, name: str, key: WindowKey, current: int, kind: str) -> int:
+        mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
+        with self._store.begin() as c:
+            newest, in_force = self._numbers(c, name, key)
+            if newest != current or in_force != current:
+                raise LostComparison(f"generation {current} of {iso(key.start_ms)} is not the newest any more")
+            number = (c.scalar(select(func.max(g.c.number)).where(mine)) or 0) + 1
+            batches = self._contributors(c, name, key)
+            self._insert_generation(c, name, key, number, kind, batches)
+            detail = {"generation": number, "kind": kind, "batches": batches}
+            self._store.note(c, name, "generation begun", _subject(key), detail)
+        return number
+
+    def take(self, name: str, key: WindowKey, number: int, nonce: str) -> BuildingGeneration:
+        with self._store.begin() as c:
+            now = self._generation(c, name, key, number)
+            if not isinstance(now, BuildingGeneration):
+                raise LostComparison(f"generation {number} of {iso(key.start_ms)} is {now.state} already")
+            change = update(g).where(_building(now)).values(epoch=now.epoch + 1, nonce=nonce)
+            self._store.compare_and_set(c, change, f"taking generation {number}")
+            detail = {"generation": number, "epoch": now.epoch + 1}
+            self._store.note(c, name, "assembling", _subject(key), detail)
+        return BuildingGeneration(name, key, number, now.epoch + 1, nonce, now.kind, now.batches)
+
+    def built(self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]) -> BuiltGeneration:
+        files, name, key = tuple(files), generation.pipeline, generation.window
+        digest = content_digest(files)
+        with self._store.begin() as c:
+            change = update(g).where(_building(generation))
+            change = change.values(
+                state=BUILT,
+                directory=directory,
+                rows=sum(f.rows for f in files),
+                digest=digest,
+                built_ms=self._store.now_ms(),
+            )
+            self._store.compare_and_set(c, change, f"generation {generation.number} built")
+            where = {"pipeline": name, "window_ms": key.start_ms, "number": generation.number}
+            if files:
+                values = [where | rows.file_values(f) for f in files]
+                c.execute(insert(schema.generation_files), values)
+            detail = {"generation": generation.number, "files": len(files), "digest": digest}
+            self._store.note(c, name, "built", _subject(key), detail)
+        return BuiltGeneration(
+            name,
+            key,
+            generation.number,
+            generation.epoch,
+            generation.kind,
+            generation.batches,
+            directory,
+            files,
+            digest,
+        )
+
+    def discard(self, generation: BuiltGeneration, why: str) -> None:
+        name, key = generation.pipeline, generation.window
+        with self._store.begin() as c:
+            change = update(g).where(_in_state(generation, BUILT)).values(state=DISCARDED)
+            self._store.compare_and_set(c, change, f"discarding generation {generation.number}")
+            self._store.note(c, name, "discarded", _subject(key), {"generation": generation.number, "why": why})
+
+    def begin_swap(self, generation: BuiltGeneration) -> BuiltGeneration:
+        name, key = generation.pipeline, generation.window
+        with self._store.begin() as c:
+            change = update(g).where(_in_state(generation, BUILT)).values(state=SWAPPING)
+            self._store.compare_and_set(c, change, f"swapping in generation {generation.number}")
+            self._store.note(c, name, "swapping", _subject(key), {"generation": generation.number})
+        return replace(generation, state=SWAPPING)
+
+    def publish(self, generation: BuiltGeneration, location: str, certificate: str) -> PublishedGeneration:
+        name, key, now = generation.pipeline, generation.window, self._store.now_ms()
+        mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
+        with self._store.begin() as c:
+            self._no_doubt(c, name, key, location)
+            change = update(g).where(_in_state(generation, SWAPPING))
+            change = change.values(state=CURRENT, location=location, published_ms=now)
+            self._store.compare_and_set(c, change, f"publishing generation {generation.number}")
+            older = update(g).where(mine, g.c.state == CURRENT, g.c.number < generation.number)
+            c.execute(older.values(state=RETIRED, retired_ms=now))
+            i = schema.intents
+            c.execute(delete(i).where(i.c.pipeline == name, i.c.window_ms == key.start_ms, i.c.deadline_ms <= now))
+            detail = {"generation": generation.number, "location": location, "certificate": certificate}
+            self._store.note(c, name, "published", _subject(key), detail)
+        return PublishedGeneration(
+            name, key, generation.number, generation.kind, generation.batches, location, generation.files,
+            generation.digest, now,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ intents (R8)
+
+    def declare_intent(self, generation: BuiltGeneration | PublishedGeneration, location: str, ttl_ms: int) -> str:
+        name, key, call_id = generation.pipeline, generation.window, uuid.uuid4().hex
+        with self._store.begin() as c:
+            newest, _ = self._numbers(c, name, key)
+            still = c.scalar(select(g.c.number).where(_in_state(generation, generation.state)))
+            if newest != generation.number or still is None:
+                raise LostComparison(f"generation {generation.number} of {iso(key.start_ms)} has been overtaken")
+            self._no_doubt(c, name, key, location)
+            c.execute(
+                insert(schema.intents).values(
+                    call_id=call_id,
+                    pipeline=name,
+                    window_ms=key.start_ms,
+                    location=location,
+                    deadline_ms=self._store.now_ms() + ttl_ms,
+                )
+            )
+        return call_id
+
+    def _no_doubt(self, c: Connection, name: str, key: WindowKey, location: str) -> None:
+        """While a change to another location may still be executed, neither swap nor retire."""
+        i = schema.intents
+        doubt = select(func.max(i.c.deadline_ms)).where(
+            i.c.pipeline == name,
+            i.c.window_ms == key.start_ms,
+            i.c.location != location,
+            i.c.deadline_ms > self._store.now_ms(),
+        )
+        until = c.scalar(doubt)
+        if until is not None:
+            raise CatalogueUnsure(
+                f"an earlier catalogue change of window {iso(key.start_ms)} got no answer and may still be executed",
+                advice=f"nothing to do: tries after {iso(until)} go on",
+            )
+
+    def answer_intent(self, call_id: str) -> None:
+        with self._store.begin() as c:
+            c.execute(delete(schema.intents).where(schema.intents.c.call_id == call_id))
+
+    def block(self, name: str, key: WindowKey, reason: str) -> None:
+        with self._store.begin() as c:
+            change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).values(blocked=reason)
+            self._store.compare_and_set(c, change, f"blocking {_subject(key)}")
+            self._store.note(c, name, "blocked", _subject(key), {"reason": reason})
+
+
+def _in_state(generation: BuiltGeneration | PublishedGeneration, state: str) -> Any:
+    return and_(
+        g.c.pipeline == generation.pipeline,
+        g.c.window_ms == generation.window.start_ms,
+        g.c.number == generation.number,
+        g.c.state == state,
+    )
+
+
+def _building(generation: BuildingGeneration) -> Any:
+    """The comparison of everybody who assembles: still BUILDING, still this epoch (R3)."""
+    return and_(
+        g.c.pipeline == generation.pipeline,
+        g.c.window_ms == generation.window.start_ms,
+        g.c.number == generation.number,
+        g.c.state == BUILDING,
+        g.c.epoch == generation.epoch,
+        g.c.nonce == generation.nonce,
+    )
+
+
+def _subject(key: WindowKey) -> str:
+    return f"window {window_id(key.start_ms)}"
