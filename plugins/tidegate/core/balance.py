@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Balance:
-    """Rows of a batch, a range or a whole pipeline. `offsets` planned = `read` + `gaps` + `lost` (where read at all)."""
+    """Rows of a batch, a range or a whole pipeline. `offsets` planned = `read` + `gaps`."""
 
     offsets: int = 0
     read: int = 0

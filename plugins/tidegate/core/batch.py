@@ -137,7 +137,7 @@ class JobPlan:
     bootstrap: dict[str, str]  # librdkafka settings without secrets
     topic: str
     topic_id: str
-    parts: tuple["JobPart", ...]
+    parts: tuple[JobPart, ...]
     nonce: str
     batch_id: int = 0
     epoch: int = 0

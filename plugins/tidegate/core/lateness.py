@@ -16,7 +16,7 @@ from tidegate.core.pipeline import Windows
 
 @dataclass(frozen=True)
 class Floor:
-    """Windows that end at or before `low_ms` are not open; neither are those inside `closed` (disjoint, sorted, UTC ms).
+    """Windows that end at or before `low_ms` are not open, nor are those inside `closed` (disjoint, sorted, UTC ms).
 
     A low mark and exceptions, because hours may be closed out of order.
     """

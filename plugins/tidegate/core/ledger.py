@@ -93,7 +93,7 @@ class BatchLedger(Protocol):
     def planning_view(self, name: str) -> PlanningView: ...
 
     def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
-        """The batch, its ranges and the run's binding in one transaction, if the pipeline's version is still `version`."""
+        """The batch, its ranges and the run's binding in one transaction, if the pipeline is still at `version`."""
         ...
 
     def bind(self, name: str, run: str, batch_id: int) -> int:
@@ -169,7 +169,7 @@ class WindowLedger(Protocol):
         ...
 
     def finish_close(self, name: str, key: WindowKey) -> list[int]:
-        """CLOSING -> CLOSED once every batch below the closing id is LANDED or ABANDONED, fixing generation 1's batches.
+        """CLOSING -> CLOSED once every batch below the closing id is LANDED or ABANDONED; fixes generation 1's batches.
 
         Returns the ids that are still in the way (then nothing was changed), [] when CLOSED."""
         ...

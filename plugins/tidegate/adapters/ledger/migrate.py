@@ -13,7 +13,7 @@ from tidegate.adapters.ledger.store import HEAD, make_engine
 
 
 def migrate(url: str | Engine, revision: str = "head") -> str:
-    """Upgrade to `revision`; the revision reached. Safe to run again, and by two at once (Alembic locks on PostgreSQL)."""
+    """Upgrade to `revision`; the revision reached. Safe to run again, and by two at once."""
     engine = make_engine(url) if isinstance(url, str) else url
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))

@@ -1,4 +1,4 @@
-"""Windows and generations in the ledger: closing in two steps, generations by epoch, intents before catalogue changes."""
+"""Windows and generations in the ledger: closing in two steps, generations by epoch, intents before changes."""
 
 from __future__ import annotations
 
