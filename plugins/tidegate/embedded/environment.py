@@ -99,7 +99,7 @@ def _airflow_settings(site: Site) -> dict[str, str]:
         "api": {"auth_backends": "airflow.api.auth.backend.basic_auth,airflow.api.auth.backend.session"},
         "usage_data_collection": {"enabled": False},
         "logging": {"base_log_folder": str(site.root / "airflow" / "logs")},
-        "lineage": {"backend": ""},
+        "metrics": {"timer_unit_consistency": True},  # Airflow warns on every start without it
     }
     env = {
         f"AIRFLOW__{section.upper()}__{key.upper()}": str(value)

@@ -70,7 +70,7 @@ class SparkThrift(Part):
             "spark.sql.filesourceTableRelationCacheSize": 0,
             "spark.sql.metadataCacheTTLSeconds": 1,
             "spark.sql.thriftServer.incrementalCollect": "false",
-            "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'metastore'};create=true",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": _derby(folder),
             "spark.hadoop.hive.exec.scratchdir": folder / "scratch",
         }
 
@@ -128,7 +128,7 @@ class HiveServer2(Part):
             "hive.exec.local.scratchdir": folder / "scratch-local",
             "hive.downloaded.resources.dir": folder / "resources",
             "hive.querylog.location": folder / "querylog",
-            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'metastore'};create=true",
+            "javax.jdo.option.ConnectionURL": _derby(folder),
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
             "datanucleus.schema.autoCreateAll": "true",
             "datanucleus.connectionPoolingType": "NONE",
@@ -179,6 +179,10 @@ def answers(port: int) -> bool:
             return bool(cursor.fetchall())
     except (TTransportException, OSError, EOFError, hive.OperationalError):
         return False
+
+
+def _derby(folder: Path) -> str:
+    return f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
 
 
 def _site_xml(properties: dict[str, object]) -> str:

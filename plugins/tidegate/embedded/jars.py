@@ -32,6 +32,11 @@ from tidegate.embedded.truststore import write_truststore
 
 LOCKS = Path(__file__).with_name("jars")
 REPORT_EVERY_S = 5.0
+# What is locked needs neither POMs nor Maven's weaker checksums; Ivy knows the address of Maven Central by itself.
+_JARS_ONLY = """<ivysettings><settings defaultResolver="central"/><resolvers>
+<ibiblio name="central" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""/>
+</resolvers></ivysettings>
+"""
 Progress = Callable[[str], None]
 
 
@@ -168,15 +173,18 @@ def _from_ivy_path(path: Path) -> Artifact:
 
 
 def _exact(artifacts: Iterable[Artifact]) -> str:
-    lines = []
+    """One dependency a module, with an artifact for each classifier: Ivy keeps one dependency of a module only."""
+    modules: dict[tuple[str, str, str], list[str]] = {}
     for artifact in artifacts:
         classifier = f" m:classifier={quoteattr(artifact.classifier)}" if artifact.classifier else ""
-        lines.append(
-            f"<dependency org={quoteattr(artifact.group)} name={quoteattr(artifact.name)}"
-            f' rev={quoteattr(artifact.version)} transitive="false" conf="default->default">'
-            f'<artifact name={quoteattr(artifact.name)} type="jar" ext="jar"{classifier}/></dependency>'
+        modules.setdefault((artifact.group, artifact.name, artifact.version), []).append(
+            f'<artifact name={quoteattr(artifact.name)} type="jar" ext="jar"{classifier}/>'
         )
-    return "".join(lines)
+    return "".join(
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
+        f' transitive="false" conf="default->default">{"".join(artifacts)}</dependency>'
+        for (group, name, version), artifacts in modules.items()
+    )
 
 
 def _transitive(roots: Iterable[Artifact], exclude: Iterable[str]) -> str:
@@ -204,10 +212,14 @@ def _run_ivy(name: str, dependencies: str, expected: int | None, places: Places,
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
+    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")  # for a network that has a mirror of its own
+    if settings is None and expected is not None:
+        settings = str(work / "settings.xml")
+        Path(settings).write_text(_JARS_ONLY)
     write_truststore(work / "trust.jks")
     log = places.logs / f"ivy-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    _watch(_ivy_command(work), log, work, name, expected, progress)
+    _watch(_ivy_command(work, settings), log, work, name, expected, progress)
     out = places.tmp / f"ivy-{name}-out"
     shutil.rmtree(out, ignore_errors=True)
     (work / "out").rename(out)
@@ -215,12 +227,11 @@ def _run_ivy(name: str, dependencies: str, expected: int | None, places: Places,
     return out
 
 
-def _ivy_command(work: Path) -> list[str]:
+def _ivy_command(work: Path, settings: str | None) -> list[str]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
         raise StackError("pyspark is not installed; run `make setup`")
     ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")  # for a network that has a mirror of its own
     # A home of its own, so that neither a local Maven cache nor its settings can change the answer.
     return [
         str(find_java().binary), "-Xmx256m", f"-Duser.home={work / 'home'}",
@@ -259,7 +270,8 @@ def _watch(command: Sequence[str], log: Path, work: Path, name: str, expected: i
                 if now - reported >= REPORT_EVERY_S:
                     reported = now
                     have = sum(1 for _ in (work / "cache").rglob("*.jar"))
-                    progress(f"{name} jars: {have}{of} downloaded, {now - started:.0f} s")
+                    doing = f"{have}{of} downloaded" if have else "looking them up"
+                    progress(f"{name} jars: {doing}, {now - started:.0f} s")
     finally:
         if ivy.poll() is None:
             ivy.kill()

@@ -13,6 +13,7 @@ Only the standard library, and nothing of this package: it must start in millise
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import select
 import signal
@@ -201,7 +202,7 @@ def main(arguments: list[str]) -> int:
     """See the module's docstring."""
     split = arguments.index("--")
     options, command = arguments[:split], arguments[split + 1 :]
-    named = dict(zip(options, options[1:], strict=False))
+    named = dict(itertools.pairwise(options))
     owner = None
     if "--owner" in named:
         pid, _, ticks = named["--owner"].partition(":")

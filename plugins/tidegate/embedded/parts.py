@@ -43,7 +43,7 @@ class Part(ABC):
     def __init__(self, site: Site) -> None:
         self.site = site
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most parts need nothing
         """Fetch or make what every stack shares (downloads may take minutes). Raises StackError."""
 
     @abstractmethod

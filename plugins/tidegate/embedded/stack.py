@@ -112,6 +112,15 @@ class Stack:
                 raise StackError(f"the stack in {self.root} belongs to process {owner.pid}; end that one instead")
             self._end(state)
 
+    def wait(self) -> None:
+        """Return when a process of the stack has ended, with StackError, or never; signals interrupt it."""
+        with _signals_as_exceptions():
+            while True:
+                broken = [part.name for part in self.status().parts if not part.up]
+                if broken:
+                    raise StackError(f"{', '.join(broken)} ended by itself; see {self.root / 'logs'}")
+                time.sleep(2)
+
     def wipe(self) -> None:
         """`down`, then remove all data of this stack; jars, the virtual environment and other stacks stay."""
         self.down()
@@ -214,7 +223,7 @@ class Stack:
 
 @contextmanager
 def _signals_as_exceptions():
-    """While parts start, SIGTERM and SIGHUP unwind as SIGINT does, so that what was started is ended in order."""
+    """SIGTERM and SIGHUP unwind as SIGINT does, so that what was started is ended in order."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,0 +1,154 @@
+"""`tidegate stack up | status | down | wipe | env`: the real parts on this machine, for a trial of your own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from tidegate.embedded.errors import StackError
+from tidegate.embedded.info import StackInfo, StackStatus
+from tidegate.embedded.places import Places
+from tidegate.embedded.stack import PARTS, Stack
+
+T = TypeVar("T")
+
+_root = click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=lambda: Places.of_checkout().stack,
+    help="Folder of the stack.  [default: .tidegate/stack]",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+
+
+@click.group()
+def stack() -> None:
+    """Kafka, PostgreSQL, Hive and Airflow on this machine, without containers.
+
+    All listen on loopback addresses; everything lies below .tidegate/ and stays there after `down`.
+    """
+
+
+@stack.command()
+@_root
+@_json
+@click.option("--parts", default=",".join(PARTS), show_default=True, help="What to start, separated by commas.")
+@click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
+              help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
+@click.option("--port", "ports", multiple=True, metavar="PART=PORT",
+              help="A fixed port, e.g. airflow=8080. Others are free ones, kept from one start to the next.")  # fmt: skip
+@click.option("--foreground", is_flag=True, help="Stay, and end the stack when this command ends (Ctrl-C).")
+def up(root: Path, as_json: bool, parts: str, hive: str, ports: tuple[str, ...], foreground: bool) -> None:
+    """Start the stack; prints addresses and passwords. A stack that is up already is left as it is."""
+    wanted = Stack(
+        root, parts=[part.strip() for part in parts.split(",")], hive="hive4" if hive == "hive4" else "spark",
+        foreground=foreground, ports=_fixed(ports), progress=lambda line: click.echo(line, err=True),
+    )  # fmt: skip
+    if not foreground:
+        _report(_clearly(wanted.up), as_json)
+        return
+    try:
+        _report(_clearly(wanted.up), as_json)
+        click.echo("Ctrl-C ends the stack", err=True)
+        wanted.wait()
+    finally:
+        _clearly(wanted.down)
+
+
+@stack.command()
+@_root
+@_json
+def status(root: Path, as_json: bool) -> None:
+    """Show each part, its processes and addresses. Exit code 1 if a part is down or there is no stack."""
+    found = _clearly(Stack(root).status)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+    else:
+        _print_status(found)
+    if not found.ok:
+        raise SystemExit(1)
+
+
+@stack.command()
+@_root
+def down(root: Path) -> None:
+    """End every process of the stack. The data stays; `up` brings it back."""
+    _clearly(Stack(root, progress=lambda line: click.echo(line, err=True)).down)
+    click.echo(f"the stack in {root} is down")
+
+
+@stack.command()
+@_root
+@click.confirmation_option(prompt="Remove all topics, tables and runs of this stack?")
+def wipe(root: Path) -> None:
+    """End the stack and remove its data. Downloads and the virtual environment stay."""
+    _clearly(Stack(root).wipe)
+    click.echo(f"the stack in {root} is empty")
+
+
+@stack.command()
+@_root
+def env(root: Path) -> None:
+    """Print the environment as `export` lines, for `eval "$(tidegate stack env)"` and then `airflow ...`."""
+    import shlex
+
+    found = _clearly(Stack(root).status)
+    if found.info is None:
+        raise click.ClickException(f"the stack in {root} is down; start it: tidegate stack up")
+    for key, value in sorted(found.info.env.items()):
+        click.echo(f"export {key}={shlex.quote(value)}")
+
+
+def _fixed(ports: tuple[str, ...]) -> dict[str, int]:
+    fixed = {}
+    for text in ports:
+        name, _, number = text.partition("=")
+        if name not in PARTS or not number.isdigit() or not 0 < int(number) < 65536:
+            raise click.BadParameter(
+                f"{text!r}: expected PART=PORT with one of {', '.join(PARTS)}", param_hint="--port"
+            )
+        fixed[name] = int(number)
+    return fixed
+
+
+def _clearly(action: Callable[[], T]) -> T:
+    try:
+        return action()
+    except StackError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _report(info: StackInfo, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(info.to_json(), indent=1))
+    else:
+        _print_info(info)
+
+
+def _print_status(found: StackStatus) -> None:
+    if not found.parts:
+        click.echo(f"no stack in {found.root}; start one: tidegate stack up")
+    for part in found.parts:
+        pids = ", ".join(map(str, part.pids)) or "none"
+        click.echo(f"{part.name:10} {'up' if part.up else 'DOWN':5} processes: {pids}")
+    if found.info is not None:
+        _print_info(found.info)
+
+
+def _print_info(info: StackInfo) -> None:
+    rows = {
+        "Kafka": info.kafka_bootstrap,
+        "PostgreSQL": info.ledger_url,
+        "Hive": f"{info.hive_host}:{info.hive_port} (authentication NONE)" if info.hive_port else "",
+        "Airflow": f"{info.airflow_url}  user {info.airflow_user}  password {info.airflow_password}"
+        if info.airflow_url
+        else "",
+        "logs": f"{info.root}/logs",
+    }
+    for name, value in rows.items():
+        if value:
+            click.echo(f"{name:10} {value}")
