@@ -116,7 +116,7 @@ class KafkaSource:
         if refused is not None:
             place = f"topic {topic}, partition {refused.partition}"
             message = f"Kafka took no offset of group {group} for {place}: {refused.error.str()}"
-            raise SourceError(message, advice="no other consumer may use this group")
+            raise SourceError(message, advice="if another consumer is in this group, it must not be")
 
     def client_settings(self) -> dict[str, str]:
         """With `client.id` and `isolation.level`; group settings are the reader's own affair."""

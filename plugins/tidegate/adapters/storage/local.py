@@ -149,6 +149,7 @@ class _NewFile(io.FileIO):
         except OSError as error:
             raise _refused(error, path) from error
         self._path = path
+        self._failed = False
 
     def write(self, data) -> int:  # type: ignore[override]
         """All of `data`: a raw file may write less than it is given, when the disk is nearly full."""
@@ -158,6 +159,7 @@ class _NewFile(io.FileIO):
             while written < len(view):
                 written += super().write(view[written:])
         except OSError as error:
+            self._failed = True
             raise _refused(error, self._path) from error
         return written
 
@@ -165,8 +167,9 @@ class _NewFile(io.FileIO):
         if self.closed:
             return
         try:
-            os.fsync(self.fileno())
-            _sync_directory(os.path.dirname(self._path))
+            if not self._failed:  # else the error of the write is the one to be seen
+                os.fsync(self.fileno())
+                _sync_directory(os.path.dirname(self._path))
         except OSError as error:
             raise _refused(error, self._path) from error
         finally:

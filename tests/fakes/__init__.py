@@ -1,0 +1,1 @@
+"""Fakes of the ports, held to the same contract suites as the adapters."""
