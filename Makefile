@@ -1,0 +1,49 @@
+# Everything happens inside the checkout: .venv (packages) and .tidegate (downloads, data, logs).
+# Needs Python 3.11, make and a network that reaches the usual package registries; nothing else.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lock clean distclean stack-up stack-down
+
+# The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
+PYTHON ?= $(shell for p in python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv/bin
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: ## create .venv from the lock (a second run does nothing)
+	@$(if $(PYTHON),:,echo "Python 3.11 is needed: no python3.11 on PATH (or say make PYTHON=/path/to/python3.11)" >&2; exit 1)
+	@$(PYTHON) plugins/tidegate/embedded/bootstrap.py
+
+demo: setup ## run the main job on real parts and print what happened
+	@$(VENV)/python -m tidegate.demo
+
+test: setup ## every test
+	@$(VENV)/python -m pytest tests
+
+lint: setup ## style and import rules
+	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check .
+	@$(VENV)/lint-imports
+
+stack-up: setup ## start Kafka, PostgreSQL, Hive and Airflow for a trial of your own
+	@$(VENV)/python -m tidegate.embedded up
+
+stack-down: ## end them; the data stays
+	@test ! -x $(VENV)/python || $(VENV)/python -m tidegate.embedded down
+
+# Resolves requirements.txt anew. No address of a registry gets into a lock.
+UV = $(firstword $(wildcard .tidegate/bootstrap/*/bin/uv))
+COMPILE = $(UV) pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+lock: setup ## pin requirements.txt into requirements.lock, with hashes
+	@$(COMPILE) requirements.txt -o requirements.lock
+	@sed -n 's/^\(uv\|setuptools\)==.*/\1/p' requirements-bootstrap.txt | \
+		$(COMPILE) --no-annotate --upgrade - -o requirements-bootstrap.txt >/dev/null
+
+clean: stack-down ## end the stack, remove .tidegate and caches
+	@rm -rf .tidegate .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+
+distclean: clean ## the same, and .venv
+	@rm -rf .venv
