@@ -91,7 +91,7 @@ class KafkaSource:
             stable = self._list_offsets(topic, numbers, OffsetSpec.latest(), READ_COMMITTED)
         return TopicState(
             topic=topic,
-            topic_id=str(description.topic_id).replace("+", "-").replace("/", "_"),  # as Kafka's own tools print it
+            topic_id=str(description.topic_id),
             partitions={p: PartitionOffsets(starts[p], min(stable[p], ends[p]), ends[p]) for p in numbers},
             retention_ms=self._retention_ms(topic),
         )

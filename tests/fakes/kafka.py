@@ -1,0 +1,205 @@
+"""A broker in memory: what the control plane asks it, and the records that a worker reads from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tidegate.core.batch import JobPlan
+from tidegate.core.errors import SourceError, SourceUnavailable
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.ports import PartitionOffsets, TopicState
+
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.fetch import Chunk, Reader
+
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+
+
+@dataclass(frozen=True)
+class Record:
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass
+class _Log:
+    records: list[Record] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    open_since: int | None = None
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+
+    def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None) -> int:
+        self.records.append(Record(self.end, timestamp_ms, key, value))
+        self.end += 1
+        return self.end - 1
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.end if self.open_since is None else max(self.open_since, self.start)
+
+    def visible(self, isolation: str) -> Iterator[Record]:
+        for record in self.records:
+            if isolation == READ_COMMITTED and (
+                record.offset >= self.last_stable_offset or any(a <= record.offset < b for a, b in self.aborted)
+            ):
+                continue
+            yield record
+
+
+@dataclass
+class _Topic:
+    topic_id: str
+    logs: dict[int, _Log]
+    retention_ms: int | None
+
+
+class FakeKafka:
+    """Implements `core.ports.Source`. Tests change it by the methods below `reader`.
+
+    `unavailable` makes every call fail as a broker does that is down; `groups` holds what was committed.
+    """
+
+    def __init__(self, isolation: str = READ_COMMITTED) -> None:
+        self.isolation = isolation
+        self.unavailable = False
+        self.groups: dict[tuple[str, str], dict[int, int]] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._created = 0
+
+    # ------------------------------------------------------------ the port
+
+    def describe(self, topic: str) -> TopicState:
+        found = self._topic(topic)
+        return TopicState(
+            topic, found.topic_id, {p: self._offsets(log) for p, log in sorted(found.logs.items())}, found.retention_ms
+        )
+
+    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        return {
+            p: next((r.offset for r in log.records if r.timestamp_ms >= timestamp_ms), log.end)
+            for p, log in sorted(self._topic(topic).logs.items())
+        }
+
+    def commit_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        unknown = offsets.keys() - self._topic(topic).logs.keys()
+        if unknown:
+            raise SourceError(f"Kafka took no offset of group {group} for topic {topic}, partition {min(unknown)}")
+        self.groups.setdefault((group, topic), {}).update(offsets)
+
+    def client_settings(self) -> dict[str, str]:
+        return {"bootstrap.servers": "fake:9092", "client.id": "tidegate", "isolation.level": self.isolation}
+
+    # ------------------------------------------------------------ the worker's side
+
+    def reader(self, plan: JobPlan, settings: dict[str, str] | None = None) -> FakeReader:
+        """In place of the engine's own reader; `settings` are not looked at."""
+        return FakeReader(self, plan.topic)
+
+    # ------------------------------------------------------------ what happens to a topic
+
+    def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> str:
+        """The new topic's id. A topic of the same name is gone with its records."""
+        self._created += 1
+        logs = {p: _Log() for p in range(partitions)}
+        self._topics[topic] = _Topic(f"id-{self._created}", logs, retention_ms)
+        return self._topics[topic].topic_id
+
+    def delete(self, topic: str) -> None:
+        del self._topics[topic]
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        for partition in range(total):
+            self._topics[topic].logs.setdefault(partition, _Log())
+
+    def append(
+        self, topic: str, partition: int, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int = 0
+    ) -> int:
+        """The record's offset. Part of the partition's open transaction, if there is one."""
+        return self._log(topic, partition).append(timestamp_ms, key, value)
+
+    def skip(self, topic: str, partition: int, count: int = 1) -> None:
+        """Offsets without records, such as control records leave."""
+        self._log(topic, partition).end += count
+
+    def compact(self, topic: str, partition: int, *offsets: int) -> None:
+        """These records are gone; the log start stays where it was."""
+        log = self._log(topic, partition)
+        log.records = [record for record in log.records if record.offset not in offsets]
+
+    def trim(self, topic: str, partition: int, before: int) -> None:
+        """Retention: records below `before` are gone."""
+        log = self._log(topic, partition)
+        log.start = max(log.start, min(before, log.end))
+        log.records = [record for record in log.records if record.offset >= log.start]
+
+    def begin(self, topic: str, partition: int) -> None:
+        """A transaction is open from here on: the last stable offset stands still."""
+        log = self._log(topic, partition)
+        assert log.open_since is None, "a transaction is open"
+        log.open_since = log.end
+
+    def commit(self, topic: str, partition: int) -> None:
+        """Ends the transaction, with its control record."""
+        log = self._log(topic, partition)
+        assert log.open_since is not None, "no transaction is open"
+        log.open_since = None
+        log.end += 1
+
+    def abort(self, topic: str, partition: int) -> None:
+        """Ends the transaction; nobody who reads committed records sees those of it."""
+        log = self._log(topic, partition)
+        assert log.open_since is not None, "no transaction is open"
+        log.aborted.append((log.open_since, log.end))
+        self.commit(topic, partition)
+
+    def records(self, topic: str, partition: int, isolation: str | None = None) -> list[Record]:
+        """What a reader can see now."""
+        return list(self._log(topic, partition).visible(isolation or self.isolation))
+
+    # ------------------------------------------------------------
+
+    def _topic(self, topic: str) -> _Topic:
+        if self.unavailable:
+            raise SourceUnavailable(f"Kafka at fake:9092 has no answer for topic {topic}: Connection refused")
+        if topic not in self._topics:
+            raise SourceError(f"Kafka at fake:9092 has no topic {topic}")
+        return self._topics[topic]
+
+    def _log(self, topic: str, partition: int) -> _Log:
+        return self._topics[topic].logs[partition]
+
+    def _offsets(self, log: _Log) -> PartitionOffsets:
+        stable = log.last_stable_offset if self.isolation == READ_COMMITTED else log.end
+        return PartitionOffsets(log.start, stable, log.end)
+
+
+class FakeReader(Reader):
+    """Chunks of at most `chunk` records, so that their borders are met in small tests too."""
+
+    def __init__(self, kafka: FakeKafka, topic: str, chunk: int = 3) -> None:
+        self._kafka, self._topic_name, self._chunk = kafka, topic, chunk
+
+    def topic_id(self) -> str | None:
+        return self._kafka.describe(self._topic_name).topic_id
+
+    def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
+        offsets = self._kafka.describe(wanted.topic).partitions[wanted.partition]
+        if wanted.start < offsets.log_start or wanted.end > offsets.high_watermark:
+            raise refuse(
+                f"data loss: {wanted.topic} partition {wanted.partition}, planned offsets "
+                f"[{wanted.start}, {wanted.end}) are not all in the topic any more",
+                partition=wanted.partition,
+                offset=wanted.start,
+            )
+        records = [
+            r for r in self._kafka.records(wanted.topic, wanted.partition) if wanted.start <= r.offset < wanted.end
+        ]
+        for at in range(0, len(records), self._chunk):
+            part = records[at : at + self._chunk]
+            yield Chunk(
+                [r.offset for r in part], [r.timestamp_ms for r in part], [r.key for r in part], [r.value for r in part]
+            )
