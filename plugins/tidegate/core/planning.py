@@ -157,3 +157,10 @@ def _first(start: str | int, offsets: PartitionOffsets, at_time: int | None) -> 
     if start == "latest":
         return offsets.last_stable_offset
     return offsets.high_watermark if at_time is None else at_time
+
+
+def revise(plan: Plan, pipeline: Pipeline, spec_version: int) -> Plan:
+    """The next revision of a refused batch: the same ranges, floor and clock, decoded by the mended spec."""
+    if pipeline.source.topic != plan.topic:
+        raise SourceError(f"batch {plan.batch_id} reads {plan.topic}; a refused batch cannot change its topic")
+    return replace(plan, revision=plan.revision + 1, spec_version=spec_version)

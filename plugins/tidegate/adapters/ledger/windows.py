@@ -107,6 +107,10 @@ class SqlWindows:
         with self._store.begin() as c:
             return c.scalar(select(g.c.number).where(_building(generation))) is not None
 
+    def published_starts(self, name: str) -> set[int]:
+        with self._store.begin() as c:
+            return set(c.scalars(select(g.c.window_ms).where(g.c.pipeline == name, g.c.state == CURRENT)))
+
     def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]:
         f = schema.batch_files
         statement = select(f).where(

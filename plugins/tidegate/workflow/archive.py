@@ -1,0 +1,117 @@
+"""The window protocol: ready, close, assemble, publish; and what Clear does to a window that is published."""
+
+from __future__ import annotations
+
+from tidegate.core import watermark
+from tidegate.core.errors import LostComparison, NotReady
+from tidegate.core.instants import iso
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import (
+    CLOSED,
+    CLOSING,
+    OPEN,
+    BuildingGeneration,
+    BuiltGeneration,
+    PublishedGeneration,
+    Window,
+    WindowKey,
+)
+from tidegate.workflow import assembly, publication, rebuild, verification
+from tidegate.workflow.context import ATTEMPTS, Context, Published
+from tidegate.workflow.moves import MovedOn
+
+
+def ready(ctx: Context, window: WindowKey) -> Certificate:
+    """Whether the window may be closed; the answer is stored. A window that is closed already stays ready."""
+    state = ctx.ledger.windows.get(ctx.name, window).state
+    if state != OPEN:
+        stored = ctx.ledger.windows.certificate(ctx.name, window)
+        if stored is not None and stored.ready:
+            return stored
+    certificate = _certify(ctx, window, ctx.ledger.windows.facts(ctx.name))
+    ctx.ledger.windows.save_certificate(certificate)
+    return certificate
+
+
+def _certify(ctx: Context, window: WindowKey, facts: watermark.TopicFacts) -> Certificate:
+    return watermark.certify(ctx.name, ctx.pipeline.windows, facts, window, ctx.clock.now_ms())
+
+
+def publish(ctx: Context, window: WindowKey) -> Published:
+    """Bring the window to a CURRENT generation that is whole in the table, from wherever it stands.
+
+    Raises NotReady (retry) while it may not be closed, LostComparison (retry) when another task works on it.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return _publish_once(ctx, window)
+        except MovedOn:
+            continue  # somebody else took a step: read the ledger again, what is done is done
+    raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def _publish_once(ctx: Context, key: WindowKey) -> Published:
+    window = close(ctx, key)
+    generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+    if isinstance(generation, PublishedGeneration):
+        return _verify(ctx, generation)
+    return finish(ctx, generation)
+
+
+def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
+    """Clear on a published window: a lost catalogue entry is added again, a lost file means a rebuild from Kafka."""
+    found = verification.verify(ctx, generation)
+    for line in found.mended:
+        ctx.say(f"mended: {line}")
+    if not found.lost_files:
+        ctx.say(f"generation {generation.number} is as it was published ({len(generation.files)} files)")
+        return _published(generation, new=False, note="verified")
+    ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
+    number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, "heal")
+    return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
+
+
+def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Published:
+    """Carry an unfinished generation to its end: BUILDING by a new epoch, BUILT and SWAPPING as they stand."""
+    if isinstance(generation, BuildingGeneration):
+        taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce())
+        if taken.kind == "archive":
+            generation = assembly.assemble(ctx, taken)
+        else:
+            generation = rebuild.rebuild(ctx, taken)
+    if generation.state == "BUILT" and generation.kind == "replay":
+        current = rebuild.unchanged(ctx, generation)
+        if current is not None:
+            return _published(current, new=False, note="unchanged")
+    return _published(publication.publish(ctx, generation), new=True)
+
+
+def _published(generation: PublishedGeneration, new: bool, note: str = "") -> Published:
+    rows = sum(f.rows for f in generation.files)
+    return Published(generation.window, generation.number, new, rows, generation.digest, generation.location, note)
+
+
+def close(ctx: Context, key: WindowKey) -> Window:
+    """OPEN -> CLOSING -> CLOSED. Raises NotReady with the certificate, or with the batches that must land first."""
+    for _ in range(ATTEMPTS):
+        window = ctx.ledger.windows.get(ctx.name, key)
+        if window.state == CLOSED:
+            return window
+        try:
+            if window.state == OPEN:
+                certificate = ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f))
+                if not certificate.ready:
+                    raise NotReady(certificate.text(), advice="the sensor waits for this; clear the ready task")
+                ctx.say(certificate.text())
+            else:
+                assert window.state == CLOSING
+                waiting = ctx.ledger.windows.finish_close(ctx.name, key)
+                if waiting:
+                    batches = ", ".join(str(i) for i in waiting)
+                    raise NotReady(
+                        f"{ctx.name} {iso(key.start_ms)} is closing: batch {batches} was planned before and must land",
+                        advice=f"nothing if {ctx.name}.ingest is running; otherwise look at its last run",
+                    )
+        except LostComparison:
+            continue  # a plan or another close came between: read again
+    raise LostComparison(f"{ctx.name} {iso(key.start_ms)}: the ledger moved {ATTEMPTS} times while closing")

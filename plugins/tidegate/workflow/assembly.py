@@ -1,0 +1,59 @@
+"""Assemble a window: the control plane moves the files that the manifests name into one directory (R3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.core.errors import Alarm, LostComparison
+from tidegate.core.layout import join, partition_path
+from tidegate.core.receipt import FileEntry
+from tidegate.core.window import BuildingGeneration, BuiltGeneration
+from tidegate.workflow.context import Context
+from tidegate.workflow.moves import MovedOn, move_files
+
+
+def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
+    """BUILDING(epoch) -> BUILT from the landed files of the generation's batches.
+
+    A file lies in `landed/`, or in the directory of a lower epoch whose task died: it moves upward only."""
+    landed = ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches)
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
+    for item in landed:
+        entry = replace(item.entry, path=published_path(item.entry, f"b{item.batch_id}"))
+        entries.append(entry)
+        sources[entry.path] = (join(ctx.layout.landed(item.batch_id), item.entry.path),)
+    return collect(ctx, generation, entries, sources)
+
+
+def published_path(entry: FileEntry, origin: str) -> str:
+    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
+    name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
+    folder = partition_path(entry.values)
+    return f"{folder}/{name}" if folder else name
+
+
+def collect(
+    ctx: Context, generation: BuildingGeneration, entries: list[FileEntry], sources: dict[str, tuple[str, ...]]
+) -> BuiltGeneration:
+    """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT."""
+    key, number, epoch = generation.window, generation.number, generation.epoch
+    directory = ctx.layout.assembly(key.start_ms, number, epoch)
+    lower = [ctx.layout.assembly(key.start_ms, number, e) for e in range(epoch - 1, 0, -1)]
+    wanted = {e.path: (e.bytes, sources[e.path] + tuple(join(d, e.path) for d in lower)) for e in entries}
+    ctx.storage.make_dirs(directory)
+
+    def still_mine() -> bool:
+        return ctx.ledger.windows.holds(generation)
+
+    try:
+        move_files(ctx.storage, wanted, directory, still_mine)
+        built = ctx.ledger.windows.built(generation, directory, entries)
+    except LostComparison:
+        raise MovedOn from None
+    except Alarm as e:
+        ctx.ledger.windows.block(ctx.name, key, str(e))
+        raise
+    rows = sum(e.rows for e in entries)
+    ctx.say(f"assembled {rows:,} rows in {len(entries)} files of {len(generation.batches)} batches")
+    return built

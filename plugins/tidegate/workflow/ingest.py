@@ -1,0 +1,206 @@
+"""The batch protocol: plan, write, seal, land. Every step looks at the ledger first and can be run again."""
+
+from __future__ import annotations
+
+import time
+
+from tidegate.core import planning
+from tidegate.core.batch import (
+    AbandonedBatch,
+    JobPart,
+    JobPlan,
+    LandedBatch,
+    OpenBatch,
+    PlannedBatch,
+    SealedBatch,
+    WritingBatch,
+)
+from tidegate.core.errors import (
+    LostComparison,
+    PathExists,
+    SourceError,
+    StorageAhead,
+)
+from tidegate.core.layout import RECEIPT, join
+from tidegate.core.plain import dumps, to_plain
+from tidegate.core.planning import NothingToPlan
+from tidegate.core.receipt import RangeResult, Receipt
+from tidegate.workflow import landing, sealing
+from tidegate.workflow.context import ATTEMPTS, Context
+from tidegate.workflow.jobs import run_job
+
+
+def plan(ctx: Context, run: str) -> int | None:
+    """The run's batch: the one it is bound to, else the open one, else a new one; None when there is nothing to read.
+
+    A run that is cleared verifies or finishes its own batch and never plans another.
+    """
+    bound = ctx.ledger.batches.bound(ctx.name, run)
+    if bound is not None:
+        ctx.say(f"this run belongs to batch {bound}")
+        return bound
+    landing.finish_side_duties(ctx)
+    for _ in range(ATTEMPTS):
+        view = ctx.ledger.batches.planning_view(ctx.name)
+        if view.open_batch is not None:
+            batch_id = view.open_batch.plan.batch_id
+            ctx.say(f"batch {batch_id} is {view.open_batch.state}: this run goes on with it")
+            return ctx.ledger.batches.bind(ctx.name, run, batch_id)
+        _refuse_if_storage_is_ahead(ctx, view.next_batch_id)
+        decided = _decide(ctx, view)
+        if isinstance(decided, NothingToPlan):
+            ctx.say(decided.reason)
+            return None
+        try:
+            ctx.ledger.batches.insert_plan(decided, view.version, run)
+        except LostComparison:
+            continue  # somebody planned, closed a window or accepted a topic meanwhile: gather again
+        for loss in decided.losses:
+            ctx.say(f"LOST: partition {loss.partition} offsets [{loss.start}, {loss.end}) ({loss.reason})")
+        ctx.say(f"planned batch {decided.batch_id}: {decided.records:,} offsets in {len(decided.ranges)} partitions")
+        return decided.batch_id
+    raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
+
+
+def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | NothingToPlan:
+    spec = ctx.pipeline
+    topic = ctx.source.describe(spec.source.topic)
+    first: dict[int, int] = {}
+    if not view.planned_ends:
+        at_time = {}
+        if isinstance(spec.source.start, int):
+            at_time = ctx.source.offsets_for_time(spec.source.topic, spec.source.start)
+        first = planning.first_offsets(spec.source.start, topic, at_time)
+    return planning.plan_batch(spec, ctx.spec_version, view, topic, first, ctx.clock.now_ms())
+
+
+def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
+    """What `plan` would do now; nothing is written."""
+    view = ctx.ledger.batches.planning_view(ctx.name)
+    return view.open_batch or _decide(ctx, view)
+
+
+def _refuse_if_storage_is_ahead(ctx: Context, next_batch_id: int) -> None:
+    """R11: batch ids are contiguous, so a ledger that lost commits shows as storage knowing its next id."""
+    for path in (ctx.layout.high_water_mark(next_batch_id), ctx.layout.landed(next_batch_id)):
+        if ctx.storage.exists(path):
+            raise StorageAhead(f"{ctx.name}: the ledger's next batch is {next_batch_id}, but {path} exists")
+
+
+def write(ctx: Context, run: str) -> None:
+    """Bring the run's batch to SEALED: run the Spark job unless an attempt's complete receipt is already there."""
+    batch_id = ctx.ledger.batches.bound(ctx.name, run)
+    if batch_id is None:
+        ctx.say("this run planned no batch")
+        return
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if not isinstance(batch, PlannedBatch | WritingBatch):
+        ctx.say(f"batch {batch_id} is {batch.state} already")
+        return
+    if sealing.adopt_landed(ctx, batch) is not None:
+        return
+    if isinstance(batch, WritingBatch):
+        if sealing.seal_if_complete(ctx, batch) is not None:
+            return
+        batch = _replan_if_refused(ctx, batch)
+    # R9: the attempt's directory is named by what this comparison returned, never by a later read of the row
+    writing = ctx.ledger.batches.take(batch, ctx.nonce())
+    ctx.say(f"batch {batch_id}: attempt {writing.epoch} writes to {_attempt_dir(ctx, writing)}")
+    if not writing.plan.ranges:
+        _write_empty_receipt(ctx, writing)
+    else:
+        started = time.monotonic()
+        job = _job_plan(ctx, writing)
+        path = ctx.layout.plan(batch_id, writing.epoch, writing.nonce)
+        sealing.refusing(ctx, writing, lambda: run_job(ctx, job, path))
+        ctx.say(f"batch {batch_id}: the job ended after {time.monotonic() - started:.1f} s")
+    sealing.seal(ctx, writing)
+
+
+def _attempt_dir(ctx: Context, batch: WritingBatch) -> str:
+    return ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+
+
+def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
+    """A refused batch takes today's spec, as its next revision with the same ranges; any other keeps its own."""
+    plan_ = batch.plan
+    refused = ctx.ledger.batches.refusal(ctx.name, plan_.batch_id)
+    if refused is None or plan_.spec_version == ctx.spec_version:
+        return batch
+    revised = planning.revise(plan_, ctx.pipeline, ctx.spec_version)
+    ctx.ledger.batches.replan(batch, revised)
+    ctx.say(f"batch {plan_.batch_id} was refused ({refused.splitlines()[0]}): it takes spec version {ctx.spec_version}")
+    return WritingBatch(revised, batch.epoch, batch.nonce)
+
+
+def _job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
+    plan_ = batch.plan
+    spec = ctx.pipeline
+    if plan_.spec_version != ctx.spec_version:
+        spec = ctx.ledger.pipelines.spec(ctx.name, plan_.spec_version)
+    return JobPlan(
+        mode="ingest",
+        attempt=ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce),
+        attempt_dir=_attempt_dir(ctx, batch),
+        pipeline=to_plain(spec),
+        bootstrap=ctx.source.client_settings(),
+        topic=plan_.topic,
+        topic_id=plan_.topic_id,
+        parts=(JobPart(plan_.batch_id, plan_.clock_ms, plan_.floor, plan_.ranges, plan_.rules_version),),
+        nonce=batch.nonce,
+        batch_id=plan_.batch_id,
+        epoch=batch.epoch,
+        spec_version=plan_.spec_version,
+        rules_version=plan_.rules_version,
+    )
+
+
+def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:
+    """A batch without ranges only moves a watermark: Spark is not started, the receipt is ours."""
+    plan_ = batch.plan
+    ranges: tuple[RangeResult, ...] = ()
+    name = ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce)
+    receipt = Receipt(
+        name,
+        plan_.batch_id,
+        batch.epoch,
+        batch.nonce,
+        plan_.topic,
+        plan_.topic_id,
+        plan_.spec_version,
+        plan_.rules_version,
+        ranges,
+        (),
+    )
+    try:
+        ctx.storage.write_new(join(_attempt_dir(ctx, batch), RECEIPT), dumps(receipt).encode())
+    except PathExists:
+        pass  # an earlier try of this very attempt
+
+
+def land(ctx: Context, run: str) -> bool:
+    """Bring the run's batch to LANDED and its late and dirty files into their tables. True: a backlog is left."""
+    batch_id = ctx.ledger.batches.bound(ctx.name, run)
+    if batch_id is None:
+        ctx.say("this run planned no batch")
+        return False
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, PlannedBatch | WritingBatch):
+        raise LostComparison(f"batch {batch_id} is {batch.state}: it is not written yet", advice="clear the write task")
+    if isinstance(batch, AbandonedBatch):
+        ctx.say(f"batch {batch_id} was abandoned: {batch.reason}")
+        return False
+    if isinstance(batch, SealedBatch):
+        batch = landing.land_sealed(ctx, batch)
+    landing.finish_side_duties(ctx)
+    _tell_kafka(ctx, batch)
+    return any(p.end < p.last_stable_offset for p in batch.plan.partitions)
+
+
+def _tell_kafka(ctx: Context, batch: LandedBatch) -> None:
+    """Informational, so that Kafka's own tools show the lag; the ledger alone decides."""
+    ends = {p.partition: p.end for p in batch.plan.partitions}
+    try:
+        ctx.source.commit_group(f"tidegate-{ctx.name}", batch.plan.topic, ends)
+    except SourceError as e:
+        ctx.say(f"the consumer group's offsets were not committed (harmless): {e}")

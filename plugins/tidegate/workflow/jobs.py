@@ -1,0 +1,57 @@
+"""Run one Spark job on a plan and turn its last words into an error that says what to do."""
+
+from __future__ import annotations
+
+from tidegate.core.batch import JobPlan
+from tidegate.core.errors import BatchRefused, JobFailed, PathExists, PathMissing
+from tidegate.core.layout import FAILURE, RECEIPT, join
+from tidegate.core.plain import dumps, loads
+from tidegate.core.receipt import Failure, Receipt
+from tidegate.workflow.context import Context
+
+
+def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
+    """Write the plan and run the job to its end. Raises JobFailed (retry) or BatchRefused (a human is needed).
+
+    A job that reports an error although its receipt is complete has done its work: the receipt decides.
+    """
+    try:
+        ctx.storage.write_new(plan_path, dumps(job).encode())
+    except PathExists:
+        pass  # the same attempt, tried again: attempt names are unique
+    try:
+        ctx.launcher.run(plan_path)
+    except JobFailed as e:
+        if read_receipt(ctx, job.attempt_dir) is not None:
+            ctx.say(f"the job ended with an error after its receipt was complete: {e}")
+            return
+        raise _last_words(ctx, job, e) from e
+    if read_receipt(ctx, job.attempt_dir) is None:
+        raise _last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
+
+
+def _last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | BatchRefused:
+    try:
+        failure = loads(Failure, ctx.storage.read(join(job.attempt_dir, FAILURE)))
+    except PathMissing:
+        return error
+    where = ", ".join(
+        f"{name} {value}"
+        for name, value in (
+            ("partition", failure.partition),
+            ("offset", failure.offset),
+            ("field", failure.field),
+        )
+        if value is not None
+    )
+    message = f"attempt {job.attempt}: {failure.what}" + (f" ({where})" if where else "")
+    kind = JobFailed if failure.retry else BatchRefused
+    return kind(message, advice=failure.advice)
+
+
+def read_receipt(ctx: Context, attempt_dir: str) -> Receipt | None:
+    """The receipt is written last and appears whole: if it is there, the attempt is complete."""
+    try:
+        return loads(Receipt, ctx.storage.read(join(attempt_dir, RECEIPT)))
+    except PathMissing:
+        return None

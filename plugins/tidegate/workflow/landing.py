@@ -1,0 +1,114 @@
+"""Land a sealed batch by one rename, then bring its late and dirty files into their own tables."""
+
+from __future__ import annotations
+
+from tidegate.core.batch import LandedBatch, SealedBatch
+from tidegate.core.errors import Alarm, CatalogueError, LostComparison, PathExists
+from tidegate.core.layout import PartitionValues, join, parse_partition_path
+from tidegate.core.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.tables import dirty_table, late_table
+from tidegate.workflow.context import Context
+from tidegate.workflow.moves import MovedOn, manifest_of, move_directory, move_files
+
+
+def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
+    """One no-replace rename of the attempt's directory, the high-water mark, then SEALED -> LANDED."""
+    plan, batch_id = batch.plan, batch.plan.batch_id
+    source = ctx.layout.attempt(batch_id, batch.epoch, batch.nonce)
+    landed = ctx.layout.landed(batch_id)
+
+    def still_sealed() -> bool:
+        return ctx.ledger.batches.get(ctx.name, batch_id).state == "SEALED"
+
+    quarantine = ctx.layout.quarantine(f"batch-{ctx.layout.attempt_name(batch_id, batch.epoch, batch.nonce)}")
+    try:
+        move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
+        _mark(ctx, batch_id)
+        result = ctx.ledger.batches.land(batch)
+    except Alarm as e:
+        ctx.ledger.batches.block(ctx.name, batch_id, str(e))
+        raise
+    except (MovedOn, LostComparison):
+        now = ctx.ledger.batches.get(ctx.name, batch_id)
+        if not isinstance(now, LandedBatch):
+            raise LostComparison(f"batch {batch_id} is {now.state}: another task works on it") from None
+        result = now
+    ctx.say(f"landed batch {batch_id} ({plan.records:,} offsets)")
+    return result
+
+
+def _mark(ctx: Context, batch_id: int) -> None:
+    """Never cleaned: it tells a ledger that was restored from an old backup that this id is taken (R11)."""
+    try:
+        ctx.storage.write_new(ctx.layout.high_water_mark(batch_id), b"")
+    except PathExists:
+        pass
+
+
+def finish_side_duties(ctx: Context) -> list[str]:
+    """Late and dirty files of landed batches into their tables: a duty that land, plan and maintain take up.
+
+    A catalogue that does not answer never holds a batch up: the files are in place, registration is tried again."""
+    done: list[str] = []
+    for batch_id, moved in ctx.ledger.batches.side_duties(ctx.name):
+        files = {k: ctx.ledger.batches.manifest_files(ctx.name, batch_id, k) for k in (LATE, DIRTY)}
+        if not moved:
+            for kind, entries in files.items():
+                if entries:
+                    _move_side(ctx, batch_id, kind, entries)
+            ctx.ledger.batches.mark_side(ctx.name, batch_id, "moved")
+        try:
+            _register_side(ctx, batch_id, files)
+        except CatalogueError as e:
+            ctx.say(f"batch {batch_id}: its late and dirty rows are not in the catalogue yet: {e}")
+            continue
+        ctx.ledger.batches.mark_side(ctx.name, batch_id, "registered")
+        counts = ", ".join(f"{sum(f.rows for f in v):,} {k}" for k, v in files.items() if v)
+        done.append(f"batch {batch_id}: {counts} rows in their tables")
+        ctx.say(done[-1])
+    return done
+
+
+def _move_side(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry]) -> None:
+    """Only what the manifest names goes into the table, so by way of a directory that no job ever wrote to."""
+    landed, staging = ctx.layout.landed(batch_id), ctx.layout.side_staging(batch_id, kind)
+    target = ctx.layout.side(batch_id, kind)
+    manifest = {_below(kind, f.path): f.bytes for f in entries}
+
+    def still_owed() -> bool:
+        return (batch_id, False) in ctx.ledger.batches.side_duties(ctx.name)
+
+    try:
+        if not ctx.storage.exists(target):
+            wanted = {p: (size, (join(landed, kind, p),)) for p, size in manifest.items()}
+            try:
+                move_files(ctx.storage, wanted, staging, still_owed)
+            except Alarm:
+                if not ctx.storage.exists(target):  # another task may have renamed the staging directory meanwhile
+                    raise
+        quarantine = ctx.layout.quarantine(f"{kind}-{batch_id}-{ctx.nonce()}")
+        move_directory(ctx.storage, staging, target, manifest, still_owed, quarantine)
+    except MovedOn:
+        return
+
+
+def _below(kind: str, path: str) -> str:
+    """`late/date=.../part` -> `date=.../part`"""
+    return path.removeprefix(f"{kind}/")
+
+
+def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) -> None:
+    """ADD PARTITION IF NOT EXISTS needs no intent: a batch's side directory never changes its place."""
+    batch_value = (("_batch", str(batch_id)),)
+    late: dict[PartitionValues, str] = {}
+    for f in files[LATE]:
+        folder = _below(LATE, f.path).rsplit("/", 1)[0]
+        late[batch_value + parse_partition_path(folder)] = join(ctx.layout.side(batch_id, LATE), folder)
+    if late:
+        table = late_table(ctx.pipeline)
+        ctx.catalogue.ensure_table(table)
+        ctx.catalogue.add_partitions(table.name, late)
+    if files[DIRTY]:
+        table = dirty_table(ctx.pipeline)
+        ctx.catalogue.ensure_table(table)
+        ctx.catalogue.add_partitions(table.name, {batch_value: ctx.layout.side(batch_id, DIRTY)})

@@ -1,0 +1,117 @@
+"""Guarded renames: look, decide by the one table of core.recovery, act, look again (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tidegate.core.errors import Alarm, OutcomeUnknown, PathExists, PathMissing
+from tidegate.core.layout import join
+from tidegate.core.ports import Storage
+from tidegate.core.receipt import FileEntry
+from tidegate.core.recovery import Do, Seen, decide, held_against
+from tidegate.workflow.context import ATTEMPTS
+
+
+class MovedOn(Exception):
+    """The ledger has moved on: somebody else did, or does, this work. Stop quietly."""
+
+
+def manifest_of(files: Iterable[FileEntry]) -> dict[str, int]:
+    return {f.path: f.bytes for f in files}
+
+
+def look(storage: Storage, directory: str, manifest: Mapping[str, int]) -> Seen:
+    listing = storage.list_files(directory)
+    return held_against(manifest, None if listing is None else [(f.path, f.bytes) for f in listing])
+
+
+def move_directory(
+    storage: Storage,
+    source: str,
+    destination: str,
+    manifest: Mapping[str, int],
+    still_mine: Callable[[], bool],
+    quarantine: str,
+) -> None:
+    """Bring the directory that holds `manifest` from `source` to `destination`, whatever earlier tries have done.
+
+    `still_mine` re-reads the ledger: asked before any alarm. Raises MovedOn, Alarm, or OutcomeUnknown when looking
+    `ATTEMPTS` times did not settle it."""
+    storage.make_dirs(parent(destination))
+    for _ in range(ATTEMPTS):
+        seen = look(storage, source, manifest)  # the source first: see core.recovery
+        todo = decide(seen, look(storage, destination, manifest))
+        if todo is Do.DONE:
+            return
+        if todo.is_alarm:
+            if not still_mine():
+                raise MovedOn
+            if todo is Do.QUARANTINE:
+                _try_rename(storage, source, quarantine)
+            raise Alarm(f"{todo.value}: {source} -> {destination}")
+        if todo is Do.DELETE_SOURCE:
+            storage.delete(source)
+            return
+        _try_rename(storage, source, destination)
+    raise OutcomeUnknown(f"renaming {source} to {destination} has no certain outcome yet")
+
+
+def _try_rename(storage: Storage, source: str, destination: str) -> None:
+    """Whatever the answer, the next look at both sides decides."""
+    storage.make_dirs(parent(destination))
+    try:
+        storage.rename_no_replace(source, destination)
+    except (OutcomeUnknown, PathExists, PathMissing):
+        pass
+
+
+def move_files(
+    storage: Storage,
+    wanted: Mapping[str, tuple[int, tuple[str, ...]]],
+    destination: str,
+    still_mine: Callable[[], bool],
+) -> None:
+    """Bring single files into `destination`, which only the control plane writes to.
+
+    `wanted`: path below the destination -> (bytes, full paths where it may lie now, most likely first). `still_mine`
+    is asked before each move (R3): a missing file under a moved epoch means stop quietly, not an alarm.
+    """
+    there = {f.path: f.bytes for f in storage.list_files(destination) or []}
+    made: set[str] = set()
+    for path, (size, candidates) in wanted.items():
+        if there.get(path) == size:
+            continue
+        target = join(destination, path)
+        folder = parent(target)
+        if folder not in made:
+            storage.make_dirs(folder)
+            made.add(folder)
+        if not still_mine():
+            raise MovedOn
+        if not any(_move_file(storage, source, target) for source in candidates) and not storage.exists(target):
+            if not still_mine():
+                raise MovedOn
+            raise Alarm(f"data file lost: {path} is in none of {', '.join(parent(c) for c in candidates)}")
+    there = {f.path: f.bytes for f in storage.list_files(destination) or []}
+    missing = [p for p, (size, _) in wanted.items() if there.get(p) != size]
+    if missing:
+        if not still_mine():
+            raise MovedOn
+        raise Alarm(f"{destination}: {missing[0]} and {len(missing) - 1} more files are not what the manifest says")
+
+
+def _move_file(storage: Storage, source: str, target: str) -> bool:
+    """Whether the file is at `target` now for all that this call knows."""
+    try:
+        storage.rename_no_replace(source, target)
+        return True
+    except PathExists:
+        return True
+    except PathMissing:
+        return False
+    except OutcomeUnknown:
+        return storage.exists(target)
+
+
+def parent(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[0]

@@ -1,0 +1,126 @@
+"""Rebuild a window from Kafka: the ranges of its batch list, each row judged by its batch's pinned rules (R1)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from tidegate.core.batch import JobPart, JobPlan, LandedBatch
+from tidegate.core.errors import BatchRefused, ReplayRefused
+from tidegate.core.instants import iso
+from tidegate.core.layout import join
+from tidegate.core.ledger import OwedSpan
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plain import to_plain
+from tidegate.core.receipt import Receipt
+from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
+from tidegate.workflow.assembly import collect, published_path
+from tidegate.workflow.context import Context
+from tidegate.workflow.jobs import read_receipt, run_job
+
+
+def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
+    """BUILDING(epoch) -> BUILT by a Spark job that reads again. Raises ReplayRefused; the current generation stays.
+
+    The job writes to a work directory; only what its receipt names is moved into the generation."""
+    owed = ctx.ledger.windows.owed(ctx.name, generation.window, generation.batches)
+    if not owed:
+        return collect(ctx, generation, [], {})
+    job = _job_plan(ctx, generation, owed)
+    start, number, epoch, nonce = generation.window.start_ms, generation.number, generation.epoch, generation.nonce
+    try:
+        run_job(ctx, job, ctx.layout.replay_plan(start, number, epoch, nonce))
+    except BatchRefused as e:
+        raise ReplayRefused(f"{iso(start)}: {e}") from e
+    receipt = read_receipt(ctx, job.attempt_dir)
+    assert receipt is not None  # run_job raises without one
+    _compare_totals(generation, owed, job, receipt)
+    entries, sources = [], {}
+    for f in receipt.files:
+        entry = replace(f, path=published_path(f, f"g{number}.{epoch}"))
+        entries.append(entry)
+        sources[entry.path] = (join(job.attempt_dir, f.path),)
+    return collect(ctx, generation, entries, sources)
+
+
+def _job_plan(ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan]) -> JobPlan:
+    start, number, epoch, nonce = generation.window.start_ms, generation.number, generation.epoch, generation.nonce
+    spans: dict[int, list[OwedSpan]] = defaultdict(list)
+    for s in owed:
+        spans[s.batch_id].append(s)
+    batches = {i: ctx.ledger.batches.get(ctx.name, i) for i in spans}
+    topics = {(b.plan.topic, b.plan.topic_id) for b in batches.values()}
+    if len(topics) > 1:
+        raise ReplayRefused(f"{iso(start)}: its batches come from several topics: {sorted(topics)}")
+    (topic, topic_id) = topics.pop()
+    parts = []
+    for batch_id, mine in sorted(spans.items()):
+        batch = batches[batch_id]
+        assert isinstance(batch, LandedBatch)
+        pinned = None
+        if batch.plan.spec_version != ctx.spec_version:
+            pinned = to_plain(ctx.ledger.pipelines.spec(ctx.name, batch.plan.spec_version))
+        ranges = tuple(OffsetRange(topic, s.partition, s.min_offset, s.max_offset + 1) for s in mine)
+        plan = batch.plan
+        parts.append(JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned))
+    _refuse_if_gone(ctx, topic, topic_id, parts)
+    return JobPlan(
+        mode="replay",
+        attempt=ctx.layout.replay_name(start, number, epoch, nonce),
+        attempt_dir=ctx.layout.replay_attempt(start, number, epoch, nonce),
+        pipeline=to_plain(ctx.pipeline),
+        bootstrap=ctx.source.client_settings(),
+        topic=topic,
+        topic_id=topic_id,
+        parts=tuple(parts),
+        nonce=nonce,
+        epoch=epoch,
+        spec_version=ctx.spec_version,
+        window_ms=start,
+    )
+
+
+def _refuse_if_gone(ctx: Context, topic: str, topic_id: str, parts: list[JobPart]) -> None:
+    now = ctx.source.describe(topic)
+    if now.topic_id != topic_id:
+        raise ReplayRefused(f"topic {topic} was recreated: its records of then ({topic_id}) are gone")
+    for part in parts:
+        for r in part.ranges:
+            log_start = now.partitions[r.partition].log_start
+            if r.start < log_start:
+                raise ReplayRefused(
+                    f"batch {part.batch_id}: partition {r.partition} offsets [{r.start}, {log_start}) "
+                    "have passed Kafka's retention",
+                    advice="the current generation stays; restore the lost files from a backup of the filesystem",
+                )
+
+
+def _compare_totals(generation: BuildingGeneration, owed: list[OwedSpan], job: JobPlan, receipt: Receipt) -> None:
+    """Rows per (batch, Kafka partition) must be the ledger's: a rebuild never changes what belongs to a window."""
+    batch_of = {r: part.batch_id for part in job.parts for r in part.ranges}
+    told: dict[tuple[int, int], int] = defaultdict(int)
+    for result in receipt.ranges:
+        told[batch_of[result.range], result.range.partition] += result.data
+    written = sum(f.rows for f in receipt.files)
+    if written != sum(told.values()):
+        raise ReplayRefused(f"the rebuild wrote {written} rows but counted {sum(told.values())}")
+    for s in owed:
+        got = told.get((s.batch_id, s.partition), 0)
+        if got != s.rows:
+            raise ReplayRefused(
+                f"{iso(generation.window.start_ms)}: batch {s.batch_id} owes {s.rows} rows from partition "
+                f"{s.partition}, the topic gives {got}: compaction, retention, or a spec that moves rows"
+            )
+
+
+def unchanged(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration | None:
+    """A replay whose content is what is published already publishes nothing, and says so."""
+    window = ctx.ledger.windows.get(ctx.name, generation.window)
+    if window.current is None:
+        return None
+    current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
+    if not isinstance(current, PublishedGeneration) or current.digest != generation.digest:
+        return None
+    ctx.ledger.windows.discard(generation, f"content equals generation {current.number}")
+    ctx.say(f"unchanged: the rebuilt content equals generation {current.number} (digest {current.digest[:12]})")
+    return current

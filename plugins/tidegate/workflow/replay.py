@@ -1,0 +1,38 @@
+"""Replay a published window: generation g+1 beside g, the old one readable until the swap."""
+
+from __future__ import annotations
+
+from tidegate.core.errors import LostComparison, NotReady
+from tidegate.core.instants import iso
+from tidegate.core.window import PublishedGeneration, WindowKey
+from tidegate.workflow import archive
+from tidegate.workflow.context import ATTEMPTS, Context, Published
+from tidegate.workflow.moves import MovedOn
+
+
+def replay(ctx: Context, window: WindowKey) -> Published:
+    """Rebuild the window from Kafka with today's columns and publish it, unless its content is the same.
+
+    A generation that an earlier try left unfinished is finished first. Raises NotReady if the window was never
+    published, ReplayRefused if a rebuild would change what belongs to it."""
+    for _ in range(ATTEMPTS):
+        try:
+            return _replay_once(ctx, window)
+        except (MovedOn, LostComparison):
+            continue
+    raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def _replay_once(ctx: Context, key: WindowKey) -> Published:
+    window = ctx.ledger.windows.get(ctx.name, key)
+    if window.current is None:
+        raise NotReady(
+            f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay",
+            advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+        )
+    generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+    if isinstance(generation, PublishedGeneration):
+        number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
+        ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
+        generation = ctx.ledger.windows.generation(ctx.name, key, number)
+    return archive.finish(ctx, generation)  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+"""From a receipt to a manifest: nothing is believed that was not counted, listed and compared (R6, R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidegate.core.batch import OpenBatch, SealedBatch, WritingBatch
+from tidegate.core.errors import Alarm, BatchRefused, LostComparison, StorageAhead, TopicRecreated
+from tidegate.core.receipt import Receipt, arithmetic_errors
+from tidegate.core.recovery import Seen
+from tidegate.core.thresholds import refusal
+from tidegate.workflow.context import Context
+from tidegate.workflow.jobs import read_receipt
+from tidegate.workflow.moves import look, manifest_of
+
+
+def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
+    """WRITING(epoch) -> SEALED. None: somebody newer owns the batch, or sealed it; nothing was touched."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    receipt = read_receipt(ctx, directory)
+    if receipt is None:
+        raise LostComparison(f"attempt {batch.epoch} of batch {batch.plan.batch_id} has no receipt")
+    refusing(ctx, batch, lambda: _check(ctx, batch, receipt, directory))
+    try:
+        sealed = ctx.ledger.batches.seal(batch, receipt)
+    except LostComparison:
+        now = ctx.ledger.batches.get(ctx.name, batch.plan.batch_id)
+        ours = getattr(now, "epoch", None) == batch.epoch and getattr(now, "nonce", None) == batch.nonce
+        if now.state == "WRITING" and not ours:
+            raise LostComparison(f"batch {batch.plan.batch_id} belongs to a newer attempt now") from None
+        ctx.say(f"batch {batch.plan.batch_id} is {now.state} already" + (" by this attempt" if ours else ""))
+        return None
+    ctx.say(f"sealed batch {batch.plan.batch_id}: {_summary(receipt)}")
+    return sealed
+
+
+def seal_if_complete(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
+    """An earlier try's task died after its job had finished: its receipt is as good as ours."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    if read_receipt(ctx, directory) is None or ctx.ledger.batches.refusal(ctx.name, batch.plan.batch_id):
+        return None
+    ctx.say(f"attempt {batch.epoch} of batch {batch.plan.batch_id} is complete: nothing to write again")
+    return seal(ctx, batch)
+
+
+def _check(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str) -> None:
+    """Raises BatchRefused (content) or Alarm (contradiction)."""
+    plan = batch.plan
+    told = (receipt.batch_id, receipt.epoch, receipt.nonce, receipt.topic_id, receipt.spec_version)
+    if told != (plan.batch_id, batch.epoch, batch.nonce, plan.topic_id, plan.spec_version):
+        raise Alarm(f"the receipt in {directory} is of another attempt: {told}")
+    errors = arithmetic_errors(receipt, plan.ranges, ctx.pipeline.source.gaps)
+    if errors:
+        raise BatchRefused(f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}")
+    if look(ctx.storage, directory, manifest_of(receipt.files)) is not Seen.MATCHES:
+        raise Alarm(f"{directory} does not hold the files that its receipt names")
+    # R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile
+    topic_id = ctx.source.describe(plan.topic).topic_id
+    if topic_id != plan.topic_id:
+        raise TopicRecreated(f"topic {plan.topic} has id {topic_id} now, batch {plan.batch_id} planned {plan.topic_id}")
+    reason = refusal(ctx.pipeline.dirty, receipt)
+    for s in receipt.samples:
+        ctx.say(f"dirty: partition {s.partition} offset {s.offset}: {s.field or 'record'}: {s.reason}: {s.raw}")
+    if reason is not None:
+        raise BatchRefused(f"batch {plan.batch_id}: {reason}")
+
+
+def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> None:
+    """Run `step`; what it refuses is remembered on the row, for people and for the replan with a mended spec."""
+    try:
+        step()
+    except BatchRefused as e:
+        ctx.ledger.batches.refuse(batch, str(e))
+        raise
+    except Alarm as e:
+        ctx.ledger.batches.block(ctx.name, batch.plan.batch_id, str(e))
+        raise
+
+
+def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
+    """R11: `landed/<batch>` before SEALED means that the ledger lost a commit; its receipt is the manifest.
+
+    Only if it covers exactly the plan's ranges of the plan's topic; otherwise raises StorageAhead.
+    """
+    plan = batch.plan
+    directory = ctx.layout.landed(plan.batch_id)
+    receipt = read_receipt(ctx, directory)
+    if receipt is None:
+        if ctx.storage.exists(directory):
+            raise StorageAhead(f"{directory} exists without a receipt, and batch {plan.batch_id} is {batch.state}")
+        return None
+    covered = tuple(r.range for r in receipt.ranges)
+    if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
+        raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
+    if look(ctx.storage, directory, manifest_of(receipt.files)) is not Seen.MATCHES:
+        raise StorageAhead(f"{directory} does not hold the files that its receipt names")
+    ctx.say(f"batch {plan.batch_id} has landed before the ledger says so: its receipt is adopted")
+    return ctx.ledger.batches.adopt(batch, receipt)
+
+
+def _summary(receipt: Receipt) -> str:
+    total = {k: sum(getattr(r, k) for r in receipt.ranges) for k in ("read", "data", "late", "dirty")}
+    windows = {f.window_ms for f in receipt.files if f.window_ms is not None}
+    counts = ", ".join(f"{k} {v:,}" for k, v in total.items())
+    return f"{counts}; {len(receipt.files)} files for {len(windows)} windows"
