@@ -1,0 +1,52 @@
+"""How a job says that it cannot go on: one exception that carries what `failure.json` will hold."""
+
+from __future__ import annotations
+
+from tidegate.core.receipt import Failure
+
+
+class JobError(Exception):
+    """Raised anywhere in a job; `failure.retry` says whether the next try can succeed without a human."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.what)
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[type[JobError], tuple[Failure]]:
+        return JobError, (self.failure,)
+
+
+def refuse(
+    what: str,
+    *,
+    advice: str = "",
+    partition: int | None = None,
+    offset: int | None = None,
+    field: str | None = None,
+    retry: bool = False,
+) -> JobError:
+    """A JobError that a human has to look at, unless `retry`."""
+    return JobError(Failure(what, advice, partition, offset, field, retry))
+
+
+def from_exception(error: BaseException) -> Failure:
+    """What to report for any exception; unknown ones are worth another try."""
+    if isinstance(error, JobError):
+        return error.failure
+    text = " ".join(str(error).split())[:1000]
+    return Failure(f"{type(error).__name__}: {text}" if text else type(error).__name__, retry=True)
+
+
+def last_line(failure: Failure) -> str:
+    """The failure as one line for people and for the task's log."""
+    place = [
+        f"{name} {value}"
+        for name, value in (
+            ("partition", failure.partition),
+            ("offset", failure.offset),
+            ("field", failure.field),
+        )
+        if value is not None
+    ]
+    text = f"{failure.what} ({', '.join(place)})" if place else failure.what
+    return f"{text}; what to do: {failure.advice}" if failure.advice else text

@@ -1,0 +1,60 @@
+"""Message formats: `format.type` -> decoder. A decoder turns a chunk's values into typed columns, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+from tidegate.core.pipeline import Pipeline
+
+from spark_jobs.engine.failures import refuse
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Why a message is no row; `field` is the column (and the place in it), or empty for the message as a whole."""
+
+    reason: str
+    field: str = ""
+
+
+@dataclass
+class Decoded:
+    """As many rows as there were values, in their order: row i is message i, whatever its bytes.
+
+    `table` has the pipeline's columns (and `_extra`); the cells of a bad row mean nothing.
+    `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.
+    `bad`: row -> why. `unknown`: unknown top-level field -> (row, example) of the first message that had it.
+    """
+
+    table: pa.Table
+    event_ms: pa.Array | None
+    bad: dict[int, Bad] = field(default_factory=dict)
+    unknown: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class Decoder(Protocol):
+    def decode(self, values: Sequence[bytes | None]) -> Decoded: ...
+
+
+def decoder_for(pipeline: Pipeline) -> Decoder:
+    """The decoder of the pipeline's format. Raises JobError for a format that does not exist."""
+    builder = _BUILDERS.get(pipeline.format.type)
+    if builder is None:
+        raise refuse(
+            f"format {pipeline.format.type!r} does not exist; there is {', '.join(sorted(_BUILDERS))}",
+            advice="set format.type to one of these",
+            field="format.type",
+        )
+    return builder(pipeline)
+
+
+def _json(pipeline: Pipeline) -> Decoder:
+    from spark_jobs.engine.formats.json_decoder import JsonDecoder
+
+    return JsonDecoder(pipeline)
+
+
+_BUILDERS: dict[str, Callable[[Pipeline], Decoder]] = {"json": _json}

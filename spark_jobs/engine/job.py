@@ -1,0 +1,207 @@
+"""The driver's side of a job: cut the plan into tasks, run them, and put the receipt there last."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from tidegate.core.batch import RULES_VERSION, JobPlan
+from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
+from tidegate.core.offsets import OffsetRange, pack
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import dumps, from_plain
+from tidegate.core.ports import Storage
+from tidegate.core.receipt import DATA, Failure, FileEntry, RangeResult, Receipt, arithmetic_errors
+
+from spark_jobs.engine.failures import JobError, from_exception, refuse
+from spark_jobs.engine.fetch import Reader
+from spark_jobs.engine.tally import merge
+from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
+from spark_jobs.engine.write import check_explosion
+
+RunTasks = Callable[[Callable[..., TaskResult], Sequence[Task]], Iterable[TaskResult]]
+"""`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique."""
+
+
+def run_plan(
+    plan: JobPlan,
+    storage: Storage,
+    run_tasks: RunTasks | None = None,
+    open_reader: Callable[[JobPlan], Reader] | None = None,
+    *,
+    open_storage: Callable[[str], object] | None = None,
+    tasks: int = 1,
+) -> Receipt:
+    """Run a plan and write `_receipt.json`; on any failure write `failure.json` and raise JobError.
+
+    Without `run_tasks` everything runs in this process, on `storage` itself, which then needs `open_new`. Elsewhere,
+    workers open theirs with `open_storage(uri)`. `tasks` is the number of tasks that can run at once.
+    """
+    try:
+        receipt = _run(
+            plan,
+            storage,
+            run_tasks or _here,
+            open_reader or open_kafka,
+            open_storage or (lambda uri: storage),
+            tasks,
+        )
+        storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
+        return receipt
+    except Exception as e:
+        failure = from_exception(e)
+        _report(plan, storage, failure)
+        raise JobError(failure) from e
+
+
+def open_kafka(plan: JobPlan) -> Reader:
+    """The real reader, with the plan's settings and whatever secrets this process was given."""
+    from spark_jobs.engine.fetch import KafkaReader
+    from spark_jobs.engine.secrets import client_secrets
+
+    return KafkaReader(plan, {**plan.bootstrap, **client_secrets()})
+
+
+def _here(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
+    return [run(task, 0) for task in tasks]
+
+
+def _report(plan: JobPlan, storage: Storage, failure: Failure) -> None:
+    try:
+        storage.write_new(join(plan.attempt_dir, FAILURE), dumps(failure).encode())
+    except Exception:  # the failure itself is what the caller has to hear of
+        return
+
+
+def _run(
+    plan: JobPlan,
+    storage: Storage,
+    run_tasks: RunTasks,
+    open_reader: Callable[[JobPlan], Reader],
+    open_storage: Callable[[str], object],
+    tasks: int,
+) -> Receipt:
+    started = time.monotonic()
+    pipeline = from_plain(Pipeline, plan.pipeline)
+    _check_plan(plan, pipeline)
+    _check_topic(plan, open_reader)
+    run = functools.partial(run_task, plan, open_storage, open_reader)
+    results = list(run_tasks(run, cut(plan, tasks)))
+    failed = [r.failure for r in results if r.failure]
+    if failed:
+        # what a human must look at comes before what another try may heal
+        raise JobError(min(failed, key=lambda f: f.retry))
+    receipt = _combine(plan, pipeline, results, time.monotonic() - started)
+    _verify(plan, storage, receipt)
+    return receipt
+
+
+def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
+    if plan.mode not in ("ingest", "replay"):
+        raise refuse(f"plan mode {plan.mode!r} does not exist; there are ingest and replay")
+    if plan.mode == "replay" and plan.window_ms is None:
+        raise refuse("a replay plan must name its window")
+    if plan.mode == "ingest" and len(plan.parts) > 1:
+        raise refuse("an ingest plan has one part")
+    if pipeline.where is not None:
+        raise refuse("`where` is not available in this version", advice="remove `where`", field="where")
+    if pipeline.late_policy != "side":
+        raise refuse(
+            f"late.policy {pipeline.late_policy!r} is not available in this version; there is side",
+            advice="set late.policy to side",
+            field="late.policy",
+        )
+    versions = {plan.rules_version, *(p.rules_version for p in plan.parts)}
+    if versions != {RULES_VERSION}:
+        raise refuse(
+            f"the plan needs rules version {max(versions - {RULES_VERSION})}, this worker knows {RULES_VERSION}",
+            advice="run workers and control plane from the same release",
+        )
+
+
+def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> None:
+    reader = open_reader(plan)
+    try:
+        found = reader.topic_id()
+    finally:
+        reader.close()
+    if found is not None and found != plan.topic_id:
+        raise refuse(
+            f"topic {plan.topic} has id {found}, planned was {plan.topic_id}: it was deleted and created again",
+            advice="if the topic was recreated on purpose, run `tidegate source reset <pipeline>`",
+        )
+
+
+def cut(plan: JobPlan, tasks: int) -> list[Task]:
+    """The plan's ranges as tasks of about equal size. Raises JobError if ranges overlap."""
+    owners: dict[int, list[tuple[int, int, int]]] = {}
+    for number, part in enumerate(plan.parts):
+        for r in part.ranges:
+            owners.setdefault(r.partition, []).append((r.start, r.end, number))
+    for partition, found in owners.items():
+        found.sort()
+        for (_, end, _), (start, _, _) in itertools.pairwise(found):
+            if start < end:
+                raise refuse(f"the plan reads offset {start} of partition {partition} twice", partition=partition)
+    bins = pack([r for part in plan.parts for r in part.ranges], tasks)
+    return [Task(i, tuple(Piece(_owner(owners, r), r) for r in ranges)) for i, ranges in enumerate(bins)]
+
+
+def _owner(owners: dict[int, list[tuple[int, int, int]]], piece: OffsetRange) -> int:
+    return next(part for start, end, part in owners[piece.partition] if start <= piece.start and piece.end <= end)
+
+
+def _combine(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult], seconds: float) -> Receipt:
+    pieces: dict[int, list[RangeResult]] = {}
+    for result in results:
+        for piece, found in zip(result.task.pieces, result.results, strict=True):
+            pieces.setdefault(piece.part, []).append(found)
+    ranges = [_merged(r, pieces.get(i, [])) for i, part in enumerate(plan.parts) for r in part.ranges]
+    files = sorted((f for r in results for f in r.files), key=lambda f: f.path)
+    _check_all_values(pipeline, files)
+    return Receipt(
+        attempt=plan.attempt,
+        batch_id=plan.batch_id,
+        epoch=plan.epoch,
+        nonce=plan.nonce,
+        topic=plan.topic,
+        topic_id=plan.topic_id,
+        spec_version=plan.spec_version,
+        rules_version=plan.rules_version,
+        ranges=tuple(ranges),
+        files=tuple(files),
+        samples=tuple(s for r in results for s in r.samples)[:MAX_SAMPLES],
+        unknown_fields=tuple(sorted({f for r in results for f in r.unknown_fields})),
+        seconds=round(seconds, 3),
+    )
+
+
+def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
+    if not whole.count:
+        return RangeResult(whole, 0, 0, 0, 0, 0, 0, (), None, None)
+    mine = [p for p in pieces if p.range.partition == whole.partition]
+    return merge(whole, (p for p in mine if whole.start <= p.range.start and p.range.end <= whole.end))
+
+
+def _check_all_values(pipeline: Pipeline, files: list[FileEntry]) -> None:
+    values: dict[int | None, set[PartitionValues]] = {}
+    for file in files:
+        if file.kind == DATA and file.values:
+            values.setdefault(file.window_ms, set()).add(file.values)
+    for window_ms, found in values.items():
+        check_explosion(pipeline, window_ms, found)
+
+
+def _verify(plan: JobPlan, storage: Storage, receipt: Receipt) -> None:
+    """The files are there with their lengths, and the counts add up: else there is no receipt."""
+    listed = {f.path: f.bytes for f in storage.list_files(plan.attempt_dir) or []}
+    for file in receipt.files:
+        if listed.get(file.path) != file.bytes:
+            found = "is not there" if file.path not in listed else f"has {listed[file.path]} bytes"
+            raise refuse(f"{file.path}: {file.bytes} bytes written, but it {found}", retry=True)
+    planned = [r for part in plan.parts for r in part.ranges]
+    errors = arithmetic_errors(receipt, planned, "allow")
+    if errors:
+        raise refuse(f"the counts of this attempt do not add up: {'; '.join(errors[:5])}", retry=True)

@@ -1,0 +1,139 @@
+"""Where each record goes: dirty, (filtered,) late or data, by the rules that the batch's plan pinned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tidegate.core.lateness import Floor
+from tidegate.core.layout import DAY_MS, HIVE_NULL, MINUTE_MS, fits, window_end, window_start
+from tidegate.core.pipeline import Pipeline, Windows
+
+from spark_jobs.engine.fetch import Chunk
+from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.strict import MAX_MS
+
+_SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
+
+
+@dataclass
+class Routed:
+    """One entry per record of the chunk; those of bad records mean nothing.
+
+    `event` and `window` (its start) are epoch ms; `values` are the dynamic partition values as text, null for Hive's
+    default partition; `plausible` is false where the event time may not move the watermark.
+    """
+
+    event: pa.Array
+    window: pa.Array
+    late: pa.Array
+    plausible: pa.Array
+    values: dict[str, pa.Array]
+    bad: dict[int, Bad]
+
+
+class Router:
+    """`pipeline` is the spec that decides membership; `clock_ms` the plan's ingest clock."""
+
+    def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int) -> None:
+        self._pipeline, self._floor = pipeline, floor
+        self._horizon = clock_ms + pipeline.event_time.future_skew_ms
+        self._late: dict[int, bool] = {}
+        self._fits: dict[str, dict[str, bool]] = {name: {} for name in pipeline.dynamic_partitions}
+
+    def route(self, chunk: Chunk, decoded: Decoded) -> Routed:
+        bad = dict(decoded.bad)
+        event = decoded.event_ms
+        if event is None:
+            event = self._kafka_time(chunk, bad)
+        plausible = self._not_in_future(event, bad)
+        values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
+        for name, texts in values.items():
+            refuse_misfits(name, texts, self._fits[name], bad)
+        # rows without an event time are bad: any window does
+        window = window_starts(pc.fill_null(event, self._pipeline.windows.start_ms), self._pipeline.windows)
+        return Routed(event, window, self._is_late(window), plausible, values, bad)
+
+    def _kafka_time(self, chunk: Chunk, bad: dict[int, Bad]) -> pa.Array:
+        if min(chunk.timestamps) < 0 or max(chunk.timestamps) > MAX_MS:
+            for i, ms in enumerate(chunk.timestamps):
+                if not 0 <= ms <= MAX_MS:
+                    bad.setdefault(i, Bad(f"no usable Kafka timestamp ({ms})"))
+            return pa.array([ms if 0 <= ms <= MAX_MS else None for ms in chunk.timestamps], pa.int64())
+        return pa.array(chunk.timestamps, pa.int64())
+
+    def _not_in_future(self, event: pa.Array, bad: dict[int, Bad]) -> pa.Array:
+        plausible = pc.fill_null(pc.less_equal(event, self._horizon), False)
+        if self._pipeline.event_time.future == "dirty" and (pc.max(event).as_py() or 0) > self._horizon:
+            field = self._pipeline.event_time.path or ""
+            for i in pc.indices_nonzero(pc.fill_null(pc.greater(event, self._horizon), False)).to_pylist():
+                ahead = event[i].as_py() - self._horizon
+                bad.setdefault(i, Bad(f"event time is {ahead} ms beyond the ingest clock + future_skew", field))
+        return plausible
+
+    def _is_late(self, window: pa.Array) -> pa.Array:
+        late = []
+        for start in pc.unique(window).to_pylist():
+            if start not in self._late:
+                self._late[start] = self._floor.is_late(start, window_end(start, self._pipeline.windows))
+            if self._late[start]:
+                late.append(start)
+        if not late:
+            return pa.repeat(pa.scalar(False), len(window))
+        return pc.is_in(window, pa.array(late, pa.int64()))
+
+
+def refuse_misfits(name: str, texts: pa.Array, known: dict[str, bool], bad: dict[int, Bad]) -> None:
+    """Rows whose partition value cannot be a directory name are bad. `known` remembers what was found before."""
+    distinct = [text for text in pc.unique(texts).to_pylist() if text is not None]
+    if len(known) > 100_000:
+        known.clear()
+    known.update((text, fits(text, name)) for text in distinct if text not in known)
+    misfits = [text for text in distinct if not known[text]]
+    if misfits:
+        for i in pc.indices_nonzero(pc.is_in(texts, pa.array(misfits, pa.string()))).to_pylist():
+            bad.setdefault(i, Bad("cannot be a partition value: too long for a directory name, or holds NUL", name))
+
+
+def partition_text(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Values as the text that a directory name spells; empty and Hive's own null name become null."""
+    texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_timestamp(texts.type):
+        texts = pc.strftime(texts, "%Y-%m-%d %H:%M:%S")
+    if not pa.types.is_string(texts.type):
+        texts = texts.cast(pa.string())
+    return pc.if_else(pc.is_in(texts, pa.array(["", HIVE_NULL])), None, texts)
+
+
+def window_starts(event: pa.Array, windows: Windows) -> pa.Array:
+    """`core.layout.window_start` for many at once."""
+    if windows.size_ms >= DAY_MS:
+        return _by_slots(event, windows)
+    since = pc.subtract(event, windows.start_ms)
+    rest = pc.subtract(since, pc.multiply(pc.divide(since, windows.size_ms), windows.size_ms))
+    rest = pc.if_else(pc.less(rest, 0), pc.add(rest, windows.size_ms), rest)  # division cuts towards zero
+    return pc.subtract(event, rest)
+
+
+def _by_slots(event: pa.Array, windows: Windows) -> pa.Array:
+    """Local days: one look-up per quarter of an hour; a slot that midnight splits is looked up row by row."""
+    if not len(event):
+        return event
+    slots = window_starts(event, _quarter_hours(windows)).dictionary_encode()
+    starts: list[int | None] = []
+    for slot in slots.dictionary.to_pylist():
+        first, last = window_start(slot, windows), window_start(slot + _SLOT_MS - 1, windows)
+        starts.append(first if first == last else None)
+    found = pa.array(starts, pa.int64()).take(slots.indices)
+    if found.null_count:
+        rows = [
+            window_start(ms, windows) if s is None else s
+            for ms, s in zip(event.to_pylist(), found.to_pylist(), strict=True)
+        ]
+        return pa.array(rows, pa.int64())
+    return found
+
+
+def _quarter_hours(windows: Windows) -> Windows:
+    return Windows(_SLOT_MS, windows.timezone, 0, windows.watermark_delay_ms)

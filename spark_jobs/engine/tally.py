@@ -1,0 +1,102 @@
+"""What is counted while one planned range (or a piece of it) is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tidegate.core.offsets import Interval, OffsetRange, subtract, union
+from tidegate.core.receipt import RangeResult
+
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.fetch import Chunk
+
+
+@dataclass
+class Tally:
+    """`read` is counted here, as records are consumed; written rows are counted where they are written."""
+
+    range: OffsetRange
+    read: int = 0
+    dropped: int = 0
+    min_event: int | None = None
+    max_event: int | None = None
+    seen: list[Interval] = field(default_factory=list)
+    _last: int = -1
+
+    def consume(self, chunk: Chunk) -> None:
+        """Count a chunk's records. Raises JobError if they are not ascending records of this range."""
+        offsets = chunk.offsets
+        first, last = offsets[0], offsets[-1]
+        if first <= self._last or first < self.range.start or last >= self.range.end:
+            raise self._disorder(first, last)
+        self.read += len(offsets)
+        self._last = last
+        if last - first + 1 == len(offsets) and offsets == list(range(first, last + 1)):
+            self._saw(Interval(first, last + 1))
+            return
+        before = first - 1
+        for offset in offsets:
+            if offset <= before or offset > last:
+                raise self._disorder(first, last)
+            self._saw(Interval(offset, offset + 1))
+            before = offset
+
+    def _saw(self, interval: Interval) -> None:
+        if self.seen and self.seen[-1].end == interval.start:
+            self.seen[-1] = Interval(self.seen[-1].start, interval.end)
+        else:
+            self.seen.append(interval)
+
+    def _disorder(self, first: int, last: int) -> Exception:
+        r = self.range
+        return refuse(
+            f"the source delivered offsets {first} to {last} after {self._last} for [{r.start}, {r.end})",
+            partition=r.partition,
+            offset=first,
+            retry=True,
+        )
+
+    def events(self, plausible: pa.Array) -> None:
+        """Event times (ms) that may move the watermark."""
+        found = pc.min_max(plausible).as_py()
+        self._event_bounds(found["min"], found["max"])
+
+    def _event_bounds(self, low: int | None, high: int | None) -> None:
+        if low is not None and high is not None:
+            self.min_event = low if self.min_event is None else min(self.min_event, low)
+            self.max_event = high if self.max_event is None else max(self.max_event, high)
+
+    def result(self, data: int, late: int, dirty: int) -> RangeResult:
+        gaps = subtract(Interval(self.range.start, self.range.end), self.seen)
+        return RangeResult(
+            self.range, self.read, data, late, dirty, 0, self.dropped, gaps, self.min_event, self.max_event
+        )
+
+
+def merge(whole: OffsetRange, pieces: Iterable[RangeResult]) -> RangeResult:
+    """One planned range from the results of its pieces. Raises JobError if they do not cover it exactly."""
+    pieces = sorted(pieces, key=lambda p: p.range.start)
+    at = whole.start
+    for piece in pieces:
+        if piece.range.start != at:
+            break
+        at = piece.range.end
+    if at != whole.end or not pieces:
+        raise refuse(f"tasks covered partition {whole.partition} only up to {at} of {whole.end}", retry=True)
+    lows = [p.min_event_ms for p in pieces if p.min_event_ms is not None]
+    highs = [p.max_event_ms for p in pieces if p.max_event_ms is not None]
+    return RangeResult(
+        range=whole,
+        read=sum(p.read for p in pieces),
+        data=sum(p.data for p in pieces),
+        late=sum(p.late for p in pieces),
+        dirty=sum(p.dirty for p in pieces),
+        filtered=sum(p.filtered for p in pieces),
+        dropped=sum(p.dropped for p in pieces),
+        gaps=union(g for p in pieces for g in p.gaps),
+        min_event_ms=min(lows, default=None),
+        max_event_ms=max(highs, default=None),
+    )

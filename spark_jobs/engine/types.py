@@ -1,0 +1,55 @@
+"""Hive types as Arrow types: what the files hold.
+
+Timestamps are 64-bit microseconds marked as UTC instants, which Spark, Hive and DuckDB read as the same instant.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Struct, parse
+from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+_PRIMITIVES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+}
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+
+
+def arrow_type(kind: HiveType) -> pa.DataType:
+    if isinstance(kind, Decimal):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, Array):
+        return pa.list_(arrow_type(kind.element))
+    if isinstance(kind, Map):
+        return pa.map_(arrow_type(kind.key), arrow_type(kind.value))
+    if isinstance(kind, Struct):
+        return pa.struct([pa.field(name, arrow_type(field)) for name, field in kind.fields])
+    return _PRIMITIVES[kind.name]
+
+
+def schema_of(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    """Arrow schema of (name, Hive type) pairs."""
+    return pa.schema([pa.field(name, arrow_type(parse(text))) for name, text in columns])
+
+
+def data_schema(pipeline: Pipeline) -> pa.Schema:
+    return schema_of(table_columns(pipeline))
+
+
+def late_schema(pipeline: Pipeline) -> pa.Schema:
+    return schema_of(late_columns(pipeline))
+
+
+def dirty_schema() -> pa.Schema:
+    return schema_of(DIRTY_COLUMNS)

@@ -1,0 +1,74 @@
+"""`spark-submit land.py <URI of the plan>`: read a plan's offset ranges, write their files, leave a receipt.
+
+Exit code 0: `_receipt.json` is in the attempt's directory. Otherwise 1: `failure.json` is there, and the last line on
+standard error says the same. The job never talks to the ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from spark_jobs.engine.failures import JobError, from_exception, last_line
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from spark_jobs.engine.task import Task, TaskResult
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: land.py <URI of the plan>", file=sys.stderr)
+        return 2
+    try:
+        return _land(arguments[0])
+    except Exception as e:
+        failure = e.failure if isinstance(e, JobError) else from_exception(e)
+        print(f"tidegate: {last_line(failure)}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _land(plan_uri: str) -> int:
+    from tidegate.adapters.storage import for_uri
+    from tidegate.core.batch import JobPlan
+    from tidegate.core.plain import loads
+
+    from spark_jobs.engine.job import run_plan
+
+    storage = for_uri(plan_uri)
+    plan = loads(JobPlan, storage.read(plan_uri))
+    context = _context(plan.attempt)
+    try:
+        receipt = run_plan(plan, storage, _on(context), open_storage=for_uri, tasks=max(1, context.defaultParallelism))
+    finally:
+        context.stop()
+    print(
+        f"tidegate: {plan.attempt}: read {receipt.read_rows}, wrote {receipt.rows} rows in {len(receipt.files)} files"
+    )
+    return 0
+
+
+def _context(name: str) -> SparkContext:
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are the first python3 on PATH
+    from pyspark import SparkConf, SparkContext
+
+    return SparkContext(conf=SparkConf().setAppName(f"tidegate {name}"))
+
+
+def _on(context: SparkContext) -> Callable[[Callable[..., TaskResult], Sequence[Task]], list[TaskResult]]:
+    def run_tasks(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
+        def attempt(task: Task) -> TaskResult:
+            from pyspark import TaskContext
+
+            return run(task, TaskContext.get().taskAttemptId())
+
+        return context.parallelize(tasks, len(tasks)).map(attempt).collect() if tasks else []
+
+    return run_tasks
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

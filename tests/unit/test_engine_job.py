@@ -1,0 +1,128 @@
+"""A whole job in one process, on a topic in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from engine_fixtures import (
+    CLOCK,
+    DAY_ONE,
+    HOUR,
+    all_rows,
+    attempt_path,
+    event,
+    job_plan,
+    pipeline,
+    records,
+    serving,
+)
+from tidegate.adapters.storage import LocalStorage
+from tidegate.core.offsets import Interval
+from tidegate.core.plain import loads
+from tidegate.core.receipt import DATA, DIRTY, LATE, Failure, Receipt, arithmetic_errors
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.job import run_plan
+
+
+def run(plan, topic, **options):
+    return run_plan(plan, LocalStorage(), open_reader=serving(topic, **options))
+
+
+def test_records_go_to_their_hours_and_the_receipt_comes_last(tmp_path):
+    topic = {
+        0: records([event(DAY_ONE, count=1), event(DAY_ONE + HOUR, site="b"), event(DAY_ONE - 1), b"rubbish"]),
+        1: records([event(DAY_ONE + 5, count=2, reading={"value": 1.5})], first=10),
+    }
+    plan = job_plan(pipeline(tmp_path), [(0, 0, 4), (1, 10, 11)])
+    receipt = run(plan, topic)
+
+    assert loads(Receipt, (attempt_path(plan) / "_receipt.json").read_bytes()) == receipt
+    assert arithmetic_errors(receipt, plan.parts[0].ranges, "forbid") == []
+    first, second = receipt.ranges
+    assert (first.read, first.data, first.late, first.dirty) == (4, 2, 1, 1)
+    assert (first.min_event_ms, first.max_event_ms) == (DAY_ONE - 1, DAY_ONE + HOUR)
+    assert (second.read, second.data) == (1, 1)
+    assert {f.path.rsplit("/", 1)[0] for f in receipt.files} == {
+        "data/date=2013-01-05/hour=00/site=a",
+        "data/date=2013-01-05/hour=01/site=b",
+        "late/date=2013-01-04/hour=23",
+        "dirty",
+    }
+    rows = all_rows(plan, receipt, DATA)
+    assert [(r["_partition"], r["_offset"], r["site"], r["count"], r["value"]) for r in rows] == [
+        (0, 0, "a", 1, None),
+        (0, 1, "b", None, None),
+        (1, 10, "a", 2, 1.5),
+    ]
+    assert all(r["_batch_id"] == 7 and r["_topic"] == "readings" for r in rows)
+    assert [r["site"] for r in all_rows(plan, receipt, LATE)] == ["a"]
+    dirty = all_rows(plan, receipt, DIRTY)
+    assert [(r["raw_value"], r["raw_key"], r["_offset"]) for r in dirty] == [(b"rubbish", b"3", 3)]
+    assert receipt.samples[0].offset == 3
+
+
+def test_a_file_says_what_it_holds(tmp_path):
+    topic = {0: records([event(), event()]), 3: records([event()])}
+    plan = job_plan(pipeline(tmp_path), [(0, 0, 2), (3, 0, 1)])
+    (file,) = run(plan, topic).files
+    footer = pq.ParquetFile(attempt_path(plan) / file.path).metadata
+    told = {k.decode(): v.decode() for k, v in footer.metadata.items() if k.startswith(b"tidegate.")}
+    assert footer.num_rows == file.rows == 3
+    assert json.loads(told["tidegate.rows"]) == [
+        {"partition": 0, "rows": 2, "min_offset": 0, "max_offset": 1},
+        {"partition": 3, "rows": 1, "min_offset": 0, "max_offset": 0},
+    ]
+    assert told["tidegate.batch_id"] == "7"
+    assert told["tidegate.epoch"] == "1"
+    assert told["tidegate.window_ms"] == str(DAY_ONE)
+    assert told["tidegate.checksum"] == str(file.checksum)
+
+
+def test_gaps_are_reported_as_intervals(tmp_path):
+    topic = {0: [(o, event()) for o in (2, 3, 7, 8)]}
+    plan = job_plan(pipeline(tmp_path), [(0, 0, 10)])
+    (found,) = run(plan, topic).ranges
+    assert found.read == 4
+    assert found.gaps == (Interval(0, 2), Interval(4, 7), Interval(9, 10))
+
+
+def test_the_checksum_depends_on_rows_alone(tmp_path):
+    topic = {0: records([event(DAY_ONE + i, count=i) for i in range(50)])}
+    spec = pipeline(tmp_path)
+    one = run(job_plan(spec, [(0, 0, 50)]), topic, size=50)
+    other = run(
+        replace(job_plan(spec, [(0, 0, 50)]), attempt_dir=f"{spec.sink.workdir}/tmp/other", batch_id=8), topic, size=7
+    )
+    assert [f.checksum for f in one.files] == [f.checksum for f in other.files]
+    changed = {0: records([event(DAY_ONE + i, count=i + (i == 49)) for i in range(50)])}
+    third = run(replace(job_plan(spec, [(0, 0, 50)]), attempt_dir=f"{spec.sink.workdir}/tmp/third"), changed)
+    assert third.files[0].checksum != one.files[0].checksum
+
+
+def test_a_recreated_topic_is_refused_with_both_ids(tmp_path):
+    plan = job_plan(pipeline(tmp_path), [(0, 0, 1)])
+    with pytest.raises(JobError, match=r"id other, planned was topic-one"):
+        run(plan, {0: records([event()])}, topic_id="other")
+    failure = loads(Failure, (attempt_path(plan) / "failure.json").read_bytes())
+    assert not failure.retry
+    assert not (attempt_path(plan) / "_receipt.json").exists()
+
+
+@pytest.mark.parametrize(("future", "kind"), [("dirty", DIRTY), ("accept", DATA)])
+def test_the_future_never_moves_the_watermark(tmp_path, future, kind):
+    spec = pipeline(tmp_path)
+    spec = replace(spec, event_time=replace(spec.event_time, future=future, future_skew_ms=1000))
+    plan = job_plan(spec, [(0, 0, 2)])
+    receipt = run(plan, {0: records([event(CLOCK + 1000), event(CLOCK + 1001)])})
+    assert receipt.ranges[0].max_event_ms == CLOCK + 1000
+    assert [r["_offset"] for r in all_rows(plan, receipt, kind)][-1] == 1
+
+
+def test_an_empty_plan_has_an_empty_receipt(tmp_path):
+    receipt = run(job_plan(pipeline(tmp_path), [(0, 5, 5)]), {})
+    assert receipt.ranges[0].read == 0
+    assert receipt.files == ()
