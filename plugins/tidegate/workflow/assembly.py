@@ -39,7 +39,8 @@ def collect(
     """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT."""
     key, number, epoch = generation.window, generation.number, generation.epoch
     directory = ctx.layout.assembly(key.start_ms, number, epoch)
-    lower = [ctx.layout.assembly(key.start_ms, number, e) for e in range(epoch - 1, 0, -1)]
+    # in the order in which files move: who looks the other way round can miss one that a zombie just moved up
+    lower = [ctx.layout.assembly(key.start_ms, number, e) for e in range(1, epoch)]
     wanted = {e.path: (e.bytes, sources[e.path] + tuple(join(d, e.path) for d in lower)) for e in entries}
     ctx.storage.make_dirs(directory)
 

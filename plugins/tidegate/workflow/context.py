@@ -13,10 +13,10 @@ from tidegate.core.ports import Catalogue, Clock, Launcher, Source, Storage
 from tidegate.core.window import WindowKey
 
 ATTEMPTS = 8
-"""How often a lost comparison or an unknown outcome is looked at again within one task; then the task's retry goes on."""
+"""How often one task looks again after a lost comparison or an unknown outcome; then its retry goes on."""
 
 REQUEST_TTL_MS = 600_000
-"""The longest life of a catalogue request: after it, an unanswered one can no longer be executed (`hive.request_ttl`)."""
+"""Longest life of a catalogue request (`hive.request_ttl`): after it, an unanswered one is not executed any more."""
 
 
 def _nonce() -> str:
