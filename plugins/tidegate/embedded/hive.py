@@ -40,7 +40,8 @@ class SparkThrift(Part):
         spark = spark_home()
         (folder / "conf").mkdir(exist_ok=True)
         (folder / "conf" / "log4j2.properties").write_text(_LOG4J)
-        (folder / "tmp").mkdir(exist_ok=True)
+        for name in ("tmp", "scratch-local"):
+            (folder / name).mkdir(exist_ok=True)
         argv = [
             str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx640m", *ADD_OPENS,
             f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
@@ -132,9 +133,10 @@ class HiveServer2(Part):
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
             "datanucleus.schema.autoCreateAll": "true",
             "datanucleus.connectionPoolingType": "NONE",
-            "metastore.schema.verification": "false",
-            "metastore.warehouse.dir": f"file://{folder / 'warehouse'}",
-            "metastore.warehouse.external.dir": f"file://{folder / 'external'}",
+            # Under the old name: HiveConf's default for it wins over the new one, and forbids to create the schema.
+            "hive.metastore.schema.verification": "false",
+            "hive.metastore.warehouse.dir": f"file://{folder / 'warehouse'}",
+            "hive.metastore.warehouse.external.dir": f"file://{folder / 'external'}",
             "metastore.task.threads.always": housekeeping,
             "metastore.task.threads.remote": housekeeping,
             "hive.metastore.event.db.notification.api.auth": "false",
