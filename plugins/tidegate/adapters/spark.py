@@ -1,0 +1,178 @@
+"""Running `land.py` by spark-submit: what every launcher needs, and the one that is a plain subprocess."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tidegate.core.errors import JobFailed
+
+SECRETS_FILE = "tidegate-secrets.json"
+"""What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""
+LAST_WORDS = 20
+"""Lines of a job's output that its error quotes."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_END_S = 5.0
+
+
+class SubprocessLauncher:
+    """Implements `core.ports.Launcher` for tests and the command line; the driver runs here, in client mode."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        binary: str = "spark-submit",
+        master: str = "local[2]",
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        py_files: str = "",
+    ) -> None:
+        """`say` gets the job's log, line by line; `env` comes on top of this process's environment."""
+        self._say, self._binary, self._master = say, binary, master
+        self._conf, self._env, self._secrets = dict(conf or {}), dict(env or {}), dict(secrets or {})
+        self._py_files = py_files
+        self._plan_path = ""
+
+    def run(self, plan_path: str) -> None:
+        """Raises JobFailed."""
+        self._plan_path = plan_path
+        last: deque[str] = deque(maxlen=LAST_WORDS)
+        with secrets_file(self._secrets) as files:
+            command = [absolute_binary(self._binary), "--master", self._master]
+            for key, value in self._conf.items():
+                command += ["--conf", f"{key}={value}"]
+            command += ["--files", files] if files else []
+            command += ["--py-files", self._py_files] if self._py_files else []
+            command += [str(land_application()), plan_path]
+            job = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                env=os.environ | local_environment() | self._env,
+            )  # fmt: skip
+            try:
+                for line in _lines(job.stdout or (), last):
+                    self._say(line)
+                code = job.wait()
+            except BaseException:
+                self.kill()
+                raise
+        if code:
+            raise job_failed(f"spark-submit ended with exit code {code}", last)
+
+    def kill(self) -> None:
+        """End the job's JVM and Python driver. One that survives can only write into its own attempt's directory."""
+        end_processes(processes_of(self._plan_path))
+
+
+def driver_conf(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
+    """`conf` with `java_options` before its own for the driver's JVM.
+
+    As a setting: `--driver-java-options` on the command line keeps Java from dumping a class archive.
+    """
+    options = " ".join(filter(None, (java_options, conf.get(JAVA_OPTIONS))))
+    return dict(conf) | ({JAVA_OPTIONS: options} if options else {})
+
+
+def local_environment() -> dict[str, str]:
+    """What a driver on this machine needs to import Tidegate when it is a plugins folder, not an installed wheel."""
+    own = [str(Path(__file__).resolve().parents[2]), str(land_application().parent.parent)]
+    path = [*own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))}
+
+
+def land_application() -> Path:
+    """`land.py`: installed with the wheel, or beside `plugins/` in a checkout. Raises JobFailed without it."""
+    spec = importlib.util.find_spec("spark_jobs")
+    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    folders.append(Path(__file__).resolve().parents[3] / "spark_jobs")
+    for folder in folders:
+        if (folder / "land.py").is_file():
+            return folder / "land.py"
+    error = JobFailed(
+        "spark_jobs/land.py is neither installed nor beside the plugins folder",
+        advice="install the tidegate wheel on this worker, or put spark_jobs/ beside plugins/",
+    )
+    error.retry = False
+    raise error
+
+
+def absolute_binary(name: str) -> str:
+    """The spark-submit to run. Raises JobFailed when there is none."""
+    found = shutil.which(name)
+    if found is None:
+        error = JobFailed(
+            f"no executable {name} on this worker",
+            advice="set AIRFLOW__TIDEGATE__SPARK_BINARY to spark-submit's absolute path",
+        )
+        error.retry = False
+        raise error
+    return os.path.abspath(found)
+
+
+def job_failed(what: str, last: Iterable[str]) -> JobFailed:
+    """The error with the job's own last words."""
+    words = "\n".join(f"  | {line}" for line in last)
+    return JobFailed(f"{what}; its last words:\n{words}" if words else f"{what} without a word")
+
+
+@contextmanager
+def secrets_file(secrets: Mapping[str, str]) -> Iterator[str | None]:
+    """A file for `--files`, readable by this user only and gone afterwards; None if there is nothing to hide."""
+    if not secrets:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:  # 0700
+        path = os.path.join(folder, SECRETS_FILE)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(dict(secrets), file)
+        yield path
+
+
+def processes_of(plan_path: str) -> list[psutil.Process]:
+    """Our descendants that have the plan in their arguments: JVM and Python driver.
+
+    Ask before the JVM is killed: its orphaned driver is nobody's descendant.
+    """
+    if not plan_path:
+        return []
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if plan_path in process.cmdline():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def end_processes(processes: Iterable[psutil.Process]) -> None:
+    """SIGTERM, then SIGKILL for those that stay."""
+    processes = list(processes)
+    for process in processes:
+        try:
+            process.terminate()
+        except psutil.NoSuchProcess:
+            pass
+    for process in psutil.wait_procs(processes, timeout=_END_S)[1]:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            pass
+
+
+def _lines(output: Iterable[str], last: deque[str]) -> Iterator[str]:
+    for raw in output:
+        line = raw.rstrip()
+        if line:
+            last.append(line)
+            yield line

@@ -1,0 +1,71 @@
+"""What Airflow's UI shows of a DAG: its purpose, the table, what each task does and what Clear means, the spec."""
+
+from __future__ import annotations
+
+from tidegate.core.pipeline import Pipeline
+
+TASKS = {
+    "plan": "Fixes which offsets this run reads, in the ledger, before anything is read. "
+    "**Clear**: shows the batch that this run is bound to; it never plans another one.",
+    "write": "Spark reads exactly the planned offsets into a directory of this attempt. "
+    "**Clear**: a new attempt (epoch + 1) of the same offsets, unless the batch has landed; then nothing.",
+    "land": "Checks the attempt's arithmetic and lands it by one rename; with a backlog left it triggers the next run. "
+    "**Clear**: verifies or finishes this run's batch.",
+    "ready": "Waits until the watermark of every Kafka partition has passed the window's end, without a worker. "
+    "The log says which partition holds it. **Clear**: asks again.",
+    "publish": "Closes the window, assembles its files and adds the hour to the table in one rename. "
+    "**Clear**: verifies what is published: a lost Hive partition is added again, a lost file rebuilt from Kafka "
+    "as the next generation; an intact window is left as it is. Rows are never doubled.",
+    "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
+    "readable until the swap. Unchanged content publishes nothing and says so. **Clear**: rebuilds again.",
+    "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
+    "finishes late and dirty files on their way to their tables. **Clear**: does it again.",
+}
+
+_PURPOSES = {
+    "ingest": ("Kafka to the landing zone", "ingest"),
+    "archive": ("Landed rows to the table, one run for each window", "archive"),
+    "replay": ("Rebuild windows from Kafka", "replay"),
+    "maintain": ("Housekeeping", "maintain"),
+}
+_TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "replay": ("replay",)}
+_USE = {
+    "ingest": "Runs by its schedule, one at a time; trigger it for a batch at once. Backfilling it means nothing: "
+    "a run reads what is new, whatever its date.",
+    "archive": "Runs by its schedule once it is unpaused, from `windows.start` on. A range while it is paused:\n\n"
+    "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
+    "Start and end are windows' starts, both included. A manual run means the window that its logical date lies in.",
+    "replay": "The schedule never runs it. To rebuild a range:\n\n"
+    "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
+    "The same range a second time: Clear the runs (or `--reset-dagruns` while the DAG is paused); a plain second "
+    "backfill finds its runs done and does nothing. A manual run means the window that its logical date lies in.",
+    "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
+    "that the schedule went past stay unpublished.",
+}
+
+
+def description(kind: str, pipeline: Pipeline) -> str:
+    """One line for the list of DAGs."""
+    return f"{_PURPOSES[kind][0]}: {pipeline.source.topic} -> {pipeline.sink.table}"
+
+
+def page(kind: str, pipeline: Pipeline, text: str, runbook_url: str) -> str:
+    """`doc_md` of a DAG; `text` is the pipeline's YAML as its owner wrote it."""
+    purpose, anchor = _PURPOSES[kind]
+    tasks = "\n".join(f"- `{task}`: {TASKS[task]}" for task in _TASKS_OF.get(kind, (kind,)))
+    fence = "~" * max(3, _longest_fence(text) + 1)
+    parts = [
+        f"### {purpose}",
+        pipeline.description,
+        f"Topic `{pipeline.source.topic}` ({pipeline.source.conn_id}) into table `{pipeline.sink.table}` at "
+        f"`{pipeline.sink.location}`. [Runbook]({runbook_url}#{anchor}).",
+        _USE[kind].format(dag_id=f"{pipeline.name}.{kind}"),
+        tasks,
+        f"#### {pipeline.name}.yaml",
+        f"{fence}yaml\n{text.rstrip()}\n{fence}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _longest_fence(text: str) -> int:
+    return max((len(line) - len(line.lstrip("~")) for line in text.splitlines()), default=0)

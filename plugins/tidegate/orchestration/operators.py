@@ -1,0 +1,225 @@
+"""The tasks. Thin: each opens the pipeline's context, makes one call into the workflow and tells Airflow the outcome.
+
+Nothing that reads Kafka, storage, Hive or the ledger is imported before a task executes: every scheduler and worker
+parses this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.models.baseoperator import BaseOperator
+
+from tidegate.core.errors import SpecError, TidegateError
+from tidegate.core.layout import window_end, window_start
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.window import WindowKey
+from tidegate.orchestration import datasets
+from tidegate.orchestration.timetable import to_ms
+
+if TYPE_CHECKING:
+    from airflow.utils.context import Context
+
+    from tidegate.orchestration.launcher import AirflowSparkLauncher
+    from tidegate.workflow.context import Context as PipelineContext
+    from tidegate.workflow.context import Published
+
+# Airflow's decorators hand every operator `default_args` and its own arguments (task_id, pool, ...) by keyword, so each
+# __init__ below has to take and pass on what it doesn't know.
+
+
+class PipelineOperator(BaseOperator):
+    """A task of one pipeline. `pipeline` is the compiled spec that the DAG file was parsed with."""
+
+    template_fields: Sequence[str] = ()
+    runs_spark: ClassVar[bool] = False
+
+    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
+        super().__init__(do_xcom_push=False, **operator_args)
+        self.pipeline = pipeline
+        self._launcher: AirflowSparkLauncher | None = None
+
+    def execute(self, context: Context) -> None:
+        """Do the task's work. Raises AirflowFailException for what no retry can mend."""
+        with in_airflow_terms():
+            ctx = self._open(context)
+            try:
+                self.work(ctx, context)
+            finally:
+                ctx.ledger.close()
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """The one call into the workflow."""
+        raise NotImplementedError
+
+    def on_kill(self) -> None:
+        """End the Spark job; one that survives can only write into its own attempt's directory."""
+        if self._launcher is not None:
+            self._launcher.kill()
+
+    def _open(self, context: Context) -> PipelineContext:
+        from tidegate.orchestration.connections import airflow_connection
+        from tidegate.wiring import context_for, kafka_secrets
+
+        if self.runs_spark:
+            from tidegate.orchestration.launcher import AirflowSparkLauncher
+
+            secrets = kafka_secrets(self.pipeline, airflow_connection)
+            self._launcher = AirflowSparkLauncher(self.pipeline, secrets)
+        return context_for(
+            self.pipeline, self.log.info, self._launcher, actor=actor_of(context), lookup=airflow_connection
+        )
+
+
+class PlanOperator(PipelineOperator):
+    """Decide which offsets this run reads, and write them to the ledger; skips the rest when there is nothing."""
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Raises AirflowSkipException when nothing is new."""
+        from tidegate.workflow import ingest
+
+        batch = ingest.plan(ctx, run_key(context))
+        if batch is None:  # a skip leaves no mark that a later Clear would trip over, as a ShortCircuit does
+            raise AirflowSkipException("nothing to read: no new records, and no window waits for a watermark")
+        self.log.info("this run is batch %s", batch)
+
+
+class WriteOperator(PipelineOperator):
+    """Read exactly the planned offsets with Spark and write them as an attempt of the batch."""
+
+    runs_spark = True
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """One attempt; what a former one has finished is not done again."""
+        from tidegate.workflow import ingest
+
+        ingest.write(ctx, run_key(context))
+
+
+class LandOperator(PipelineOperator):
+    """Seal and land the batch by one rename; with a backlog left, trigger the next run."""
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """The run that is triggered is named by this run's batch, so a cleared task triggers nothing twice."""
+        from tidegate.orchestration.runs import trigger_after_backlog
+        from tidegate.workflow import ingest
+
+        run = run_key(context)
+        if not ingest.land(ctx, run):
+            return
+        batch = ctx.ledger.batches.bound(self.pipeline.name, run)
+        if batch is not None:
+            self.log.info(trigger_after_backlog(self.dag_id, batch))
+
+
+class PublishOperator(PipelineOperator):
+    """Close the window, assemble and publish it; a window that is published is verified, and mended if need be."""
+
+    runs_spark = True
+
+    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, outlets=[datasets.alias_of(pipeline)], **operator_args)
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """A dataset event tells other DAGs of a new generation, and of nothing else."""
+        from tidegate.workflow import archive
+
+        report(self, archive.publish(ctx, window_of(self.pipeline, context)), context)
+
+
+class ReplayOperator(PipelineOperator):
+    """Rebuild the window from Kafka as a new generation; unchanged content publishes nothing."""
+
+    runs_spark = True
+
+    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, outlets=[datasets.alias_of(pipeline)], **operator_args)
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """The old generation stays readable until the swap."""
+        from tidegate.workflow import replay
+
+        report(self, replay.replay(ctx, window_of(self.pipeline, context)), context)
+
+
+class MaintainOperator(PipelineOperator):
+    """Duties that no other run does: stranded backfill runs, missing archive runs, what batches and windows left."""
+
+    def __init__(self, *, pipeline: Pipeline, dag_ids: Sequence[str], archive_dag_id: str, **operator_args: Any):
+        super().__init__(pipeline=pipeline, **operator_args)
+        self.dag_ids, self.archive_dag_id = tuple(dag_ids), archive_dag_id
+
+    def execute(self, context: Context) -> None:
+        """The sweep first: it needs only Airflow's own database, whatever else is down."""
+        self._sweep()
+        super().execute(context)
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Archive runs before other duties: a window that waits is what users notice."""
+        from airflow.utils.session import create_session
+
+        from tidegate.orchestration.runs import create_missing_runs
+        from tidegate.workflow import reconcile
+
+        with create_session() as session:
+            for run_id in create_missing_runs(self.archive_dag_id, reconcile.due_windows(ctx), session):
+                self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
+        for line in reconcile.maintain(ctx):
+            self.log.info(line)
+
+    def _sweep(self) -> None:
+        from airflow.utils.session import create_session
+
+        from tidegate.orchestration.backfill import sweep
+
+        with create_session() as session:
+            for line in sweep(self.dag_ids, session):
+                self.log.info(line)
+
+
+@contextmanager
+def in_airflow_terms() -> Iterator[None]:
+    """TidegateError as what Airflow acts on; its text, with the advice, becomes the last line of the traceback."""
+    try:
+        yield
+    except TidegateError as e:
+        if e.retry:
+            raise AirflowException(str(e)) from None
+        raise AirflowFailException(str(e)) from None
+
+
+def run_key(context: Context) -> str:
+    """What binds an ingest run to its batch."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id}"
+
+
+def actor_of(context: Context) -> str:
+    """Who acts, for the ledger's event log."""
+    ti = context["ti"]
+    return f"airflow {ti.dag_id}/{ti.run_id}/{ti.task_id} try {ti.try_number}"
+
+
+def window_of(pipeline: Pipeline, context: Context) -> WindowKey:
+    """The run's window. Raises SpecError when its data interval is not one, as after a change of `windows.size`."""
+    start, end = to_ms(context["data_interval_start"]), to_ms(context["data_interval_end"])
+    if start != window_start(start, pipeline.windows) or end != window_end(start, pipeline.windows):
+        interval = f"{context['data_interval_start']} to {context['data_interval_end']}"
+        raise SpecError(
+            f"{pipeline.name}: this run's data interval, {interval}, is not a window of the pipeline",
+            advice="its windows have changed since the run was made: trigger or backfill the window anew",
+        )
+    return WindowKey(start, end)
+
+
+def report(task: BaseOperator, published: Published, context: Context) -> None:
+    """Say what is in force now; for a new generation emit the table's dataset event."""
+    what = "published" if published.new else "unchanged"
+    task.log.info(
+        "%s: generation %s, %s rows, %s", what, published.generation, f"{published.rows:,}", published.location
+    )
+    if published.new:
+        datasets.emit(task, published, context)

@@ -1,0 +1,112 @@
+"""`ready`: wait until the watermark has passed a window's end, in the triggerer, without a worker or a pool slot."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.exceptions import AirflowException, AirflowFailException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.utils import timezone
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import dumps, loads
+from tidegate.core.window import WindowKey
+from tidegate.orchestration.operators import PipelineOperator, window_of
+from tidegate.orchestration.timetable import to_ms
+
+if TYPE_CHECKING:
+    from airflow.utils.context import Context
+
+    from tidegate.workflow.context import Context as PipelineContext
+
+GRACE_MS = 120_000
+"""How long after its deadline a deferral that no triggerer answers is given up."""
+
+
+class WindowReadySensor(PipelineOperator):
+    """Ask once; unless the window is ready, wait in the triggerer.
+
+    It gives up `archive.sla` after the moment at which the window should have been ready (its end and the watermark
+    delay), or that long after its try began if this is later, and says which Kafka partition holds it.
+    """
+
+    def __init__(self, *, pipeline: Pipeline, poll_s: float, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, **operator_args)
+        self.poll_s = poll_s
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Raises TaskDeferred while the window is not ready."""
+        from tidegate.workflow import archive
+
+        window = window_of(self.pipeline, context)
+        certificate = archive.ready(ctx, window)
+        self.log.info(certificate.text())
+        if not certificate.ready:
+            self._wait(window)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> None:
+        """After the trigger: the window is ready, or the task fails with what holds it."""
+        if event["outcome"] == "ready":
+            self.log.info(event["text"])
+        elif event["outcome"] == "failed":
+            raise AirflowFailException(event["text"])
+        else:
+            raise AirflowException(f"still not ready, and its time is up: {event['text']}")
+
+    def _wait(self, window: WindowKey) -> None:
+        now = to_ms(timezone.utcnow())
+        windows, sla_ms = self.pipeline.windows, self.pipeline.archive.sla_ms
+        deadline_ms = max(now, window.end_ms + windows.watermark_delay_ms) + sla_ms
+        self.defer(
+            trigger=WindowReadyTrigger(dumps(self.pipeline), window.start_ms, window.end_ms, deadline_ms, self.poll_s),
+            method_name="resume",
+            timeout=timedelta(milliseconds=deadline_ms - now + GRACE_MS),
+        )
+
+
+class WindowReadyTrigger(BaseTrigger):
+    """Looks every `poll_s` seconds until the window is ready or `deadline_ms` (UTC) has come.
+
+    It holds nothing outside itself, so a triggerer may stop and another go on; it owns nothing, so there is no cleanup.
+    """
+
+    def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
+        """`pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
+        super().__init__()
+        self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
+        self.deadline_ms, self.poll_s = deadline_ms, poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What the triggerer makes it from again."""
+        return "tidegate.orchestration.sensors.WindowReadyTrigger", {
+            "pipeline": self.pipeline,
+            "start_ms": self.window.start_ms,
+            "end_ms": self.window.end_ms,
+            "deadline_ms": self.deadline_ms,
+            "poll_s": self.poll_s,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: `outcome` is ready, late or failed; `text` is for people."""
+        import asyncio
+
+        from tidegate.orchestration.readiness import readiness
+
+        pipeline, said = loads(Pipeline, self.pipeline), ""
+        while True:
+            try:
+                certificate = await readiness().ask(pipeline, self.window)
+                outcome, text = "ready" if certificate.ready else "late", certificate.text()
+            except TidegateError as e:
+                outcome, text = "late" if e.retry else "failed", str(e)
+            if text != said:
+                self.log.info(text)
+                said = text
+            now = to_ms(timezone.utcnow())
+            if outcome != "late" or now >= self.deadline_ms:
+                yield TriggerEvent({"outcome": outcome, "text": text})
+                return
+            await asyncio.sleep(min(self.poll_s, (self.deadline_ms - now) / 1000))

@@ -1,0 +1,116 @@
+"""Airflow's schedule of a pipeline's windows: the data interval of a run is always exactly one window.
+
+All arithmetic is `core.layout`'s, in UTC; nothing is enumerated, so a schedule that starts millions of windows ago
+costs the scheduler as much as one that starts today.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
+from airflow.utils import timezone
+from pendulum import DateTime
+
+from tidegate.core.layout import DAY_MS, window_end, window_start
+from tidegate.core.pipeline import Windows
+
+
+class WindowTimetable(Timetable):
+    """One run for each window, due when the window ends.
+
+    A manual run, and `airflow dags test`, means the window that its logical date lies in.
+    """
+
+    def __init__(self, size_ms: int, zone: str, start_ms: int) -> None:
+        """`size_ms` of a window, `start_ms` UTC ms of the first; `zone` decides where days begin."""
+        self._windows = Windows(size_ms=size_ms, timezone=zone, start_ms=start_ms, watermark_delay_ms=0)
+        length = f"{size_ms // 60_000} min" if size_ms < DAY_MS else f"day in {zone}"
+        self.description = f"one run for each window ({length}), due when the window ends"
+
+    @classmethod
+    def of(cls, windows: Windows) -> WindowTimetable:
+        """The schedule of a pipeline's windows."""
+        return cls(windows.size_ms, windows.timezone, windows.start_ms)
+
+    @property
+    def summary(self) -> str:
+        """What the UI shows as the schedule."""
+        size_ms = self._windows.size_ms
+        return f"windows of {size_ms // 60_000} min" if size_ms < DAY_MS else f"days in {self._windows.timezone}"
+
+    def serialize(self) -> dict[str, Any]:
+        """Inverse of `deserialize`."""
+        return {"size_ms": self._windows.size_ms, "zone": self._windows.timezone, "start_ms": self._windows.start_ms}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> Timetable:
+        """Inverse of `serialize`."""
+        return cls(**data)
+
+    def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
+        """The window that the logical date `run_after` lies in, not the one before it: who types 05:00 means 05:00."""
+        return self._interval(window_start(to_ms(run_after), self._windows))
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """The window after the last run's, within the restriction (both ends inclusive, by window start)."""
+        candidates = []
+        if last_automated_data_interval is not None:
+            candidates.append(window_start(to_ms(last_automated_data_interval.end), self._windows))
+        if restriction.earliest is not None:
+            candidates.append(self._at_or_after(to_ms(restriction.earliest)))
+        if not candidates:
+            return None
+        if not restriction.catchup:
+            candidates.append(self._last_ended())
+        start = max(candidates)
+        if restriction.latest is not None and start > to_ms(restriction.latest):
+            return None
+        interval = self._interval(start)
+        return DagRunInfo(run_after=interval.end, data_interval=interval)
+
+    def _last_ended(self) -> int:
+        return window_start(window_start(to_ms(timezone.utcnow()), self._windows) - 1, self._windows)
+
+    def _at_or_after(self, instant_ms: int) -> int:
+        start = window_start(instant_ms, self._windows)
+        return start if start == instant_ms else window_end(start, self._windows)
+
+    def _interval(self, start_ms: int) -> DataInterval:
+        return DataInterval(from_ms(start_ms), from_ms(window_end(start_ms, self._windows)))
+
+
+class BackfillOnlyTimetable(WindowTimetable):
+    """Windows for `airflow dags backfill` and manual runs; the scheduler gets nothing.
+
+    Only a DAG with catchup=False may use it: backfill asks with catchup=True whatever the DAG says, and that is how the
+    two are told apart.
+    """
+
+    @property
+    def summary(self) -> str:
+        """What the UI shows as the schedule."""
+        return "by backfill only"
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """Nothing for the scheduler, every window for a backfill."""
+        if not restriction.catchup:
+            return None
+        return super().next_dagrun_info(
+            last_automated_data_interval=last_automated_data_interval, restriction=restriction
+        )
+
+
+def to_ms(instant: DateTime) -> int:
+    """UTC ms, rounded down; exact, where a float of microseconds would not be."""
+    return int(instant.timestamp()) * 1000 + instant.microsecond // 1000
+
+
+def from_ms(instant_ms: int) -> DateTime:
+    """An aware instant in UTC."""
+    seconds, ms = divmod(instant_ms, 1000)
+    return DateTime.fromtimestamp(seconds, tz=timezone.utc).replace(microsecond=ms * 1000)

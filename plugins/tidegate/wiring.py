@@ -1,0 +1,177 @@
+"""The composition root: a pipeline's workflow context, made of adapters and Airflow's connections.
+
+Without Airflow (commands, tests) connections come from the environment; Airflow's processes pass a lookup of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from tidegate.adapters.connections import Connection, ConnectionMissing, Lookup, resolve
+from tidegate.core.errors import LedgerError
+from tidegate.core.ledger import Ledger
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import Launcher
+from tidegate.settings import airflow_home, load
+from tidegate.workflow.context import Context
+
+Say = Callable[[str], None]
+
+
+def context_for(
+    pipeline: Pipeline,
+    say: Say,
+    launcher: Launcher | None = None,
+    actor: str = "tidegate",
+    lookup: Lookup | None = None,
+) -> Context:
+    """Everything that a workflow on `pipeline` needs; registers its spec with the ledger.
+
+    No server but the ledger is contacted before it is needed. Without `launcher`, jobs run by a plain spark-submit.
+    `actor` says who acts, for the event log. Close `ledger` of the result when done. Raises TidegateError.
+    """
+    from tidegate.adapters.clock import SystemClock
+    from tidegate.adapters.hive import PyHiveCatalogue
+    from tidegate.adapters.storage import for_uri
+    from tidegate.spec.compiled import fingerprint
+
+    hive = resolve(pipeline.sink.conn_id, lookup)
+    ledger = open_ledger(actor, lookup)
+    try:
+        return Context(
+            pipeline=pipeline,
+            spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
+            ledger=ledger,
+            source=_kafka(pipeline, lookup),
+            storage=for_uri(pipeline.sink.location),
+            catalogue=PyHiveCatalogue.from_connection_fields(
+                hive.host, hive.port, hive.login, hive.password, hive.schema, hive.extra
+            ),
+            launcher=launcher or SparkByConnection(pipeline, say, lookup),
+            clock=SystemClock(),
+            say=say,
+        )
+    except BaseException:
+        ledger.close()
+        raise
+
+
+def readiness_context(pipeline: Pipeline, ledger: Ledger) -> Context:
+    """A context that can only ask whether windows are ready: the ledger and a clock, and no other connection."""
+    from tidegate.adapters.clock import SystemClock
+
+    none = _NotConnected()
+    return Context(
+        pipeline=pipeline,
+        spec_version=0,
+        ledger=ledger,
+        source=none,  # type: ignore[arg-type]
+        storage=none,  # type: ignore[arg-type]
+        catalogue=none,  # type: ignore[arg-type]
+        launcher=none,  # type: ignore[arg-type]
+        clock=SystemClock(),
+        say=lambda line: None,
+    )
+
+
+def open_ledger(actor: str, lookup: Lookup | None = None) -> Ledger:
+    """The ledger that the setting `ledger_conn_id` names; it connects at the first call. Raises TidegateError."""
+    from tidegate.adapters.ledger.sql import SqlLedger
+
+    return SqlLedger(ledger_url(resolve(load().ledger_conn_id, lookup)), actor)
+
+
+def ledger_url(connection: Connection) -> str:
+    """SQLAlchemy's address for a connection of type postgres, or sqlite (for trials; `host` is the file's path).
+
+    Holds the password. Raises LedgerError for another type.
+    """
+    from sqlalchemy.engine import URL
+
+    if connection.conn_type == "sqlite":
+        path = connection.host or f"/{connection.schema or ''}"
+        return f"sqlite:///{path}"
+    if connection.conn_type != "postgres":
+        error = LedgerError(
+            f"connection {connection.conn_id} is of type {connection.conn_type}: the ledger needs postgres",
+            advice="give the ledger a database of its own on PostgreSQL",
+        )
+        error.retry = False
+        raise error
+    url = URL.create(
+        "postgresql+psycopg2",
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+        query={key: str(value) for key, value in connection.extra.items() if key in _LIBPQ},
+    )
+    return url.render_as_string(hide_password=False)
+
+
+_LIBPQ = frozenset(
+    ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "options", "target_session_attrs")
+)
+
+
+def kafka_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str, str]:
+    """What of the Kafka connection must reach a job in a private file. Raises TidegateError."""
+    return _kafka(pipeline, lookup).secrets()
+
+
+def command_lookup(conn_id: str) -> Connection:
+    """For commands: the environment, then Airflow's database where there is an Airflow. Raises ConnectionMissing."""
+    try:
+        return resolve(conn_id)
+    except ConnectionMissing:
+        if not (airflow_home() / "airflow.cfg").exists():  # importing Airflow would make a new home
+            raise
+    from tidegate.orchestration.connections import airflow_connection
+
+    return airflow_connection(conn_id)
+
+
+class SparkByConnection:
+    """Implements `core.ports.Launcher`: spark-submit at the pipeline's Spark connection, looked up when used."""
+
+    def __init__(self, pipeline: Pipeline, say: Say, lookup: Lookup | None = None) -> None:
+        self._pipeline, self._say, self._lookup = pipeline, say, lookup
+
+    def run(self, plan_path: str) -> None:
+        """Raises JobFailed, ConnectionMissing."""
+        from tidegate.adapters.spark import SubprocessLauncher, driver_conf
+
+        settings, run = load(), self._pipeline.ingest
+        connection = resolve(run.spark_conn_id, self._lookup)
+        SubprocessLauncher(
+            self._say,
+            settings.spark_binary,
+            spark_master(connection),
+            driver_conf(run.spark_conf, settings.spark_driver_java_options),
+            secrets=kafka_secrets(self._pipeline, self._lookup),
+            py_files=settings.spark_py_files,
+        ).run(plan_path)
+
+
+def spark_master(connection: Connection) -> str:
+    """The master's URL as Airflow's Spark hook reads it from a connection."""
+    host, port = connection.host or "", f":{connection.port}" if connection.port else ""
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        return host + port
+    return f"{connection.conn_type}://{host}{port}"
+
+
+def _kafka(pipeline: Pipeline, lookup: Lookup | None):
+    from tidegate.adapters.kafka import KafkaSource
+
+    connection = resolve(pipeline.source.conn_id, lookup)
+    return KafkaSource.from_connection_fields(
+        connection.extra, pipeline.source.isolation, client_id=f"tidegate-{pipeline.name}"
+    )
+
+
+class _NotConnected:
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a readiness context has no connection for {name}()")
