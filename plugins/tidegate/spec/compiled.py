@@ -1,0 +1,121 @@
+"""From the validated document to `core.pipeline.Pipeline`, and the identity of what comes out."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from tidegate.core import layout
+from tidegate.core.pipeline import (
+    ArchiveRun,
+    Column,
+    DirtyLimits,
+    EventTime,
+    Format,
+    IngestRun,
+    Pipeline,
+    Sink,
+    Source,
+    Windows,
+)
+from tidegate.core.plain import dumps, to_plain
+from tidegate.spec.model import ArchiveSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.rules import archive_runs, epoch_ms, local_instant
+from tidegate.spec.values import KAFKA_TIMESTAMP
+
+WORKDIR = "_tidegate"
+OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "webhook_conn_id")
+"""Fields of a Pipeline that say how and when it runs, not what its rows are."""
+
+
+def pipeline_of(spec: PipelineSpec) -> Pipeline:
+    """`spec` must have passed `rules.check`."""
+    return Pipeline(
+        name=spec.name,
+        owner=spec.owner,
+        tags=spec.tags,
+        description=spec.description,
+        source=_source(spec.source, spec.windows.timezone),
+        format=Format(spec.format.type, spec.format.unknown_fields),
+        columns=tuple(Column(c.name.lower(), c.type, c.from_ or f"$.{c.name}", c.nullable) for c in spec.columns),
+        event_time=_event_time(spec),
+        windows=_windows(spec),
+        partition_by=tuple(p.lower() for p in spec.partition_by),
+        sink=_sink(spec.sink),
+        ingest=_ingest(spec.ingest),
+        archive=_archive(spec.archive, archive_runs(spec)),
+        late_policy=spec.late.policy,
+        dirty=DirtyLimits(spec.dirty.max_count, spec.dirty.max_ratio),
+        where=spec.where,
+        kafka_columns=spec.kafka_columns,
+        webhook_conn_id=spec.notify.webhook_conn_id,
+    )
+
+
+def fingerprint(pipeline: Pipeline) -> str:
+    """SHA-256 (hex) over everything that decides which rows land where; equal ones are one version of the spec.
+
+    Owner, schedules, pools and the like are left out: changing them makes no new version.
+    """
+    content = {key: value for key, value in to_plain(pipeline).items() if key not in OPERATIONS}
+    return hashlib.sha256(dumps(content).encode()).hexdigest()
+
+
+def _source(spec: SourceSpec, timezone: str) -> Source:
+    start = epoch_ms(local_instant(spec.start, timezone)) if isinstance(spec.start, datetime) else spec.start
+    return Source(spec.conn_id, spec.topic, start, spec.isolation, spec.gaps, spec.on_data_loss)
+
+
+def _event_time(spec: PipelineSpec) -> EventTime:
+    event_time = spec.event_time
+    path = None if event_time.from_ == KAFKA_TIMESTAMP else event_time.from_
+    return EventTime(path, event_time.format, event_time.future_skew, event_time.future)
+
+
+def _windows(spec: PipelineSpec) -> Windows:
+    windows = spec.windows
+    return Windows(
+        size_ms=windows.size,
+        timezone=windows.timezone,
+        start_ms=epoch_ms(local_instant(windows.start, windows.timezone)),
+        watermark_delay_ms=windows.watermark_delay,
+        max_age_ms=windows.max_age,
+        idle=windows.idle,
+        topic_silence_ms=windows.topic_silence,
+        on_silence=windows.on_silence,
+    )
+
+
+def _sink(spec: SinkSpec) -> Sink:
+    return Sink(
+        conn_id=spec.conn_id,
+        table=spec.table,
+        location=spec.location,
+        workdir=spec.workdir or layout.join(spec.location, WORKDIR),
+        format=spec.format,
+        compression=spec.compression,
+        target_file_size=spec.target_file_size,
+        max_partitions=spec.max_partitions,
+    )
+
+
+def _ingest(spec: IngestSpec) -> IngestRun:
+    return IngestRun(
+        schedule=spec.schedule,
+        max_records=spec.max_records,
+        spark_conn_id=spec.spark.conn_id,
+        spark_conf=dict(spec.spark.conf),
+        pool=spec.pool,
+        retries=spec.retries,
+    )
+
+
+def _archive(spec: ArchiveSpec, max_active_runs: int) -> ArchiveRun:
+    return ArchiveRun(
+        sla_ms=spec.sla,
+        pool=spec.pool,
+        retries=spec.retries,
+        max_active_runs=max_active_runs,
+        on_publish=spec.on_publish,
+        keep_generations=spec.keep_generations,
+    )

@@ -1,0 +1,127 @@
+"""The pipelines folder: one YAML file, one pipeline; `defaults.yaml` lies under all of them. Nothing else is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tidegate.core.errors import SpecError
+from tidegate.core.pipeline import Pipeline
+from tidegate.spec.compiled import pipeline_of
+from tidegate.spec.document import Node, merge, plain, read, spec_error
+from tidegate.spec.model import PipelineSpec
+from tidegate.spec.problems import problems
+from tidegate.spec.rules import check
+from tidegate.spec.territory import Territory
+
+SUFFIX, NEAR_SUFFIX, DEFAULTS = ".yaml", ".yml", "defaults.yaml"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A file of the folder: a pipeline, or the error that says why it is none. `text` is the file as it is."""
+
+    name: str
+    path: Path
+    pipeline: Pipeline | None
+    error: SpecError | None
+    text: str
+
+
+def names(folder: str | Path) -> list[str]:
+    """Names of the pipelines that the folder's files are meant to be, sorted; nothing is parsed.
+
+    Raises SpecError when there is no such folder."""
+    return sorted({path.stem for path in _files(Path(folder))})
+
+
+def load_folder(folder: str | Path, environment: Mapping[str, str] = os.environ) -> list[Loaded]:
+    """Every file of the folder, sorted by name. A broken file breaks its own pipeline only, a broken `defaults.yaml`
+    every one.
+
+    Raises SpecError when there is no such folder."""
+    folder = Path(folder)
+    files = _files(folder)
+    try:
+        defaults: Node | SpecError | None = _defaults(folder)
+    except SpecError as e:
+        defaults = e
+    return _without_clashes([_loaded(path, defaults, environment) for path in files])
+
+
+def load_file(path: str | Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """The pipeline in `path`, on top of the `defaults.yaml` beside it. Raises SpecError: file, line, field."""
+    path = Path(path)
+    return _pipeline(path, _read(path), _defaults(path.parent), environment)
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise SpecError("there is no such pipelines folder", where=str(folder))
+    entries = (Path(e.path) for e in os.scandir(folder) if e.name != DEFAULTS and not e.name.startswith("."))
+    return sorted((path for path in entries if path.suffix in (SUFFIX, NEAR_SUFFIX)), key=lambda p: (p.stem, p.suffix))
+
+
+def _read(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise SpecError(f"cannot be read: {e.strerror}", where=str(path)) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = content.count(b"\n", 0, e.start) + 1
+        raise SpecError("is not UTF-8 text", where=f"{path}:{line}") from None
+
+
+def _defaults(folder: Path) -> Node | None:
+    path = folder / DEFAULTS
+    if not path.exists():
+        return None
+    root = read(_read(path), str(path))
+    if "name" in root.value:
+        raise SpecError("belongs to one pipeline, not to all", where=root.value["name"].place, field="name")
+    return root
+
+
+def _pipeline(path: Path, text: str, defaults: Node | None, environment: Mapping[str, str]) -> Pipeline:
+    if path.suffix != SUFFIX:
+        raise SpecError(f"the file's name must end in {SUFFIX}", where=str(path))
+    own = read(text, str(path))
+    root = merge(defaults, own) if defaults else own
+    value, found = plain(root, environment)
+    if found:
+        raise spec_error(root, found)
+    try:
+        spec = PipelineSpec.model_validate(value)
+    except ValidationError as e:
+        raise spec_error(root, problems(e)) from None
+    found = check(spec, path.stem)
+    if found:
+        raise spec_error(root, found)
+    return pipeline_of(spec)
+
+
+def _loaded(path: Path, defaults: Node | SpecError | None, environment: Mapping[str, str]) -> Loaded:
+    text = ""
+    try:
+        text = _read(path)
+        if isinstance(defaults, SpecError):
+            raise defaults
+        return Loaded(path.stem, path, _pipeline(path, text, defaults, environment), None, text)
+    except SpecError as e:
+        return Loaded(path.stem, path, None, e, text)
+
+
+def _without_clashes(loaded: list[Loaded]) -> list[Loaded]:
+    """Of two pipelines that write the same table, or into each other's directories, the second is refused."""
+    territory, result = Territory(), []
+    for one in loaded:
+        problem = territory.claim(one.pipeline) if one.pipeline else None
+        error = spec_error(read(one.text, str(one.path)), [problem]) if problem else one.error
+        result.append(replace(one, pipeline=None, error=error) if problem else one)
+    return result

@@ -1,0 +1,172 @@
+"""What concerns several keys at once. Each rule yields the problems it finds; together they are `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from tidegate.core.hivetypes import Primitive, parse
+from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, window_start
+from tidegate.core.pipeline import TIME_PARTITIONS, Windows
+from tidegate.spec.document import Problem
+from tidegate.spec.model import PipelineSpec
+from tidegate.spec.values import KAFKA_TIMESTAMP, nearest
+
+PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint")
+LEAST_ARCHIVE_RUNS = 16
+
+
+def check(spec: PipelineSpec, stem: str) -> list[Problem]:
+    """Every problem of a document whose single values are fine; `stem` is the file's name without `.yaml`."""
+    return [
+        *_name(spec, stem),
+        *_columns(spec),
+        *_event_time(spec),
+        *_windows(spec),
+        *_time_partitions(spec),
+        *_dynamic_partitions(spec),
+        *_workdir(spec),
+        *_archive(spec),
+    ]
+
+
+def _name(spec: PipelineSpec, stem: str) -> Iterator[Problem]:
+    if spec.name != stem:
+        yield Problem(("name",), f"must be {stem}, as the file is {stem}.yaml")
+
+
+def _columns(spec: PipelineSpec) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for i, column in enumerate(spec.columns):
+        name, path = column.name.lower(), ("columns", i, "name")
+        if name in TIME_PARTITIONS:
+            yield Problem(path, f"{column.name} is the name of a time partition; give the column another one")
+        if name in seen:
+            yield Problem(path, f"{column.name} is there already, as {seen[name]} (Hive ignores case)")
+        seen.setdefault(name, column.name)
+
+
+def _event_time(spec: PipelineSpec) -> Iterator[Problem]:
+    if spec.event_time.from_ == KAFKA_TIMESTAMP and "format" in spec.event_time.model_fields_set:
+        yield Problem(("event_time", "format"), f"has no meaning with from: {KAFKA_TIMESTAMP}; leave it out")
+
+
+def local_instant(moment: datetime, timezone: str) -> datetime:
+    """`moment` in the zone; a naive one is meant in the zone."""
+    zone = ZoneInfo(timezone)
+    return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Of an aware moment; what is finer than 1 ms is cut off."""
+    return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _windows(spec: PipelineSpec) -> Iterator[Problem]:
+    windows = spec.windows
+    if not _divides_a_day(windows.size):
+        yield Problem(("windows", "size"), "must be whole minutes and divide a day: 15m, 1h, 6h, 1d")
+    else:
+        yield from _window_start(windows.start, windows.size, windows.timezone)
+    if windows.max_age is not None and windows.max_age < windows.watermark_delay + windows.size:
+        message = "must be at least windows.size + windows.watermark_delay, or records are late before a window closes"
+        yield Problem(("windows", "max_age"), message)
+
+
+def _divides_a_day(size_ms: int) -> bool:
+    return size_ms % MINUTE_MS == 0 and DAY_MS % size_ms == 0
+
+
+def _window_start(start: datetime, size_ms: int, timezone: str) -> Iterator[Problem]:
+    path, local = ("windows", "start"), local_instant(start, timezone)
+    before = _day_before(local) if size_ms == DAY_MS else _boundary_before(local, size_ms)
+    wall = local.replace(tzinfo=None).isoformat()
+    if epoch_ms(before) != epoch_ms(local) or local.microsecond % 1000:
+        message = f"{wall} ({timezone}) is not the start of a window; the one before is {before.isoformat()}"
+        yield Problem(path, message)
+    elif size_ms < DAY_MS and start.tzinfo is None and not _exists(local):
+        yield Problem(path, f"{wall} does not exist in {timezone}: clocks go forward over it")
+
+
+def _day_before(local: datetime) -> datetime:
+    windows = Windows(DAY_MS, str(local.tzinfo), start_ms=0, watermark_delay_ms=0)
+    return datetime.fromtimestamp(window_start(epoch_ms(local), windows) / 1000, local.tzinfo)
+
+
+def _boundary_before(local: datetime, size_ms: int) -> datetime:
+    midnight = datetime.combine(local.date(), time.min)
+    off = (local.replace(tzinfo=None) - midnight) % timedelta(milliseconds=size_ms)
+    return (local - off).replace(fold=local.fold)
+
+
+def _exists(local: datetime) -> bool:
+    return local.astimezone(UTC).astimezone(local.tzinfo).replace(tzinfo=None) == local.replace(tzinfo=None)
+
+
+def needed_time_partitions(size_ms: int) -> tuple[str, ...]:
+    """The partitions that tell windows of this size apart."""
+    if size_ms == DAY_MS:
+        return TIME_PARTITIONS[:1]
+    return TIME_PARTITIONS[:2] if size_ms % HOUR_MS == 0 else TIME_PARTITIONS
+
+
+def _time_partitions(spec: PipelineSpec) -> Iterator[Problem]:
+    names = tuple(spec.partition_by)
+    given = tuple(n for n in names if n in TIME_PARTITIONS)
+    needed = needed_time_partitions(spec.windows.size)
+    if names[: len(given)] != given:
+        first_column = next(i for i, n in enumerate(names) if n not in TIME_PARTITIONS)
+        late = next(i for i, n in enumerate(names) if i > first_column and n in TIME_PARTITIONS)
+        yield Problem(("partition_by", late), f"{names[late]}: time partitions come first, columns after them")
+    elif _divides_a_day(spec.windows.size) and (given != TIME_PARTITIONS[: len(given)] or len(given) < len(needed)):
+        wanted = ", ".join(needed)
+        message = f"must begin with {wanted}: that is what tells windows of this windows.size apart"
+        yield Problem(("partition_by",), message)
+
+
+def _dynamic_partitions(spec: PipelineSpec) -> Iterator[Problem]:
+    columns = {c.name.lower(): c for c in reversed(spec.columns)}  # of two with one name the first counts
+    for i, word in enumerate(spec.partition_by):
+        path, name = ("partition_by", i), word.lower()
+        if name in [p.lower() for p in spec.partition_by[:i]]:
+            yield Problem(path, f"{word} is there already")
+        elif word in TIME_PARTITIONS:
+            continue
+        elif name not in columns:
+            hint = nearest(word, [*TIME_PARTITIONS, *columns])
+            yield Problem(path, f"{word} is neither a time partition ({', '.join(TIME_PARTITIONS)}) nor a column{hint}")
+        elif parse(columns[name].type) not in [Primitive(t) for t in PARTITION_TYPES]:
+            kinds = ", ".join(PARTITION_TYPES)
+            yield Problem(path, f"{word} is a {columns[name].type}; a partition column must be one of {kinds}")
+    if not spec.kafka_columns and not columns.keys() - {p.lower() for p in spec.partition_by}:
+        yield Problem(("columns",), "every column is a partition column and kafka_columns is off: files would be empty")
+
+
+def _workdir(spec: PipelineSpec) -> Iterator[Problem]:
+    location, workdir, path = spec.sink.location, spec.sink.workdir, ("sink", "workdir")
+    if workdir is None:
+        return
+    if workdir.split("/")[:3] != location.split("/")[:3]:
+        yield Problem(path, f"must be on the filesystem of sink.location, {'/'.join(location.split('/')[:3])}")
+    elif f"{location}/".startswith(f"{workdir}/"):
+        yield Problem(path, "must not hold the table's own directory, sink.location")
+    elif workdir.startswith(f"{location}/") and workdir.removeprefix(f"{location}/")[0] not in "_.":
+        yield Problem(path, "lies below sink.location, so its name must begin with _ or . (Hive and Spark skip those)")
+
+
+def least_archive_runs(spec: PipelineSpec) -> int:
+    """Runs that may wait for their windows at one time; there must be more."""
+    return spec.windows.watermark_delay // spec.windows.size
+
+
+def archive_runs(spec: PipelineSpec) -> int:
+    """`archive.max_active_runs`, or what it is by default."""
+    return spec.archive.max_active_runs or max(LEAST_ARCHIVE_RUNS, least_archive_runs(spec) + 4)
+
+
+def _archive(spec: PipelineSpec) -> Iterator[Problem]:
+    waiting = least_archive_runs(spec)
+    if archive_runs(spec) <= waiting:
+        message = f"must be more than windows.watermark_delay / windows.size = {waiting}, or waiting runs fill it"
+        yield Problem(("archive", "max_active_runs"), message)

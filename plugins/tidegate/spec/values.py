@@ -1,0 +1,309 @@
+"""The kinds of values that a pipeline's YAML holds: how each is read, refused, and described to editors.
+
+Each kind is an annotated type for the models; what a parser raises is a ValueError whose text ends up beside file, line
+and field. JSON schema keys that start with `x-` feed the reference only.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import zoneinfo
+from collections.abc import Callable
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from tidegate.core import hivetypes
+
+DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SIZE_UNITS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
+EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "iso8601")
+KAFKA_TIMESTAMP = "kafka_timestamp"
+SCHEMES = ("file", "hdfs")
+
+_DURATION = r"\d+(ms|s|m|h|d)"
+_SIZE = r"\d+(B|KB|MB|GB)"
+_PATH = r"""\$(\.[^\s.\[\]"'*$?()]+)+"""
+_IDENTIFIER = r"[a-z][a-z0-9_]*"
+_COLUMN = r"[A-Za-z][A-Za-z0-9_]*"
+_CONNECTION = r"[\w#!()\-.:/\\]+"  # what Airflow allows
+_TOPIC = r"[A-Za-z0-9._-]+"
+
+
+def show(value: object) -> str:
+    """A value the way its author would write it, shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """` (did you mean ...?)`, or nothing when nothing is near."""
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {show(value)}" + ("" if value is None else "; put it in quotes"))
+    return value
+
+
+def _kind(parse: Callable[[Any], Any], name: str, target: Any = Any, **schema: Any) -> Any:
+    """The type `target`, read by `parse`, which is described as `name` (schema: further JSON schema keys)."""
+    return Annotated[target, BeforeValidator(parse), WithJsonSchema({"type": "string", **schema, "x-type": name})]
+
+
+def choice(*available: str, later: tuple[str, ...] = ()) -> Any:
+    """One of `available`; `later` are words of the design that this version refuses by name."""
+
+    def parse(value: object) -> str:
+        if value in available:
+            return str(value)
+        if value in later:
+            raise ValueError(f"{value} is not available in this version (available: {', '.join(available)})")
+        known = " or ".join(available)
+        raise ValueError(f"must be {known}, not {show(value)}{nearest(str(value), available)}")
+
+    return _kind(parse, "word", str, enum=list(available), **({"x-later": list(later)} if later else {}))
+
+
+def _refuse_unless_null(value: object) -> None:
+    if value is not None:
+        raise ValueError("is not available in this version; leave it out")
+
+
+NotYet = Annotated[None, BeforeValidator(_refuse_unless_null), WithJsonSchema({"type": "null", "x-type": "not yet"})]
+"""A key of the design that this version refuses by name; only null is taken."""
+
+
+def _measure(units: dict[str, int], example: str, least: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        match = re.fullmatch(r"(\d+)([A-Za-z]+)", value) if isinstance(value, str) else None
+        if not match or match[2] not in units:
+            raise ValueError(f"must be a number with a unit ({', '.join(units)}), such as {example}, not {show(value)}")
+        result = int(match[1]) * units[match[2]]
+        if result < least:
+            raise ValueError(f"must be greater than zero, not {value}")
+        return result
+
+    return parse
+
+
+Duration = _kind(_measure(DURATION_UNITS, "5m", 0), "duration", int, pattern=f"^{_DURATION}$")
+"""`5m` as ms; zero is allowed."""
+Period = _kind(_measure(DURATION_UNITS, "5m", 1), "duration", int, pattern=f"^{_DURATION}$")
+"""`5m` as ms; greater than zero."""
+Size = _kind(_measure(SIZE_UNITS, "256MB", 1), "size", int, pattern=f"^{_SIZE}$")
+"""`256MB` as bytes."""
+
+
+def _matching(pattern: str, rule: str, longest: int) -> Callable[[object], str]:
+    compiled = re.compile(pattern)
+
+    def parse(value: object) -> str:
+        text = _text(value)
+        if not compiled.fullmatch(text):
+            raise ValueError(f"{rule}, not {show(text)}")
+        if len(text) > longest:
+            raise ValueError(f"must not be longer than {longest} characters, this has {len(text)}")
+        return text
+
+    return parse
+
+
+def _word(pattern: str, rule: str, name: str, longest: int = 128) -> Any:
+    return _kind(_matching(pattern, rule, longest), name, str, pattern=f"^{pattern}$")
+
+
+PipelineName = _word(
+    _IDENTIFIER, "must be lower-case letters, digits and underscores, beginning with a letter", "name", 100
+)
+ConnectionId = _word(_CONNECTION, "must be the id of an Airflow connection", "connection id", 200)
+PoolName = _word(r"\S+", "must be the name of an Airflow pool", "pool", 200)
+Topic = _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)
+Table = _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
+ColumnName = _word(_COLUMN, "must be letters, digits and underscores, beginning with a letter", "column name")
+MessagePath = _word(_PATH, "must be a path into the message such as $.a.b", "path")
+Text = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "text", str, pattern=r"\S")
+
+
+def _event_time_path(value: object) -> str:
+    if value == KAFKA_TIMESTAMP:
+        return KAFKA_TIMESTAMP
+    return _matching(_PATH, f"must be a path into the message such as $.a.b, or {KAFKA_TIMESTAMP}", 128)(value)
+
+
+EventTimePath = _kind(_event_time_path, f"path or `{KAFKA_TIMESTAMP}`", str, pattern=f"^({_PATH}|{KAFKA_TIMESTAMP})$")
+
+_PROBE = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+def _time_format(value: object) -> str:
+    text = _text(value)
+    if text in EPOCHS:
+        return text
+    if "%" not in text:
+        raise ValueError(f"must be {', '.join(EPOCHS)} or a strptime pattern, not {show(text)}{nearest(text, EPOCHS)}")
+    try:
+        whole = datetime.strptime(_PROBE.strftime(text), text).date() == _PROBE.date()
+    except (ValueError, re.error):
+        raise ValueError(f"{show(text)} is not a strptime pattern") from None
+    if not whole:
+        raise ValueError(f"{show(text)} does not hold a whole date: year, month and day are needed")
+    return text
+
+
+TimeFormat = _kind(_time_format, "word or strptime pattern", str)
+
+
+def _instant(value: object) -> datetime:
+    text = _text(value)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"must be an ISO 8601 time such as 2013-01-01T00:00:00Z, not {show(text)}") from None
+    if moment.year < 1970:
+        raise ValueError(f"must not lie before 1970, as {text} does")
+    return moment
+
+
+def _start(value: object) -> str | datetime:
+    if value in ("earliest", "latest"):
+        return str(value)
+    try:
+        return _instant(value)
+    except ValueError as e:
+        raise ValueError(f"must be earliest, latest or a time; a time {e}") from None
+
+
+Instant = _kind(_instant, "time", datetime)
+"""An aware datetime, or a naive one that is meant in the pipeline's zone."""
+Start = _kind(_start, "`earliest`, `latest` or time", str | datetime)
+
+
+@functools.lru_cache
+def _zone_exists(name: str) -> bool:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _timezone(value: object) -> str:
+    text = _text(value)
+    if not text or not _zone_exists(text):
+        hint = nearest(text, sorted(zoneinfo.available_timezones()))
+        raise ValueError(f"{show(text)} is not a time zone of the IANA database{hint}")
+    return text
+
+
+Timezone = _kind(_timezone, "time zone", str)
+
+
+@functools.lru_cache
+def _cron_fault(text: str) -> str | None:
+    from croniter import CroniterBadDateError, CroniterError, croniter  # slow to import, and not always asked for
+
+    if len(text.split()) != 5 and not text.startswith("@"):
+        return "must have five fields: minute, hour, day of month, month, day of week"
+    try:
+        croniter(text, _PROBE).get_next()
+    except CroniterBadDateError:
+        return "never comes"
+    except (CroniterError, ValueError, KeyError, AttributeError) as e:
+        return f"is not valid ({e})"
+    return None
+
+
+def _cron(value: object) -> str:
+    text = _text(value)
+    fault = _cron_fault(text)
+    if fault:
+        raise ValueError(f"cron schedule {show(text)} {fault}")
+    return text
+
+
+Cron = _kind(_cron, "cron schedule", str)
+
+
+def _hive_type(value: object) -> str:
+    return str(hivetypes.parse(_text(value)))
+
+
+HiveType = _kind(_hive_type, "Hive type", str)
+"""In its canonical spelling."""
+
+
+def _location(value: object) -> str:
+    text = _text(value)
+    rule = "must be a URI such as file:///data/lake/flights or hdfs://nameservice/lake/flights"
+    scheme, authority, path, query, fragment = urlsplit(text)
+    if scheme not in SCHEMES or not text.startswith(f"{scheme}://"):
+        raise ValueError(f"{rule}, not {show(text)}")
+    if scheme == "file" and authority:
+        raise ValueError(f"{rule}; file:// needs three slashes: {show(text)} names the host {authority!r}")
+    if query or fragment or re.search(r"[\s%\\?#]", text):
+        raise ValueError(f"{rule}, without spaces, '%', '?', '#' and backslashes: {show(text)}")
+    parts = path.strip("/").split("/")
+    if not path.startswith("/") or parts == [""] or {"", ".", ".."} & set(parts):
+        raise ValueError(f"{rule}, a normal path below the root: {show(text)}")
+    return text.rstrip("/")
+
+
+Location = _kind(_location, "URI", str, pattern="^(file|hdfs)://")
+"""Without a trailing slash."""
+
+
+def _version(value: object) -> int:
+    if value != 1 or isinstance(value, bool):
+        raise ValueError(f"must be 1, the only version of this file's format, not {show(value)}")
+    return 1
+
+
+Version = Annotated[int, BeforeValidator(_version), WithJsonSchema({"const": 1, "x-type": "number"})]
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number, not {show(value)}")
+    return value
+
+
+Count = Annotated[int, Field(gt=0), BeforeValidator(_no_bool)]
+"""A whole number, one or more."""
+CountOrZero = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
+Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_bool)]
+
+
+def _spark_key(value: object) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"spark\.\S+", text):
+        raise ValueError("Spark ignores settings that do not begin with spark.")
+    return text
+
+
+def _spark_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError(f"must be text or a number, not {show(value)}")
+
+
+SparkConf = Annotated[
+    dict[Annotated[str, BeforeValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+            "propertyNames": {"pattern": r"^spark\."},
+            "x-type": "mapping",
+        }
+    ),
+]
