@@ -1,0 +1,128 @@
+"""A worker's reader and its fake give the same records for the same ranges."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+
+import pytest
+from fakes.kafka import FakeKafka
+from tidegate.adapters.kafka import KafkaSource
+from tidegate.core.batch import JobPlan
+from tidegate.core.offsets import OffsetRange
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.fetch import KafkaReader, Reader
+
+
+@pytest.fixture(params=["fake", "real"])
+def place(request: pytest.FixtureRequest) -> tuple[Reader, str, Callable]:
+    """(reader, topic, source): partition 0 holds 0-4, [an aborted 5-7, marker 8], 9-11; partition 1 nothing.
+
+    Offsets below 2 are gone.
+    """
+    topic = f"reader-{uuid.uuid4().hex[:12]}"
+    plan = JobPlan(
+        "ingest", "1.1-x", "", {"name": "p", "source": {"isolation": "read_committed"}}, {}, topic, "", (), "x"
+    )
+    if request.param == "fake":
+        kafka = FakeKafka()
+        kafka.create(topic, 2)
+        _fill_fake(kafka, topic)
+        return kafka.reader(plan), topic, lambda: kafka
+    bootstrap = request.getfixturevalue("kafka").kafka_bootstrap
+    _fill_real(bootstrap, topic)
+    settings = {"bootstrap.servers": bootstrap}
+    return KafkaReader(plan, settings, stall_seconds=20), topic, lambda: KafkaSource(settings, "read_committed")
+
+
+def _fill_fake(kafka: FakeKafka, topic: str) -> None:
+    for n in range(5):
+        kafka.append(topic, 0, f"v{n}".encode(), key=b"k", timestamp_ms=1000 + n)
+    kafka.begin(topic, 0)
+    for _ in range(3):
+        kafka.append(topic, 0, b"aborted")
+    kafka.abort(topic, 0)
+    kafka.append(topic, 0, b"", key=None, timestamp_ms=1009)
+    kafka.append(topic, 0, None, key=b"k", timestamp_ms=1010)
+    kafka.append(topic, 0, b"v11", key=b"k", timestamp_ms=1011)
+    kafka.trim(topic, 0, 2)
+
+
+def _fill_real(bootstrap: str, topic: str) -> None:
+    from confluent_kafka import Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    settings = {"bootstrap.servers": bootstrap}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "-1"})])[topic].result()
+    producer = Producer(settings)
+    for n in range(5):
+        producer.produce(topic, f"v{n}".encode(), b"k", 0, timestamp=1000 + n)
+    assert producer.flush(30) == 0
+    transaction = Producer(settings | {"transactional.id": topic})
+    transaction.init_transactions(30)
+    transaction.begin_transaction()
+    for _ in range(3):
+        transaction.produce(topic, b"aborted", partition=0)
+    transaction.flush(30)
+    transaction.abort_transaction(30)
+    _wait_for_end(KafkaSource(settings, "read_committed"), topic, 9)
+    producer.produce(topic, b"", None, 0, timestamp=1009)
+    producer.produce(topic, None, b"k", 0, timestamp=1010)
+    producer.produce(topic, b"v11", b"k", 0, timestamp=1011)
+    assert producer.flush(30) == 0
+    at = TopicPartition(topic, 0, 2)
+    admin.delete_records([at])[at].result()
+
+
+def _wait_for_end(source: KafkaSource, topic: str, end: int) -> None:
+    """A transaction's marker is written after its producer has the answer."""
+    deadline = time.monotonic() + 20
+    while source.describe(topic).partitions[0].last_stable_offset != end:
+        assert time.monotonic() < deadline
+
+
+def _read(reader: Reader, topic: str, partition: int, start: int, end: int) -> list[tuple]:
+    rows: list[tuple] = []
+    for chunk in reader.read(OffsetRange(topic, partition, start, end)):
+        assert len(chunk) == len(chunk.timestamps) == len(chunk.keys) == len(chunk.values) > 0
+        rows += zip(chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, strict=True)
+    return rows
+
+
+def test_ranges(place):
+    reader, topic, _ = place
+    whole = [
+        (2, 1002, b"k", b"v2"),
+        (3, 1003, b"k", b"v3"),
+        (4, 1004, b"k", b"v4"),
+        (9, 1009, None, b""),
+        (10, 1010, b"k", None),
+        (11, 1011, b"k", b"v11"),
+    ]
+    try:
+        for start, end in ((2, 12), (2, 5), (3, 10), (4, 9), (5, 9), (6, 8), (6, 11), (11, 12), (4, 4), (12, 12)):
+            expected = [row for row in whole if start <= row[0] < end]
+            assert _read(reader, topic, 0, start, end) == expected, (start, end)
+        assert _read(reader, topic, 1, 0, 0) == []
+    finally:
+        reader.close()
+
+
+def test_what_retention_took_is_data_loss(place):
+    reader, topic, _ = place
+    try:
+        with pytest.raises(JobError, match=r"data loss.*\[0, 5\)") as lost:
+            _read(reader, topic, 0, 0, 5)
+        assert not lost.value.failure.retry
+        assert (lost.value.failure.partition, lost.value.failure.offset) == (0, 0)
+    finally:
+        reader.close()
+
+
+def test_both_sides_name_a_topic_alike(place):
+    reader, topic, source = place
+    assert reader.topic_id() == source().describe(topic).topic_id
+    reader.close()
