@@ -56,7 +56,7 @@ ONE_VALUE = [
     ("  topic: orders", "  topic: orders/all #!", "source.topic", "must be a topic name"),
     ("  topic: orders", "  topic: orders\n  conn_id: '' #!", "source.conn_id", "id of an Airflow connection"),
     ("  topic: orders", "  topic: orders\n  start: sometime #!", "source.start", "earliest, latest or a time"),
-    ("  topic: orders", "  topic: orders\n  start: 1969-12-31 #!", "source.start", "before 1970"),
+    ("  topic: orders", "  topic: orders\n  start: 1969-12-31 #!", "source.start", "in the years 1971 to 2200"),
     (
         "  topic: orders",
         "  topic: orders\n  isolation: read_comitted #!",
@@ -120,8 +120,10 @@ ONE_VALUE = [
         "does not exist in Europe/Berlin",
     ),
     ("  start: 2024-01-01T00:00:00", "  start: yesterday #!", "windows.start", "ISO 8601 time such as"),
+    ("  start: 2024-01-01T00:00:00", "  start: 9999-12-31T23:00:00 #!", "windows.start", "in the years 1971 to 2200"),
     ("  start: 2024-01-01T00:00:00", "  start: 20240101 #!", "windows.start", "must be text, not 20240101"),
     ("  watermark_delay: 6h", "  watermark_delay: six hours #!", "windows.watermark_delay", "a number with a unit"),
+    ("  watermark_delay: 6h", "  watermark_delay: 99999999d #!", "windows.watermark_delay", "is too large: 99999999d"),
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  max_age: 6h #!", "windows.max_age", "size + windows.watermark"),
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  idle: guess #!", "windows.idle", "clock or follow or wait"),
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  topic_silence: 0s #!", "windows.topic_silence", "than zero"),
@@ -154,8 +156,11 @@ ONE_VALUE = [
     ("  location: file:///lake/orders", "  location: file://lake/orders #!", "sink.location", "names the host 'lake'"),
     ("  location: file:///lake/orders", "  location: file:/// #!", "sink.location", "below the root"),
     ("  location: file:///lake/orders", "  location: file:///lake/../x #!", "sink.location", "normal path"),
-    ("  location: file:///lake/orders", "  location: file:///lake/a b #!", "sink.location", "without spaces"),
-    ("  location: file:///lake/orders", "  location: file:///lake/a?b #!", "sink.location", "without spaces"),
+    ("  location: file:///lake/orders", "  location: file:///lake/a b #!", "sink.location", "letters, digits and"),
+    ("  location: file:///lake/orders", "  location: file:///lake/a?b #!", "sink.location", "letters, digits and"),
+    ("  location: file:///lake/orders", "  location: file:///lake/{a,b} #!", "sink.location", "letters, digits and"),
+    ("  location: file:///lake/orders", "  location: hdfs://me@host/lake #!", "sink.location", "letters, digits and"),
+    ("  location: file:///lake/orders", "  location: hdfs://lake #!", "sink.location", "below the root"),
     ("  table: lake.orders", "  table: lake.orders\n  format: orc #!", "sink.format", "orc is not available in this"),
     ("  table: lake.orders", "  table: lake.orders\n  compression: zst #!", "sink.compression", "did you mean zstd?"),
     ("  table: lake.orders", "  table: a.b\n  target_file_size: 256 MB #!", "sink.target_file_size", "such as 256MB"),
@@ -187,6 +192,8 @@ ADDED = [
     ("ingest: {schedule: '@sometimes'} #!", "ingest.schedule", "is not valid"),
     ("ingest: {schedule: '0 0 31 2 *'} #!", "ingest.schedule", "never comes"),
     ("ingest: {max_records: 0} #!", "ingest.max_records", "greater than 0"),
+    (f"ingest: {{max_records: {'9' * 5000}}} #!", "ingest.max_records", "must be a"),
+    ("ingest: {max_records: 9999999999999} #!", "ingest.max_records", "less than or equal to 1000000000000"),
     ("ingest: {max_records: true} #!", "ingest.max_records", "must be a number, not true"),
     ("ingest: {max_records: 5e6} #!", "ingest.max_records", 'must be a whole number, not "5e6"'),
     ("ingest: {pool: ''} #!", "ingest.pool", "name of an Airflow pool"),
@@ -375,6 +382,12 @@ def test_what_is_not_yaml_is_refused_with_its_line(tmp_path, text, line, says):
     error, _ = refusal(tmp_path, text)
     assert error.where == f"{tmp_path / 'orders.yaml'}:{line}", str(error)
     assert says in str(error)
+
+
+@pytest.mark.parametrize(("opening", "levels"), [("[", 30_000), ("{a: ", 4_000), ("\n- - ", 4_000), ("- ", 30_000)])
+def test_what_is_nested_without_end_neither_crashes_nor_hangs(tmp_path, opening, levels):
+    error, _ = refusal(tmp_path, opening * levels)
+    assert "orders.yaml:" in error.where
 
 
 def test_an_empty_file_lacks_everything(tmp_path):

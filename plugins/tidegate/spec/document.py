@@ -15,9 +15,10 @@ import yaml
 
 from tidegate.core.errors import SpecError
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_QUICK_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NESTING = 5000  # libyaml's composer overflows the process's stack beyond some 20,000 levels, Python's one raises
 _CORE = "tag:yaml.org,2002:"
-_INTEGER, _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]*)"), re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?")
+_INTEGER, _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})"), re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?")
 _TRUE = ("true", "yes", "on")
 _VARIABLE = re.compile(r"\$?\$\{([^}]*)\}?")
 _VARIABLE_BODY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -73,7 +74,11 @@ def spec_error(root: Node, problems: Iterable[Problem]) -> SpecError:
 def read(text: str, file: str) -> Node:
     """The document in `text`; an empty one is an empty mapping. Raises SpecError with file and line."""
     try:
-        tree = yaml.compose(text, Loader=_LOADER)
+        deep = sum(map(text.count, "[{-?")) > _NESTING
+        tree = yaml.compose(text, Loader=yaml.SafeLoader if deep else _QUICK_LOADER)
+        root = _Builder(file).node(tree, tree.start_mark.line + 1, ()) if tree else Node({}, file, 1)
+    except RecursionError:
+        raise SpecError("is nested too deep", where=f"{file}:1") from None
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         said = " ".join(part for part in (e.context, e.problem) if part)
@@ -81,9 +86,6 @@ def read(text: str, file: str) -> Node:
     except yaml.YAMLError as e:
         line = text.count("\n", 0, getattr(e, "position", 0)) + 1
         raise SpecError(f"not YAML: {getattr(e, 'reason', e)}", where=f"{file}:{line}") from None
-    if tree is None:
-        return Node({}, file, 1)
-    root = _Builder(file).node(tree, tree.start_mark.line + 1, ())
     if not isinstance(root.value, dict):
         raise SpecError("must be a mapping of keys to values", where=root.place)
     return root

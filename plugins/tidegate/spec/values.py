@@ -25,10 +25,14 @@ SIZE_UNITS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "iso8601")
 KAFKA_TIMESTAMP = "kafka_timestamp"
 SCHEMES = ("file", "hdfs")
+LONGEST, LARGEST, MOST = 100 * 365 * 86_400_000, 1024**4, 10**12
+"""Bounds of durations (ms), sizes (bytes) and counts: whatever is beyond them is a slip, and fits no column."""
+YEARS = (1971, 2200)
 
 _DURATION = r"\d+(ms|s|m|h|d)"
 _SIZE = r"\d+(B|KB|MB|GB)"
 _PATH = r"""\$(\.[^\s.\[\]"'*$?()]+)+"""
+_PATH_CHARACTERS = r"\w.@+=~\-"
 _IDENTIFIER = r"[a-z][a-z0-9_]*"
 _COLUMN = r"[A-Za-z][A-Za-z0-9_]*"
 _CONNECTION = r"[\w#!()\-.:/\\]+"  # what Airflow allows
@@ -81,24 +85,26 @@ NotYet = Annotated[None, BeforeValidator(_refuse_unless_null), WithJsonSchema({"
 """A key of the design that this version refuses by name; only null is taken."""
 
 
-def _measure(units: dict[str, int], example: str, least: int) -> Callable[[object], int]:
+def _measure(units: dict[str, int], example: str, least: int, most: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
-        match = re.fullmatch(r"(\d+)([A-Za-z]+)", value) if isinstance(value, str) else None
+        match = re.fullmatch(r"([0-9]{1,18})([A-Za-z]+)", value) if isinstance(value, str) else None
         if not match or match[2] not in units:
             raise ValueError(f"must be a number with a unit ({', '.join(units)}), such as {example}, not {show(value)}")
         result = int(match[1]) * units[match[2]]
         if result < least:
             raise ValueError(f"must be greater than zero, not {value}")
+        if result > most:
+            raise ValueError(f"is too large: {value}")
         return result
 
     return parse
 
 
-Duration = _kind(_measure(DURATION_UNITS, "5m", 0), "duration", int, pattern=f"^{_DURATION}$")
+Duration = _kind(_measure(DURATION_UNITS, "5m", 0, LONGEST), "duration", int, pattern=f"^{_DURATION}$")
 """`5m` as ms; zero is allowed."""
-Period = _kind(_measure(DURATION_UNITS, "5m", 1), "duration", int, pattern=f"^{_DURATION}$")
+Period = _kind(_measure(DURATION_UNITS, "5m", 1, LONGEST), "duration", int, pattern=f"^{_DURATION}$")
 """`5m` as ms; greater than zero."""
-Size = _kind(_measure(SIZE_UNITS, "256MB", 1), "size", int, pattern=f"^{_SIZE}$")
+Size = _kind(_measure(SIZE_UNITS, "256MB", 1, LARGEST), "size", int, pattern=f"^{_SIZE}$")
 """`256MB` as bytes."""
 
 
@@ -167,8 +173,8 @@ def _instant(value: object) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"must be an ISO 8601 time such as 2013-01-01T00:00:00Z, not {show(text)}") from None
-    if moment.year < 1970:
-        raise ValueError(f"must not lie before 1970, as {text} does")
+    if not YEARS[0] <= moment.year <= YEARS[1]:
+        raise ValueError(f"must lie in the years {YEARS[0]} to {YEARS[1]}, not {show(text)}")
     return moment
 
 
@@ -248,11 +254,12 @@ def _location(value: object) -> str:
         raise ValueError(f"{rule}, not {show(text)}")
     if scheme == "file" and authority:
         raise ValueError(f"{rule}; file:// needs three slashes: {show(text)} names the host {authority!r}")
-    if query or fragment or re.search(r"[\s%\\?#]", text):
-        raise ValueError(f"{rule}, without spaces, '%', '?', '#' and backslashes: {show(text)}")
     parts = path.strip("/").split("/")
     if not path.startswith("/") or parts == [""] or {"", ".", ".."} & set(parts):
         raise ValueError(f"{rule}, a normal path below the root: {show(text)}")
+    odd = re.search(rf"[^{_PATH_CHARACTERS}]", "".join(parts)) or re.search(r"[^\w.:-]", authority)
+    if odd or query or fragment:  # Hadoop reads some of them as patterns or lists, URIs others as their own syntax
+        raise ValueError(f"{rule}; its names may hold letters, digits and . _ @ + = ~ - only: {show(text)}")
     return text.rstrip("/")
 
 
@@ -275,9 +282,9 @@ def _no_bool(value: object) -> object:
     return value
 
 
-Count = Annotated[int, Field(gt=0), BeforeValidator(_no_bool)]
+Count = Annotated[int, Field(gt=0, le=MOST), BeforeValidator(_no_bool)]
 """A whole number, one or more."""
-CountOrZero = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
+CountOrZero = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(_no_bool)]
 Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_bool)]
 
 
