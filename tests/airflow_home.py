@@ -6,6 +6,7 @@ Airflow reads its settings when it is imported, and makes `~/airflow` when nobod
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import shutil
 import sys
@@ -33,3 +34,11 @@ ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join((str(CHECKOUT / "plugins"), str(CHECKOUT))),
 }
 os.environ.update(ENVIRONMENT)
+
+
+@functools.cache
+def make_database() -> None:
+    """Airflow's schema, once; takes seconds, so only for tests that need it."""
+    from airflow.utils.db import initdb
+
+    initdb(load_connections=False)

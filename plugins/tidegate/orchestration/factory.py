@@ -94,7 +94,13 @@ class PipelineDag(DAG):
     """
 
     def __init__(self, dag_id: str, found: loader.Loaded, *, error: Exception | None = None, **dag_args: Any) -> None:
-        super().__init__(dag_id, on_success_callback=to_scheduled, on_failure_callback=to_scheduled, **dag_args)
+        super().__init__(
+            dag_id,
+            on_success_callback=to_scheduled,
+            on_failure_callback=to_scheduled,
+            auto_register=False,  # else a pipeline whose second DAG is refused would leave its first one behind
+            **dag_args,
+        )
         # The callbacks matter inside `airflow dags backfill`, which has this object and calls them itself. Announced to
         # the scheduler they would make the DAG processor parse the whole folder at the end of every run.
         self.has_on_success_callback = self.has_on_failure_callback = False
