@@ -12,6 +12,7 @@ from tidegate.embedded.parts import Part
 from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.postgres import Postgres
 from tidegate.embedded.processes import Program
+from tidegate.embedded.spark import ensure_archive
 
 POOLS = {  # created when missing; an operator's change of the slots stays
     "tidegate_ingest": (4, "Batches being written at the same time"),
@@ -29,8 +30,9 @@ class Airflow(Part):
     after = ("postgres",)
 
     def prepare(self) -> None:
-        """Make the database that new stacks are copied from, the first time."""
+        """Make the database that new stacks are copied from, and Spark's class archive for its tasks, once."""
         ensure_template(self.site)
+        ensure_archive(self.site.places, self.site.progress)
 
     def start(self) -> None:
         """Migrate the database if it is new, set the admin's password and the pools, start the services."""

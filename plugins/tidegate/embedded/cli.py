@@ -40,7 +40,7 @@ def stack() -> None:
 @click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",
-              help="A fixed port, e.g. airflow=8080. Others are free ones, kept from one start to the next.")  # fmt: skip
+              help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
 @click.option("--foreground", is_flag=True, help="Stay, and end the stack when this command ends (Ctrl-C).")
 def up(root: Path, as_json: bool, parts: str, hive: str, ports: tuple[str, ...], foreground: bool) -> None:
     """Start the stack; prints addresses and passwords. A stack that is up already is left as it is."""

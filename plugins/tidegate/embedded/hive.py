@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tidegate.embedded.errors import StackError
 from tidegate.embedded.jars import ensure_jars
 from tidegate.embedded.java import ADD_OPENS, find_java
 from tidegate.embedded.parts import Part
 from tidegate.embedded.ports import LOOPBACK, accepts
 from tidegate.embedded.processes import Program
+from tidegate.embedded.spark import driver_java_options, spark_classpath, spark_home
 
 _START_S = 180.0
 _LOG4J = """status = warn
@@ -37,22 +36,25 @@ class SparkThrift(Part):
     def start(self) -> None:
         """Start and wait until a session can be opened."""
         folder = self.site.folder("hive")
-        spark = spark_home()
         (folder / "conf").mkdir(exist_ok=True)
         (folder / "conf" / "log4j2.properties").write_text(_LOG4J)
         for name in ("tmp", "scratch-local"):
             (folder / name).mkdir(exist_ok=True)
         argv = [
-            str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx640m", *ADD_OPENS,
+            str(find_java().binary), *driver_java_options(self.site.places).split(" "), "-Xmx640m", *ADD_OPENS,
             f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
             f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
-            "-cp", f"{spark}/jars/*", "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]",
+            "-cp", spark_classpath(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]",
             "--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "--name", "tidegate-hive",
             *(word for key, value in self._spark(folder).items() for word in ("--conf", f"{key}={value}")),
             "spark-internal", *(word for key, value in self._hive(folder).items()
                                 for word in ("--hiveconf", f"{key}={value}")),
         ]  # fmt: skip
-        env = {"SPARK_HOME": str(spark), "JAVA_HOME": str(find_java().home), "SPARK_CONF_DIR": str(folder / "conf")}
+        env = {
+            "SPARK_HOME": str(spark_home()),
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_CONF_DIR": str(folder / "conf"),
+        }
         running = self.site.launcher.start("hive", Program(argv, env, folder))
         running.wait_ready(lambda: accepts(self.port) and answers(self.port), _START_S)
 
@@ -159,14 +161,6 @@ class HiveServer2(Part):
             "hive.compute.query.using.stats": "false",
             "hive.security.authorization.enabled": "false",
         }
-
-
-def spark_home() -> Path:
-    """The folder of the installed PySpark. Raises StackError when there is none."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.origin:
-        raise StackError("pyspark is not installed; run `make setup`")
-    return Path(spec.origin).parent
 
 
 def answers(port: int) -> bool:

@@ -164,10 +164,13 @@ class Stack:
             self.root, self._places, state.ports, Secrets.of_root(self.root), launcher, self.progress,
             durable=not self.foreground, env={},
         )  # fmt: skip
-        site.env.update(environment(site, self.parts, self._dags, self._plugins) | self._env)
+        parts = [kind(site) for kind in types]
         try:
             with _signals_as_exceptions():
-                self._start_parts([kind(site) for kind in types])
+                for part in parts:
+                    part.prepare()
+                site.env.update(environment(site, self.parts, self._dags, self._plugins) | self._env)
+                self._start_parts(parts)
         except BaseException:
             self._end(state)
             raise
@@ -179,8 +182,6 @@ class Stack:
         return info
 
     def _start_parts(self, parts: Sequence[Part]) -> None:
-        for part in parts:
-            part.prepare()
         done = {part.name: threading.Event() for part in parts}
         failed = threading.Event()
 
