@@ -113,6 +113,7 @@ def produce(bootstrap: str, batch: Sequence[Report], topic: str = TOPIC) -> None
         "client.id": "tidegate-demo",
         "enable.idempotence": True,
         "linger.ms": 50,
+        "log_level": 3,  # errors: that a fresh broker still loads its coordinator is none
         "compression.type": "lz4",
         "partitioner": "murmur2_random",  # as Java's producers do
     })  # fmt: skip
@@ -134,8 +135,9 @@ def end_offsets(bootstrap: str, topic: str = TOPIC) -> dict[int, int]:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
     asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
-    answers = AdminClient({"bootstrap.servers": bootstrap}).list_offsets(asked, request_timeout=_SEND_TIMEOUT_S)
-    return {one.partition: future.result().offset for one, future in answers.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # held: its answers never come once it is gone
+    answers = admin.list_offsets(asked, request_timeout=_SEND_TIMEOUT_S)
+    return {one.partition: future.result(_SEND_TIMEOUT_S).offset for one, future in answers.items()}
 
 
 def _scheduled_ms(row: Mapping[str, str]) -> int:

@@ -1,0 +1,139 @@
+"""`make demo`: the main job on real parts, from Kafka to Hive hours, and what must hold at its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tidegate.adapters.hive import PyHiveCatalogue
+from tidegate.adapters.ledger import SqlLedger
+from tidegate.core.errors import TidegateError
+from tidegate.demo import flights, scenes
+from tidegate.demo.airflow_rest import Airflow, AirflowRefused
+from tidegate.demo.commands import Commands
+from tidegate.demo.driver_kill import KillMissed
+from tidegate.demo.flights import DemoInputError
+from tidegate.demo.output import Output
+from tidegate.demo.world import DemoFailed, World, to_ms
+from tidegate.embedded.errors import StackError
+from tidegate.embedded.info import StackInfo
+from tidegate.embedded.places import Places
+from tidegate.embedded.processes import Identity, Launcher
+from tidegate.embedded.stack import Stack
+from tidegate.embedded.state import State
+from tidegate.spec.loader import load_file
+
+_EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
+
+
+def main() -> int:
+    """0 only if everything that the demo claims holds; 1 if not; 130 when interrupted."""
+    out = Output()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _frame: sys.exit(128 + n))
+    try:
+        return _run(out)
+    except KeyboardInterrupt:
+        out.write("\ninterrupted; everything that was started has been ended")
+        return 130
+    except _EXPECTED as error:
+        out.write(f"\nthe demo stopped after {out.seconds:.0f} s: {error}")
+        return 1
+
+
+def _run(out: Output) -> int:
+    places = Places.of_checkout()
+    stack = Stack(places.stack, progress=out.line)
+    out.heading("Start Kafka, PostgreSQL, Hive (Spark's Thrift server) and Airflow, without earlier data")
+    stack.wipe()
+    with stack as info:
+        world = _world(info, places, out)
+        try:
+            numbers = _play(world)
+        finally:
+            world.ledger.close()
+        _end(world, numbers)
+        out.heading("Stop the stack; its data stays in .tidegate")
+    return _verdict(out)
+
+
+def _world(info: StackInfo, places: Places, out: Output) -> World:
+    root = Path(info.root)
+    launcher = Launcher(
+        State.load(root).run_id, root / "logs", Identity.of(os.getpid()), on_start=lambda _running: None
+    )  # fmt: skip
+    return World(
+        info,
+        load_file(places.dags / "pipelines" / "flights.yaml", {**os.environ, **info.env}),
+        SqlLedger(info.ledger_url, actor="demo"),
+        PyHiveCatalogue(info.hive_host, info.hive_port),
+        Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
+        Commands(launcher, info.env, root),
+        out,
+    )
+
+
+def _play(world: World) -> dict:
+    out = world.out
+    told = flights.reports(flights.read_january())
+    early = [r for r in told if r.reported_ms <= to_ms(scenes.CLOSED_AT)]
+    out.heading(f"Produce the first {len(early):,} of January's {len(told):,} flights to Kafka")
+    flights.ensure_topic(world.info.kafka_bootstrap)
+    scenes.produce(world, early)
+    scenes.wait_for_airflow(world)
+
+    out.heading(f"Ingest them by the DAG {world.ingest_dag}")
+    scenes.ingest(world, "demo_first")
+
+    out.heading("Publish 24 hours")
+    scenes.publish(world)
+
+    out.heading("Clear: an intact hour")
+    scenes.clear_intact(world)
+
+    out.heading("Clear: an hour that lost a file and a partition")
+    scenes.clear_broken(world)
+
+    out.heading("Kill: a Spark driver, after a data file is closed and before the receipt")
+    scenes.produce(world, told[len(early) :])
+    scenes.kill(world)
+    batches = world.ledger.batches.planning_view(world.pipeline.name).next_batch_id - 1
+    out.check(batches > scenes.LEAST_BATCHES, f"January came in {batches} batches")
+    scenes.audit(world)
+
+    out.heading("Count: the table against the CSV")
+    return scenes.count(world)
+
+
+def _end(world: World, numbers: dict) -> None:
+    out = world.out
+    out.heading("The hours")
+    out.line("window (UTC)        generation   rows   late  carriers  files")
+    for hour, line in zip(scenes.HOURS, numbers.get("hours", []), strict=False):
+        published = world.published(hour)
+        generation = published.number if published else "-"
+        counts = f"{line['rows']:>5}  {line['late']:>5}  {line['carriers']:>8}  {line['files']:>5}"
+        out.line(f"{line['hour']}:00    {generation:>10}  {counts}")
+    rows = numbers.get("rows", {})
+    if rows:
+        terms = " + ".join(f"{kind} {n:,}" for kind, n in rows.items())
+        out.line(f"balance: {terms} = {sum(rows.values()):,} of {flights.JANUARY_FLIGHTS:,} produced")
+
+
+def _verdict(out: Output) -> int:
+    if out.failed:
+        out.write(f"\n[{out.seconds:5.0f} s] {len(out.failed)} of {out.passed + len(out.failed)} checks FAILED:")
+        for text in out.failed:
+            out.line(text)
+        return 1
+    out.write(
+        f"\n[{out.seconds:5.0f} s] all {out.passed} checks passed. See it in Airflow's UI, with the data of this run:"
+    )
+    out.line(".venv/bin/tidegate stack up")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
