@@ -22,8 +22,10 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
 
     quarantine = ctx.layout.quarantine(f"batch-{ctx.layout.attempt_name(batch_id, batch.epoch, batch.nonce)}")
     try:
-        move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
-        _mark(ctx, batch_id)
+        # the mark is written after the rename: where it stands, files may already have moved on from here
+        if not ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+            move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
+            _mark(ctx, batch_id)
         result = ctx.ledger.batches.land(batch)
     except Alarm as e:
         ctx.ledger.batches.block(ctx.name, batch_id, str(e))

@@ -88,7 +88,7 @@ def move_files(
             made.add(folder)
         if not still_mine():
             raise MovedOn
-        if not any(_move_file(storage, source, target) for source in candidates) and not storage.exists(target):
+        if not any(_move_file(storage, source, target) for source in candidates):
             if not still_mine():
                 raise MovedOn
             raise Alarm(f"data file lost: {path} is in none of {', '.join(parent(c) for c in candidates)}")
@@ -101,16 +101,19 @@ def move_files(
 
 
 def _move_file(storage: Storage, source: str, target: str) -> bool:
-    """Whether the file is at `target` now for all that this call knows."""
-    try:
-        storage.rename_no_replace(source, target)
-        return True
-    except PathExists:
-        return True
-    except PathMissing:
-        return False
-    except OutcomeUnknown:
-        return storage.exists(target)
+    """Whether the file is at `target` now; False: it was not at `source`. Raises OutcomeUnknown if looking fails."""
+    for _ in range(ATTEMPTS):
+        try:
+            storage.rename_no_replace(source, target)
+            return True
+        except PathExists:
+            return True
+        except PathMissing:
+            return storage.exists(target)
+        except OutcomeUnknown:
+            if storage.exists(target):
+                return True  # otherwise again: a rename that never replaces can be repeated
+    raise OutcomeUnknown(f"moving {source} to {target} has no certain outcome yet")
 
 
 def parent(path: str) -> str:

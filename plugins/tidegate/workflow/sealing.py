@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tidegate.core.batch import OpenBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import Alarm, BatchRefused, LostComparison, StorageAhead, TopicRecreated
-from tidegate.core.receipt import Receipt, arithmetic_errors
+from tidegate.core.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.recovery import Seen
 from tidegate.core.thresholds import refusal
 from tidegate.workflow.context import Context
@@ -92,10 +92,20 @@ def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
     covered = tuple(r.range for r in receipt.ranges)
     if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
         raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
-    if look(ctx.storage, directory, manifest_of(receipt.files)) is not Seen.MATCHES:
-        raise StorageAhead(f"{directory} does not hold the files that its receipt names")
+    _check_landed_files(ctx, directory, receipt)
     ctx.say(f"batch {plan.batch_id} has landed before the ledger says so: its receipt is adopted")
     return ctx.ledger.batches.adopt(batch, receipt)
+
+
+def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:
+    """All of them must be where landing leaves them: late and dirty files may be in their tables already."""
+    there = {f.path: f.bytes for f in ctx.storage.list_files(directory) or []}
+    for kind in (LATE, DIRTY):
+        moved = ctx.storage.list_files(ctx.layout.side(receipt.batch_id, kind)) or []
+        there |= {f"{kind}/{f.path}": f.bytes for f in moved}
+    missing = [f.path for f in receipt.files if there.get(f.path) != f.bytes]
+    if missing:
+        raise StorageAhead(f"{directory}: {missing[0]} and {len(missing) - 1} more files of its receipt have moved on")
 
 
 def _summary(receipt: Receipt) -> str:

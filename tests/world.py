@@ -1,0 +1,234 @@
+"""A whole Tidegate in one process: real ledger (SQLite), local storage and engine; Kafka, Hive and time faked.
+
+Every port call that changes something can be made to fail (tests/crash); `World.context()` is a new process each time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pyarrow.parquet as pq
+from sqlalchemy import event
+from tidegate.adapters.ledger import SqlLedger
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.adapters.ledger.store import make_engine
+from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.batch import JobPlan
+from tidegate.core.errors import CatalogueError, JobFailed
+from tidegate.core.layout import PartitionValues
+from tidegate.core.pipeline import (
+    ArchiveRun,
+    Column,
+    DirtyLimits,
+    EventTime,
+    Format,
+    IngestRun,
+    Pipeline,
+    Sink,
+    Source,
+    Windows,
+)
+from tidegate.core.plain import loads
+from tidegate.core.window import WindowKey
+from tidegate.spec import fingerprint
+from tidegate.workflow import archive, ingest, replay
+from tidegate.workflow.context import Context
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.job import run_plan
+from tests.fakes.catalogue import FakeCatalogue
+from tests.fakes.clock import FakeClock
+from tests.fakes.kafka import FakeKafka
+
+HOUR = 3_600_000
+T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z
+TOPIC = "readings"
+
+
+def make_pipeline(location: str) -> Pipeline:
+    return Pipeline(
+        name="readings",
+        owner="tests",
+        tags=(),
+        source=Source("kafka", TOPIC),
+        format=Format(),
+        columns=(
+            Column("id", "string", "$.id", nullable=False),
+            Column("site", "string", "$.site"),
+            Column("value", "int", "$.value"),
+        ),
+        event_time=EventTime("$.at"),
+        windows=Windows(HOUR, "UTC", T0, HOUR, idle="follow"),
+        partition_by=("date", "hour", "site"),
+        sink=Sink("hive", "lake.readings", location, f"{location}/_tidegate"),
+        ingest=IngestRun(None, 1_000_000, "spark", {}),
+        archive=ArchiveRun(1_800_000),
+        dirty=DirtyLimits(None, None),
+    )
+
+
+@cache
+def _empty_ledger() -> Path:
+    path = Path(mkdtemp(prefix="tidegate-ledger-")) / "ledger.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+class InProcessLauncher:
+    """The engine, called here instead of by spark-submit."""
+
+    def __init__(self, world: World, storage: Any) -> None:
+        self._world, self._storage = world, storage
+        self.runs: list[JobPlan] = []
+
+    def run(self, plan_path: str) -> None:
+        plan = loads(JobPlan, self._storage.read(plan_path))
+        self.runs.append(plan)
+        try:
+            run_plan(plan, self._storage, open_reader=self._world.kafka.reader)
+        except JobError as e:
+            raise JobFailed(str(e)) from e
+
+
+class World:
+    """`wrap(port name, port)` may put something between the workflow and a port."""
+
+    def __init__(
+        self, folder: Path, pipeline: Pipeline | None = None, wrap: Callable[[str, Any], Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self.location = f"file://{folder}/lake/readings"
+        self.pipeline = pipeline or make_pipeline(self.location)
+        self.wrap = wrap or (lambda name, port: port)
+        self.kafka, self.clock, self.catalogue = FakeKafka(), FakeClock(T0 + 100 * HOUR), FakeCatalogue()
+        self.kafka.create(TOPIC, 2)
+        self.database = folder / "ledger.db"
+        shutil.copy(_empty_ledger(), self.database)
+        self.said: list[str] = []
+        self.launcher: InProcessLauncher | None = None
+        self._ledgers: list[SqlLedger] = []
+
+    def context(self) -> Context:
+        engine = make_engine(f"sqlite:///{self.database}")
+        event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA synchronous=OFF"))
+        ledger = SqlLedger(engine, "test", self.clock.now_ms)
+        self._ledgers.append(ledger)
+        version = ledger.pipelines.register(self.pipeline, fingerprint(self.pipeline))
+        storage = self.wrap("storage", LocalStorage())
+        self.launcher = InProcessLauncher(self, storage)
+        return Context(
+            self.pipeline,
+            version,
+            _WrappedLedger(ledger, self.wrap),  # type: ignore[arg-type]
+            self.wrap("source", self.kafka),
+            storage,
+            self.wrap("catalogue", self.catalogue),
+            self.wrap("launcher", self.launcher),
+            self.clock,
+            self.said.append,
+        )
+
+    def close(self) -> None:
+        for ledger in self._ledgers:
+            ledger.close()
+        self._ledgers.clear()
+
+    # ------------------------------------------------------------ what happens
+
+    def produce(self, *records: dict[str, Any] | bytes, partition: int = 0) -> None:
+        for r in records:
+            self.kafka.append(TOPIC, partition, r if isinstance(r, bytes) else json.dumps(r).encode())
+
+    def change_spec(self, **changes: Any) -> None:
+        self.pipeline = replace(self.pipeline, **changes)
+
+    def ingest(self, run: str) -> int | None:
+        """The three tasks of an ingest run, each in a process of its own."""
+        batch_id = ingest.plan(self.context(), run)
+        ingest.write(self.context(), run)
+        ingest.land(self.context(), run)
+        self.close()
+        return batch_id
+
+    def archive(self, hour: int) -> archive.Published:
+        published = archive.publish(self.context(), window(hour))
+        self.close()
+        return published
+
+    def replay(self, hour: int) -> archive.Published:
+        published = replay.replay(self.context(), window(hour))
+        self.close()
+        return published
+
+    # ------------------------------------------------------------ what readers see
+
+    def table(self, kind: str = "") -> list[tuple[int, int]]:
+        """Kafka coordinates of every row that a query of the data, `__late` or `__dirty` table returns, sorted.
+
+        Whatever file lies in a partition's directory counts, as it does for Hive."""
+        rows: list[tuple[int, int]] = []
+        for location in self.partitions(f"lake.readings{kind}").values():
+            rows += self.rows_at(location)
+        return sorted(rows)
+
+    def partitions(self, table: str) -> dict[PartitionValues, str]:
+        """None of them while nobody has created the table."""
+        try:
+            return self.catalogue.partitions(table)
+        except CatalogueError:
+            return {}
+
+    def by_window(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = {}
+        for values, location in self.partitions("lake.readings").items():
+            hour = dict(values)["hour"]
+            found.setdefault(str(hour), []).extend(self.rows_at(location))
+        return {k: sorted(v) for k, v in sorted(found.items())}
+
+    def rows_at(self, location: str) -> list[tuple[int, int]]:
+        rows: list[tuple[int, int]] = []
+        for path in _visible_files(Path(location.removeprefix("file://"))):
+            columns = pq.read_table(path, columns=["_partition", "_offset"], partitioning=None).to_pydict()
+            rows += zip(columns["_partition"], columns["_offset"], strict=True)
+        return rows
+
+    def files(self) -> dict[str, int]:
+        """Every file of the table's directory with its modification time (ns)."""
+        root = self.folder / "lake"
+        return {str(p.relative_to(root)): p.stat().st_mtime_ns for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+class _WrappedLedger:
+    """The ledger's three ports, each wrapped; what is not a port passes through."""
+
+    def __init__(self, ledger: SqlLedger, wrap: Callable[[str, Any], Any]) -> None:
+        self._ledger = ledger
+        self.pipelines = ledger.pipelines
+        self.batches = wrap("batches", ledger.batches)
+        self.windows = wrap("windows", ledger.windows)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+
+def _visible_files(folder: Path) -> Iterable[Path]:
+    """As Hive and Spark list a partition: neither `_x` nor `.x`."""
+    return [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(("_", "."))]
+
+
+def window(hour: int) -> WindowKey:
+    return WindowKey(T0 + hour * HOUR, T0 + (hour + 1) * HOUR)
+
+
+def record(name: str, hour: float, site: str = "a", value: int = 1) -> dict[str, Any]:
+    return {"id": name, "site": site, "at": T0 + int(hour * HOUR), "value": value}
+
+
+__all__ = ["HOUR", "T0", "TOPIC", "World", "make_pipeline", "record", "window"]
