@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fakes.kafka import FakeKafka
 from tidegate.adapters.kafka import KafkaSource
@@ -52,13 +52,21 @@ class RealBroker:
         config = {"retention.ms": str(-1 if retention_ms is None else retention_ms)}
         new = NewTopic(topic, partitions, 1, config=config)
         _until(lambda: self._admin.create_topics([new])[topic].result(), while_code="TOPIC_ALREADY_EXISTS")
+        wanted = TopicCollection([topic])
+        _until(lambda: self._admin.describe_topics(wanted)[topic].result(), while_code="UNKNOWN_TOPIC_OR_PART")
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result()
+        wanted = TopicCollection([topic])
+        with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+            _until(lambda: self._still_there(wanted), while_code="TOPIC_ALREADY_EXISTS")
 
     def add_partitions(self, topic: str, total: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, total)])[topic].result()
-        _until(lambda: self._produce_ready(topic, total), while_code="")
+        wanted = TopicCollection([topic])
+        deadline = time.monotonic() + 20
+        while len(self._admin.describe_topics(wanted)[topic].result().partitions) < total:
+            assert time.monotonic() < deadline
 
     def append(self, topic: str, partition: int, timestamps_ms: list[int]) -> None:
         self._send(self._producer, topic, partition, timestamps_ms)
@@ -84,9 +92,10 @@ class RealBroker:
         consumer.close()
         return {tp.partition: tp.offset for tp in found}
 
-    def _produce_ready(self, topic: str, total: int) -> None:
-        if len(self._admin.list_topics(topic, timeout=10).topics[topic].partitions) < total:
-            raise KafkaException()
+    def _still_there(self, wanted: TopicCollection) -> None:
+        for description in self._admin.describe_topics(wanted).values():
+            description.result()
+        raise KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS))
 
     @staticmethod
     def _send(producer: Producer, topic: str, partition: int, timestamps_ms: list[int]) -> None:
@@ -290,15 +299,14 @@ def test_settings_for_workers(broker):
 
 
 def _until(call: Callable[[], object], *, while_code: str, seconds: float = 20) -> None:
-    """A deleted topic's name is free again after a moment, a new partition known after one."""
+    """A deleted topic's name is free after a moment; a new topic or partition is known after one."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             call()
             return
         except KafkaException as error:
-            code = error.args[0].name() if error.args else ""
-            if code != while_code or time.monotonic() > deadline:
+            if error.args[0].name() != while_code or time.monotonic() > deadline:
                 raise
 
 

@@ -110,13 +110,13 @@ class KafkaSource:
         partitions = [TopicPartition(topic, p, offset) for p, offset in sorted(offsets.items())]
         if not partitions:
             return
-        request = [ConsumerGroupTopicPartitions(group, partitions)]
-        answer = self._answer(self._admin.alter_consumer_group_offsets(request, **self._limit), topic)
-        refused = next((p for p in answer.topic_partitions if p.error is not None), None)
-        if refused is not None:
-            place = f"topic {topic}, partition {refused.partition}"
-            message = f"Kafka took no offset of group {group} for {place}: {refused.error.str()}"
-            raise SourceError(message, advice="if another consumer is in this group, it must not be")
+        deadline = time.monotonic() + self._timeout_s
+        while (refused := self._alter(group, partitions)) is not None:
+            if refused.error.code() not in _UNREACHABLE or time.monotonic() > deadline:
+                place = f"topic {topic}, partition {refused.partition}"
+                message = f"Kafka took no offset of group {group} for {place}: {refused.error.str()}"
+                raise SourceError(message, advice="if another consumer is in this group, it must not be")
+            time.sleep(_PAUSE_S)  # the group's coordinator moves, or is elected for the first time
 
     def client_settings(self) -> dict[str, str]:
         """With `client.id` and `isolation.level`; group settings are the reader's own affair."""
@@ -166,6 +166,12 @@ class KafkaSource:
                 time.sleep(_PAUSE_S)
         return found
 
+    def _alter(self, group: str, partitions: list[TopicPartition]) -> TopicPartition | None:
+        """The first partition whose offset was not taken."""
+        request = [ConsumerGroupTopicPartitions(group, partitions)]
+        answer = self._answer(self._admin.alter_consumer_group_offsets(request, **self._limit), partitions[0].topic)
+        return next((p for p in answer.topic_partitions if p.error is not None), None)
+
     def _retention_ms(self, topic: str) -> int | None:
         """None if records are kept for ever, or if we are not allowed to know."""
         try:
@@ -202,6 +208,8 @@ class KafkaSource:
             names = [name for name in self._admin.list_topics(timeout=self._timeout_s).topics if name[:2] != "__"]
         except KafkaException:
             names = []
+        if topic in names:  # created or deleted this very moment
+            return SourceUnavailable(f"Kafka at {brokers} does not yet answer for topic {topic}")
         near = difflib.get_close_matches(topic, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         message = f"Kafka at {brokers} has no topic {topic}{hint}"
