@@ -74,10 +74,11 @@ def share(backlog: Mapping[int, int], limit: int) -> dict[int, int]:
     Never more than the backlog; the sum may pass `limit` only where there are more partitions than records allowed.
     """
     waiting = {p: n for p, n in backlog.items() if n > 0}
-    total = sum(waiting.values())
+    total, first = sum(waiting.values()), len(waiting)
     if total <= limit:
         return waiting
-    return {p: max(1, n * limit // total) for p, n in waiting.items()}
+    spare = max(0, limit - first)  # after one record for each
+    return {p: 1 + (n - 1) * spare // (total - first) if n > 1 else 1 for p, n in waiting.items()}
 
 
 def pack(ranges: Sequence[OffsetRange], tasks: int, smallest: int = 50_000) -> list[list[OffsetRange]]:

@@ -1,0 +1,200 @@
+"""What the ledger shows to people and to the audit: read-only views, each of one instant. Times are UTC ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidegate.core.balance import Balance
+from tidegate.core.ledger import Intent
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.receipt import FileEntry
+from tidegate.core.watermark import TopicFacts
+from tidegate.core.window import WindowKey
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """A planned range; `balance` is None until its batch is SEALED."""
+
+    range: OffsetRange
+    balance: Balance | None
+    gaps: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """`ends` are the planned ends (exclusive) of every Kafka partition, `log_starts` the broker's at plan time."""
+
+    batch_id: int
+    state: str
+    epoch: int
+    nonce: str
+    revision: int
+    spec_version: int
+    topic: str
+    topic_id: str
+    clock_ms: int
+    records: int
+    manifest_digest: str | None
+    side_moved: bool
+    side_registered: bool
+    refused: str | None
+    blocked: str | None
+    planned_ms: int
+    sealed_ms: int | None
+    landed_ms: int | None
+    ranges: tuple[RangeRow, ...] = ()
+    ends: dict[int, int] = field(default_factory=dict)
+    log_starts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("PLANNED", "WRITING", "SEALED")
+
+
+@dataclass(frozen=True)
+class WindowRow:
+    key: WindowKey
+    state: str
+    closing_batch: int
+    closed_ms: int | None
+    blocked: str | None
+
+
+@dataclass(frozen=True)
+class GenerationRow:
+    """`directory` is where it was assembled, `location` where the catalogue points (URIs)."""
+
+    window_ms: int
+    number: int
+    state: str
+    epoch: int
+    nonce: str
+    kind: str
+    directory: str | None
+    location: str | None
+    rows: int | None
+    digest: str | None
+    built_ms: int | None
+    published_ms: int | None
+    retired_ms: int | None
+    batches: tuple[int, ...] = ()
+    files: tuple[FileEntry, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowTotal:
+    """What one batch brought for a window from one Kafka partition; offsets inclusive. `kind`: data | late."""
+
+    window_ms: int
+    batch_id: int
+    kind: str
+    partition: int
+    rows: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """Offsets `[start, end)` that the topic no longer had when batch `batch_id` was planned."""
+
+    batch_id: int
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Event:
+    id: int
+    at_ms: int
+    actor: str
+    what: str
+    subject: str
+    detail: Any
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force."""
+
+    name: str
+    topic_id: str | None
+    batches: dict[str, int]
+    windows: dict[str, int]
+    generations: dict[str, int]
+    totals: Balance
+    published_rows: int
+    lost_offsets: int
+    intents: int
+    open_batch: BatchRow | None
+    newest_landed: BatchRow | None
+    planned_ends: dict[int, int]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """Everything about one window; `window` is None while nobody has closed it. `batches` are those with rows."""
+
+    window: WindowRow | None
+    generations: tuple[GenerationRow, ...]
+    totals: tuple[WindowTotal, ...]
+    batches: tuple[BatchRow, ...]
+    intents: tuple[Intent, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Books:
+    """The whole ledger of one pipeline in one snapshot: what the audit holds against the files."""
+
+    name: str
+    next_batch_id: int
+    topic_id: str | None
+    batches: tuple[BatchRow, ...]
+    batch_files: dict[int, tuple[FileEntry, ...]]
+    window_totals: tuple[WindowTotal, ...]
+    losses: tuple[LossRow, ...]
+    windows: dict[int, WindowRow]
+    generations: tuple[GenerationRow, ...]
+    newest_event: int
+
+
+class LedgerReads(Protocol):
+    """Each method looks at one instant and changes nothing. Raises LedgerError."""
+
+    def names(self) -> list[str]:
+        """Pipelines that the ledger knows, sorted."""
+        ...
+
+    def spec_version(self, name: str, fingerprint: str) -> int | None:
+        """The version under which this spec is registered."""
+        ...
+
+    def overview(self, name: str, events: int = 5) -> Overview | None:
+        """None for a pipeline that no run has registered yet."""
+        ...
+
+    def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView: ...
+
+    def books(self, name: str) -> Books | None: ...
+
+    def landed(self, name: str) -> list[tuple[int, int]]:
+        """(batch id, when it landed) of the LANDED batches, in order."""
+        ...
+
+    def facts_after(self, name: str, batch_id: int) -> TopicFacts:
+        """What readiness rested on right after this batch had landed."""
+        ...
+
+    def events(self, name: str, limit: int, subject: str | None = None) -> list[Event]:
+        """The newest ones, newest first."""
+        ...
+
+    def newest_event(self, name: str) -> int:
+        """A number that rises with every change of the pipeline; 0 before the first."""
+        ...

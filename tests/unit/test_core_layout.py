@@ -1,0 +1,84 @@
+"""Paths as whole strings, and how partition values and windows are spelled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.core import layout
+from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, Layout
+from tidegate.core.pipeline import Windows
+
+JAN_5_4H = 1_357_358_400_000  # 2013-01-05T04:00Z
+PATHS = Layout("file:///lake/t", "file:///lake/t/_tidegate")
+
+
+def test_every_path_as_a_whole() -> None:
+    w = "file:///lake/t/_tidegate"
+    assert PATHS.plan(12, 2, "ab") == f"{w}/plans/12.2-ab.json"
+    assert PATHS.attempt(12, 2, "ab") == f"{w}/tmp/12.2-ab"
+    assert PATHS.replay_attempt(JAN_5_4H, 2, 1, "ab") == f"{w}/tmp/20130105T040000Z.2.1-ab"
+    assert PATHS.landed(12) == f"{w}/landed/12"
+    assert PATHS.high_water_mark(12) == f"{w}/hwm/12"
+    assert PATHS.side_staging(12, "late") == f"{w}/side/12.late"
+    assert PATHS.side(12, "dirty") == f"{w}/dirty/_batch=12"
+    assert PATHS.assembly(JAN_5_4H, 1, 3) == f"{w}/publish/20130105T040000Z.1.3"
+    assert PATHS.generation(JAN_5_4H, 2, 1) == f"{w}/generations/20130105T040000Z.2.1"
+    assert PATHS.quarantine("x") == f"{w}/quarantine/x"
+    time = layout.time_values(JAN_5_4H, ("date", "hour"), "UTC")
+    assert PATHS.window(time) == "file:///lake/t/date=2013-01-05/hour=04"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_escaped_values_come_back_and_are_single_names(value: str) -> None:
+    name = layout.escape(value)
+    assert "/" not in name and name not in ("", ".", "..")  # noqa: PT018
+    assert layout.unescape(name) == (value or None) or value == layout.HIVE_NULL
+
+
+def test_values_that_no_directory_can_have() -> None:
+    assert layout.fits("a" * 247, "carrier")
+    assert not layout.fits("a" * 248, "carrier")
+    assert not layout.fits("é" * 124, "carrier")
+    assert not layout.fits("a\x00b", "carrier")
+    assert layout.fits(None, "carrier")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata"])
+@pytest.mark.parametrize("size", [15 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, DAY_MS])
+def test_windows_tile_a_year_and_no_two_share_a_directory(zone: str, size: int) -> None:
+    local = ZoneInfo(zone)
+    start = int(datetime(2026, 1, 1, tzinfo=local).timestamp() * 1000)
+    spec = Windows(size, zone, start, 0)
+    names = ("date", "hour", "minute") if size < HOUR_MS or "Lord" in zone else ("date", "hour")
+    seen: dict[object, int] = {}
+    at = layout.window_start(start, spec)
+    assert at == start
+    while at < start + 366 * DAY_MS:
+        end = layout.window_end(at, spec)
+        for instant in (at, at + 1, end - 1):
+            assert layout.window_start(instant, spec) == at
+        values = layout.time_values(at, ("date",) if size == DAY_MS else names, zone)
+        assert seen.setdefault(values, at) == at, f"{values} names two windows"
+        at = end
+
+
+def test_the_second_one_oclock_of_autumn_has_a_name_of_its_own() -> None:
+    first = int(datetime(2026, 10, 25, 0, tzinfo=UTC).timestamp() * 1000)
+    hours = [dict(layout.time_values(first + h * HOUR_MS, ("hour",), "Europe/Berlin"))["hour"] for h in range(3)]
+    assert hours == ["02", "02-fold", "03"]
+
+
+@given(st.integers(-(10**13), 10**13))
+def test_events_before_the_start_have_windows_too(event_ms: int) -> None:
+    spec = Windows(HOUR_MS, "UTC", JAN_5_4H, 0)
+    start = layout.window_start(event_ms, spec)
+    assert start <= event_ms < layout.window_end(start, spec)
+
+
+def test_window_ids_round_trip() -> None:
+    assert layout.window_id(JAN_5_4H) == "20130105T040000Z"
+    assert layout.parse_window_id("20130105T040000Z") == JAN_5_4H
