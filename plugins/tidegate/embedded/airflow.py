@@ -7,7 +7,8 @@ import urllib.error
 import urllib.request
 
 from tidegate.embedded.airflow_db import airflow_binary, ensure_template, migrate, migrated
-from tidegate.embedded.environment import AIRFLOW_USER
+from tidegate.embedded.environment import AIRFLOW_USER, ledger_url
+from tidegate.embedded.errors import StackError
 from tidegate.embedded.parts import Part
 from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.postgres import Postgres
@@ -42,6 +43,7 @@ class Airflow(Part):
         if not migrated(postgres.data):
             self.site.progress("airflow: migrating its database, about 20 s")
             migrate(postgres.data, self.site.launcher, self.site.env, self._home)
+        self._migrate_ledger()
         self._forget_dead_services(postgres)
         self._set_password(postgres)
         self._add_pools(postgres)
@@ -63,6 +65,17 @@ class Airflow(Part):
 
     def _program(self, *words: str) -> Program:
         return Program([airflow_binary(), *words], self.site.env, self._home, grace_s=15.0)
+
+    def _migrate_ledger(self) -> None:
+        from alembic.util import CommandError
+
+        from tidegate.adapters.ledger.migrate import migrate as migrate_ledger
+
+        try:
+            migrate_ledger(ledger_url(self.site))
+        except CommandError as error:
+            advice = "end the stack and remove its data: tidegate stack wipe"
+            raise StackError(f"this stack's ledger was made by other code: {error}", advice=advice) from error
 
     def _forget_dead_services(self, postgres: Postgres) -> None:
         """Killed services stay `running` in the database; their last heartbeat would pass for the new ones' health."""

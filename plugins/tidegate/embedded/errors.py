@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidegate.core.errors import TidegateError
 
-class StackError(Exception):
+
+class StackError(TidegateError):
     """Something about the stack on this machine is not as it should be; the text is one line for the user."""
 
 

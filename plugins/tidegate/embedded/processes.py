@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,14 +108,27 @@ class Launcher:
     owner: Identity | None
     on_start: Callable[[Running], None]
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)  # held, or Python warns of their being lost
+    closed: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, name: str, program: Program) -> Running:
         """Start in the background; its output is appended to `<logs>/<name>.log`."""
-        process, log = self._spawn(name, program)
-        self.children.append(process)
-        running = Running(name, Identity.of(process.pid), log)
-        self.on_start(running)
+        with self.lock:
+            if self.closed.is_set():
+                raise StackError(f"{name} was not started: the stack is ending")
+            process, log = self._spawn(name, program)
+            self.children.append(process)
+            ticks = keeper.start_ticks(process.pid)
+            if ticks is None:
+                raise PartDied(name, "ended at once", log)
+            running = Running(name, Identity(process.pid, ticks), log)
+            self.on_start(running)
         return running
+
+    def close(self) -> None:
+        """Start nothing more; everything that was started has been told to `on_start` when this returns."""
+        with self.lock:
+            self.closed.set()
 
     def run(self, name: str, program: Program, timeout_s: float) -> None:
         """Run to its end. Raises PartDied when it fails or takes longer than that."""
@@ -124,8 +138,9 @@ class Launcher:
         except subprocess.TimeoutExpired:
             raise PartDied(name, f"took longer than {timeout_s:.0f} s", log) from None
         finally:
-            if process.poll() is None:
-                end_all([Identity.of(process.pid)], grace_s=1)
+            ticks = keeper.start_ticks(process.pid)
+            if ticks is not None:
+                end_all([Identity(process.pid, ticks)], grace_s=1)
         if code:
             raise PartDied(name, f"failed with exit code {code}", log)
 

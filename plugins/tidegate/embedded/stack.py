@@ -172,6 +172,7 @@ class Stack:
                 site.env.update(environment(site, self.parts, self._dags, self._plugins) | self._env)
                 self._start_parts(parts)
         except BaseException:
+            launcher.close()  # the threads that start the other parts may still be at it
             self._end(state)
             raise
         info = stack_info(site, self.parts)
