@@ -198,3 +198,11 @@ class LedgerReads(Protocol):
     def newest_event(self, name: str) -> int:
         """A number that rises with every change of the pipeline; 0 before the first."""
         ...
+
+
+class LedgerRepairs(Protocol):
+    """An operator clears an alarm's block, by the reason that was seen. Raises LostComparison if it has changed."""
+
+    def clear_batch(self, name: str, batch_id: int, reason: str, why: str) -> None: ...
+
+    def clear_window(self, name: str, key: WindowKey, reason: str, why: str) -> None: ...

@@ -10,6 +10,8 @@ from sqlalchemy.engine import Engine
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.batches import SqlBatches
+from tidegate.adapters.ledger.reads import SqlReads
+from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.windows import SqlWindows
 from tidegate.core.errors import LedgerError, LostComparison
@@ -35,6 +37,8 @@ class SqlLedger:
         self.pipelines = SqlPipelines(self.store)
         self.batches = SqlBatches(self.store)
         self.windows = SqlWindows(self.store)
+        self.reads = SqlReads(self.store)
+        self.repairs = SqlRepairs(self.store)
 
     def close(self) -> None:
         self.store.engine.dispose()
