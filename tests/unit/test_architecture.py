@@ -1,0 +1,74 @@
+"""The arrows between the parts, the planes, and the size of files: what docs/architecture.md promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [p for top in ("plugins", "spark_jobs", "dags") for p in sorted((ROOT / top).rglob("*.py"))]
+
+
+def test_the_arrows_between_packages() -> None:
+    """import-linter, with the contracts in pyproject.toml."""
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_style() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_core_uses_the_standard_library_only() -> None:
+    code = (
+        "import sys, pkgutil, importlib, tidegate.core as core\n"
+        "for m in pkgutil.iter_modules(core.__path__): importlib.import_module('tidegate.core.' + m.name)\n"
+        "extra = {n.split('.')[0] for n in sys.modules} - sys.stdlib_module_names - {'tidegate', '__main__'}\n"
+        "extra = {n for n in extra if not n.startswith(('_', 'sitecustomize', 'usercustomize'))}\n"
+        "print(sorted(extra))"
+    )
+    assert _run(code) == "[]"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tidegate.workflow.ingest",
+        "tidegate.workflow.archive",
+        "tidegate.workflow.replay",
+        "tidegate.workflow.reconcile",
+        "tidegate.adapters.ledger",
+        "tidegate.adapters.hive",
+        "tidegate.adapters.kafka",
+        "tidegate.adapters.storage",
+        "tidegate.wiring",
+        "tidegate.spec",
+        "tidegate.cli",
+    ],
+)
+def test_the_control_plane_imports_neither_worker_libraries_nor_airflow(module: str) -> None:
+    loaded = _run(f"import sys, {module}\nprint([m for m in ('pyarrow','duckdb','pyspark','airflow') if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_files_can_be_seen_whole() -> None:
+    long = {str(p.relative_to(ROOT)): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 400}
+    assert long == {}
+
+
+def _run(code: str) -> str:
+    path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
