@@ -2,18 +2,20 @@
 
 A call that changes something returns (done), raises CatalogueError (the server refused, and will not do it later) or
 CatalogueUnsure (no answer: it may have been executed, or still be). Of a call that needs several statements those
-before the refused one have been executed; every call can simply be made again.
+before the refused one have been executed; every call can simply be made again. The last statement of a call is sent
+within `request_timeout_s` of the first and waited for as long, so that a call's life is bounded by twice that.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive_link import AnswerLost, Endpoint, Link
-from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
+from tidegate.core.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.layout import PartitionValues, partition_path
 from tidegate.core.ports import TableDef
 
@@ -47,7 +49,7 @@ class PyHiveCatalogue:
         database: str = "default",
         configuration: Mapping[str, str] | None = None,
         connect_timeout_s: float = 10.0,
-        request_timeout_s: float = 300.0,
+        request_timeout_s: float = 240.0,
     ) -> None:
         """`auth`: NONE | NOSASL | LDAP | CUSTOM | KERBEROS. `database` is where `execute` starts.
 
@@ -70,7 +72,7 @@ class PyHiveCatalogue:
         extra: Mapping[str, object] | None = None,
         *,
         connect_timeout_s: float = 10.0,
-        request_timeout_s: float = 300.0,
+        request_timeout_s: float = 240.0,
     ) -> PyHiveCatalogue:
         """The fields of Airflow's `hiveserver2` connection.
 
@@ -100,12 +102,7 @@ class PyHiveCatalogue:
         """Create database and table if absent. Raises CatalogueMismatch when the table is another one."""
         self._change([sql.create_database(table.name), sql.create_table(table)])
         found = self._describe(table.name)
-        words = sql.differences(table, found)
-        if words:
-            raise CatalogueMismatch(
-                f"table {table.name} is not the one that the spec describes: {'; '.join(words)}",
-                advice=_mismatch_advice(table, found, words),
-            )
+        sql.check_same(table, found)
         self._partition_columns[table.name] = found.partitions
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
@@ -133,7 +130,12 @@ class PyHiveCatalogue:
         """Raises CatalogueError when there is no such partition."""
         values = sql.canonical(values)
         self._check_names(table, values)
-        self._change([sql.set_location(table, values, location)])
+        try:
+            self._change([sql.set_location(table, values, location)])
+        except CatalogueError as error:
+            if not (sql.is_uri(location) or isinstance(error, CatalogueUnsure)):
+                error.advice = f"HiveServer2 takes only a URI here, without blanks and <>|{{}}`: {location!r}"
+            raise
 
     def drop_partitions(self, table: str, values: list[PartitionValues]) -> None:
         """Metadata only; done if absent."""
@@ -171,8 +173,14 @@ class PyHiveCatalogue:
         statements = list(statements)
         if not statements:
             return
+        began = time.monotonic()
         with self._endpoint.link(settings=self._settings | dict(settings or {})) as link:
-            for statement in statements:
+            for number, statement in enumerate(statements):
+                if time.monotonic() - began > self._endpoint.request_timeout_s:
+                    raise CatalogueError(
+                        f"Hive at {self._endpoint.address} is slow: {number} of {len(statements)} statements executed "
+                        f"in {self._endpoint.request_timeout_s:g} s, the others not sent"
+                    )
                 try:
                     link.change(statement)
                 except AnswerLost as error:
@@ -235,10 +243,3 @@ def _chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
 
 def _unsure(error: AnswerLost) -> CatalogueUnsure:
     return CatalogueUnsure(f"{error}; it may have been executed", advice="the next try reads back before it goes on")
-
-
-def _mismatch_advice(table: TableDef, found: sql.Description, words: list[str]) -> str:
-    missing = sql.missing_columns(table, found)
-    if missing and len(missing) == len(words):
-        return f"if the spec is right, run: {sql.add_columns(table.name, missing)}"
-    return "correct sink.table, sink.location or the columns in the spec, or the table in Hive; Tidegate alters neither"

@@ -63,7 +63,7 @@ class Endpoint:
     auth: str = "NONE"
     kerberos_service_name: str = "hive"
     connect_timeout_s: float = 10.0
-    request_timeout_s: float = 300.0
+    request_timeout_s: float = 240.0
 
     def __post_init__(self) -> None:
         if self.auth not in AUTH_MODES:
@@ -78,12 +78,14 @@ class Endpoint:
         """A session, closed at the end. Raises CatalogueError, definite: nothing of ours has been sent yet."""
         socket = _Socket(self)
         connection = self._open(socket, database, dict(settings or {}))
+        link = Link(self, connection)
         try:
-            yield Link(self, connection)
+            yield link
         finally:
-            socket.setTimeout(_CLOSING_S * 1000)  # a server that hangs has cost enough time already
-            with contextlib.suppress(Exception):
-                connection.close()
+            if not link.broken:
+                socket.setTimeout(_CLOSING_S * 1000)
+                with contextlib.suppress(Exception):
+                    connection.close()
             socket.close()
 
     def _open(self, socket: TSocket, database: str, settings: dict[str, str]) -> hive.Connection:
@@ -127,10 +129,10 @@ class Endpoint:
 
 
 class Link:
-    """An open session."""
+    """An open session; `broken` when not even a farewell should be sent over it."""
 
     def __init__(self, endpoint: Endpoint, connection: hive.Connection) -> None:
-        self._endpoint, self._connection = endpoint, connection
+        self._endpoint, self._connection, self.broken = endpoint, connection, False
 
     def change(self, statement: str) -> None:
         """Execute; what it answers is not read. Raises CatalogueError, AnswerLost."""
@@ -162,6 +164,7 @@ class Link:
                 raise CatalogueError(said) from error
             raise AnswerLost(said) from error
         except Exception as error:
+            self.broken = True
             timed_out = isinstance(error, TTransportException) and error.type == TTransportException.TIMED_OUT
             what = f"no answer within {self._endpoint.request_timeout_s:g} s" if timed_out else "the connection broke"
             raise AnswerLost(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.core.errors import CatalogueError
+from tidegate.core.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.hivetypes import parse as parse_type
 from tidegate.core.layout import HIVE_NULL, PartitionValues, parse_partition_path
@@ -86,6 +86,15 @@ def partition(values: PartitionValues) -> str:
     """`PARTITION (...)` of some values; None is spelled as the default partition's name."""
     pairs = (f"{identifier(name)}={literal(HIVE_NULL if value is None else value)}" for name, value in values)
     return f"PARTITION ({', '.join(pairs)})"
+
+
+# What java.net.URI refuses in a path. Non-ASCII letters it takes.
+_NO_URI = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
+
+
+def is_uri(location: str) -> bool:
+    """Whether HiveServer2 takes the location in SET LOCATION; in ADD PARTITION it takes any, as Spark does in both."""
+    return not _NO_URI.search(location)
 
 
 def location_uri(location: str) -> str:
@@ -200,6 +209,8 @@ def read_description(rows: Iterable[Sequence[str | None]]) -> Description:
         label, text, more = ((cell or "").strip() for cell in (*row, "", "", "")[:3])
         if label.startswith("#"):
             section = _section(label, section)
+        elif label.rstrip(":") == "Location" and section == "details":
+            found.location = found.location or location_uri(_unpadded(row[1] or ""))
         elif section == "details":
             _read_detail(found, label.rstrip(":").lower(), text, more)
         elif label and text:
@@ -209,6 +220,11 @@ def read_description(rows: Iterable[Sequence[str | None]]) -> Description:
     return found
 
 
+def _unpadded(text: str) -> str:
+    """Hive fills a detail up to 20 characters; a blank at the end of a longer one belongs to the name."""
+    return text if len(text) > 20 else text.rstrip(" ")
+
+
 def _section(header: str, current: str) -> str:
     if header.startswith("# col_name"):
         return current
@@ -216,9 +232,7 @@ def _section(header: str, current: str) -> str:
 
 
 def _read_detail(found: Description, label: str, text: str, more: str) -> None:
-    if label == "location":
-        found.location = found.location or location_uri(text)
-    elif label in ("type", "table type"):
+    if label in ("type", "table type"):
         found.kind = found.kind or text
     elif label == "serde library":
         found.serde = found.serde or text
@@ -226,9 +240,24 @@ def _read_detail(found: Description, label: str, text: str, more: str) -> None:
         found.purge = found.purge or more.lower() == "true" or "external.table.purge=true" in text.lower()
 
 
-def differences(table: TableDef, found: Description) -> list[str]:
-    """In words, each naming what is there and what should be; empty when the table is the one that was asked for."""
-    words = _column_differences(dict(table.columns), found.columns)
+def check_same(table: TableDef, found: Description) -> None:
+    """Raises CatalogueMismatch, in words, unless what is there is the table that was asked for."""
+    words = _column_differences(table, found) + _table_differences(table, found)
+    if not words:
+        return
+    advice = (
+        "correct sink.table, sink.location or the columns in the spec, or the table in Hive; Tidegate alters neither"
+    )
+    missing = [(name, kind) for name, kind in table.columns if name.lower() not in found.columns]
+    if missing and len(missing) == len(words):
+        advice = f"if the spec is right, run: {add_columns(table.name, missing)}"
+    raise CatalogueMismatch(
+        f"table {table.name} is not the one that the spec describes: {'; '.join(words)}", advice=advice
+    )
+
+
+def _table_differences(table: TableDef, found: Description) -> list[str]:
+    words = []
     wanted = [f"{name.lower()} {canonical_type(kind)}" for name, kind in table.partitions]
     there = [f"{name} {kind}" for name, kind in found.partitions.items()]
     if wanted != there:
@@ -244,20 +273,29 @@ def differences(table: TableDef, found: Description) -> list[str]:
     return words
 
 
-def missing_columns(table: TableDef, found: Description) -> list[tuple[str, str]]:
-    return [(name, kind) for name, kind in table.columns if name.lower() not in found.columns]
-
-
-def _column_differences(wanted: dict[str, str], found: dict[str, str]) -> list[str]:
+def _column_differences(table: TableDef, found: Description) -> list[str]:
     """By name: the files' columns are matched by name, so that their order does not matter."""
-    wanted = {name.lower(): canonical_type(kind) for name, kind in wanted.items()}
-    words = [f"column {name} {kind} is missing" for name, kind in wanted.items() if name not in found]
+    wanted = {name.lower(): canonical_type(kind) for name, kind in table.columns}
+    there = found.columns
+    words = [f"column {name} {_clipped(kind)} is missing" for name, kind in wanted.items() if name not in there]
+    for name in wanted.keys() & there.keys():
+        if there[name] != wanted[name]:
+            words.append(
+                f"column {name} is {_clipped(there[name], wanted[name])}, not {_clipped(wanted[name], there[name])}"
+            )
     words += [
-        f"column {name} is {found[name]}, not {kind}"
-        for name, kind in wanted.items()
-        if name in found and found[name] != kind
+        f"column {name} {_clipped(kind)} is not in the spec" for name, kind in there.items() if name not in wanted
     ]
-    return words + [f"column {name} {kind} is not in the spec" for name, kind in found.items() if name not in wanted]
+    return sorted(words)
+
+
+def _clipped(kind: str, other: str = "") -> str:
+    """A type in at most 80 characters: from a little before the place where it begins to differ from the other one."""
+    if len(kind) <= 80:
+        return kind
+    common = next((i for i, (a, b) in enumerate(zip(kind, other, strict=False)) if a != b), min(len(kind), len(other)))
+    start = max(0, common - 30)
+    return f"{'…' if start else ''}{kind[start : start + 75]}{'…' if start + 75 < len(kind) else ''}"
 
 
 def canonical_type(text: str) -> str:

@@ -1,0 +1,194 @@
+"""What only real endpoints can show: what readers see, and what is known when an answer is lost."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from catalogue_places import DATABASE, HOSTILE, REAL, Place, of
+from fakes.proxy import Fate, LossyProxy
+from tidegate.adapters.hive import PyHiveCatalogue
+from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
+from tidegate.core.layout import HIVE_NULL, partition_path
+
+# ---------------------------------------------------------------- what readers see
+
+
+@pytest.fixture(params=REAL)
+def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    info = request.getfixturevalue(request.param)
+    return Place(PyHiveCatalogue(info.hive_host, info.hive_port, request_timeout_s=120), tmp_path)
+
+
+def write_rows(folder: Path, ids: list[int]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), folder / "part.parquet")
+
+
+def test_readers_follow_the_location(endpoint: Place) -> None:
+    table, catalogue = endpoint.created().name, endpoint.catalogue
+    write_rows(endpoint.folder / "old", [1, 2])
+    write_rows(endpoint.folder / "new", [3])
+    query = f"SELECT `id` FROM {table} WHERE `date` = '2013-01-05'"
+    catalogue.add_partitions(table, {of("UA"): endpoint.uri("old")})
+    assert sorted(catalogue.execute(query)) == [(1,), (2,)]
+    catalogue.set_location(table, of("UA"), endpoint.uri("new"))
+    assert catalogue.execute(query) == [(3,)]
+    catalogue.drop_partitions(table, [of("UA")])
+    assert catalogue.execute(query) == []
+    assert (endpoint.folder / "old/part.parquet").exists()
+    assert (endpoint.folder / "new/part.parquet").exists()
+
+
+def test_readers_see_each_value_as_it_was(endpoint: Place) -> None:
+    table, catalogue = endpoint.created(), endpoint.catalogue
+    # A Java server started with a C locale cannot open a file whose name is not ASCII: those lie under another name.
+    folders = {
+        app or "": f"root/{partition_path(of(app))}" if (app or "").isascii() else f"root/app={number}"
+        for number, app in enumerate((*HOSTILE, None))
+    }
+    for number, folder in enumerate(folders.values()):
+        write_rows(endpoint.folder / folder, [number])
+    catalogue.add_partitions(table.name, {of(app): endpoint.uri(folder) for app, folder in folders.items()})
+    seen = catalogue.execute(f"SELECT `id`, `app` FROM {table.name}")
+    assert sorted((n, None if app == HIVE_NULL else app) for n, app in seen) == [
+        (number, app or None) for number, app in enumerate(folders)
+    ]  # of a text column's default partition Hive shows the name, Spark null
+
+
+def test_a_location_that_is_no_uri(endpoint: Place, request: pytest.FixtureRequest) -> None:
+    """Any is good for adding; HiveServer2 moves a partition only to a URI, and then the error must say so."""
+    table, catalogue = endpoint.created().name, endpoint.catalogue
+    catalogue.add_partitions(table, {of("UA"): endpoint.uri("with blank {x}")})
+    moved = {of("UA"): endpoint.uri("another <blank>")}
+    if "hive4" in request.node.name:
+        with pytest.raises(CatalogueError, match="without blanks") as refused:
+            catalogue.set_location(table, *moved.popitem())
+        assert not isinstance(refused.value, CatalogueUnsure)
+        moved = {of("UA"): endpoint.uri("with blank {x}")}
+    else:
+        catalogue.set_location(table, *next(iter(moved.items())))
+    assert catalogue.partitions(table) == moved
+
+
+def test_an_operators_statement(endpoint: Place) -> None:
+    assert endpoint.catalogue.execute("SELECT 1") == [(1,)]
+    assert endpoint.catalogue.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}") == []
+    with pytest.raises(CatalogueError) as refused:
+        endpoint.catalogue.execute("REFRESH\nNONSENSE !")
+    assert not isinstance(refused.value, CatalogueUnsure)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 800
+
+
+def test_purge_on_drop_is_refused(endpoint: Place) -> None:
+    table = endpoint.created()
+    endpoint.catalogue.execute(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('external.table.purge'='true')")
+    with pytest.raises(CatalogueMismatch, match="purge"):
+        endpoint.catalogue.ensure_table(table)
+
+
+def test_a_managed_table_is_refused(endpoint: Place) -> None:
+    table = endpoint.table()
+    endpoint.catalogue.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+    endpoint.catalogue.execute(f"CREATE TABLE {table.name} (id bigint) STORED AS PARQUET")
+    with pytest.raises(CatalogueMismatch, match=r"not an external table|purge is true"):
+        endpoint.catalogue.ensure_table(table)
+
+
+def test_the_connections_database_is_for_the_operators_statements(endpoint: Place) -> None:
+    table = endpoint.created()
+    there = endpoint.catalogue._endpoint
+    named = PyHiveCatalogue(there.host, there.port, database=DATABASE)
+    assert named.execute(f"SHOW PARTITIONS {table.name.split('.')[1]}") == []
+    missing = PyHiveCatalogue(there.host, there.port, database="not_there_yet")
+    missing.ensure_table(table)
+    with pytest.raises(CatalogueError, match="not_there_yet"):
+        missing.execute("SELECT 1")
+
+
+# ---------------------------------------------------------------- lost answers
+
+
+def through(proxy: LossyProxy, timeout_s: float = 60) -> PyHiveCatalogue:
+    return PyHiveCatalogue("127.0.0.1", proxy.port, connect_timeout_s=2, request_timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY, Fate.HANG])
+def test_a_change_without_an_answer_is_unsure(endpoint: Place, fate: Fate) -> None:
+    table, there = endpoint.created().name, endpoint.catalogue._endpoint
+    endpoint.catalogue.add_partitions(table, {of("UA"): endpoint.uri("old")})
+    began = time.monotonic()
+    with LossyProxy(there.host, there.port, b"SET LOCATION", fate) as proxy:
+        with pytest.raises(CatalogueUnsure) as unsure:
+            through(proxy, timeout_s=1.5 if fate is Fate.HANG else 60).set_location(
+                table, of("UA"), endpoint.uri("new")
+            )
+        assert proxy.matched == 1  # never sent twice
+    assert unsure.value.retry
+    assert time.monotonic() - began < 30
+    expected = "new" if fate is Fate.LOSE_REPLY else "old"
+    assert endpoint.catalogue.partitions(table) == {of("UA"): endpoint.uri(expected)}
+
+
+@pytest.mark.parametrize("word", ["CREATE EXTERNAL", "ADD IF NOT EXISTS", "DROP IF EXISTS", "SELECT 77"])
+def test_every_change_can_be_unsure(endpoint: Place, word: str) -> None:
+    table, there = endpoint.created(), endpoint.catalogue._endpoint
+    with LossyProxy(there.host, there.port, word.encode(), Fate.LOSE_REPLY) as proxy:
+        catalogue = through(proxy)
+        calls = {
+            "CREATE EXTERNAL": lambda: catalogue.ensure_table(table),
+            "ADD IF NOT EXISTS": lambda: catalogue.add_partitions(table.name, {of(None): endpoint.uri("x")}),
+            "DROP IF EXISTS": lambda: catalogue.drop_partitions(table.name, [of("x")]),
+            "SELECT 77": lambda: catalogue.execute("SELECT 77"),
+        }
+        with pytest.raises(CatalogueUnsure):
+            calls[word]()
+        assert proxy.matched == 1
+
+
+def test_a_dropped_connection_is_made_again_for_reading(endpoint: Place) -> None:
+    table, there = endpoint.created().name, endpoint.catalogue._endpoint
+    wanted = {of("UA"): endpoint.uri("a"), of("AA"): endpoint.uri("b")}
+    endpoint.catalogue.add_partitions(table, wanted)
+    with LossyProxy(there.host, there.port, b"SHOW PARTITIONS", Fate.LOSE_REPLY, once=True) as proxy:
+        assert through(proxy).partitions(table) == wanted
+        assert proxy.matched == 2
+
+
+def test_reading_gives_up_with_a_definite_error(endpoint: Place) -> None:
+    table, there = endpoint.created().name, endpoint.catalogue._endpoint
+    for fate, tries in ((Fate.LOSE_REQUEST, 2), (Fate.HANG, 1)):
+        with LossyProxy(there.host, there.port, b"SHOW PARTITIONS", fate) as proxy:
+            with pytest.raises(CatalogueError) as lost:
+                through(proxy, timeout_s=1.5).partitions(table)
+            assert not isinstance(lost.value, CatalogueUnsure)
+            assert lost.value.retry
+            assert proxy.matched == tries
+
+
+def test_what_goes_wrong_before_the_statement_is_definite(endpoint: Place) -> None:
+    there, name = endpoint.catalogue._endpoint, f"{DATABASE}.t"
+    with LossyProxy(there.host, there.port, b"USE `default`", Fate.LOSE_REPLY) as proxy:
+        with pytest.raises(CatalogueError) as lost:
+            through(proxy).execute("SELECT 1")
+        assert not isinstance(lost.value, CatalogueUnsure)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for auth in ("NONE", "NOSASL"):
+            catalogue = PyHiveCatalogue("127.0.0.1", silent.getsockname()[1], auth=auth, request_timeout_s=0.5)
+            with pytest.raises(CatalogueError, match="cannot be reached"):
+                catalogue.drop_partitions(name, [of("x")])
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        catalogue = PyHiveCatalogue("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(CatalogueError, match=r"cannot be reached: .*refused") as refused:
+            catalogue.ensure_table(Place(catalogue, tmp_path).table())
+    assert not isinstance(refused.value, CatalogueUnsure)
+    assert refused.value.retry

@@ -1,0 +1,92 @@
+"""A metastore in memory, as strict as the real ones."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import dataclass, field
+
+from tidegate.adapters import hive_sql
+from tidegate.core.errors import CatalogueError
+from tidegate.core.layout import PartitionValues, partition_path
+from tidegate.core.ports import TableDef
+
+
+@dataclass
+class _Table:
+    definition: TableDef
+    partitions: dict[PartitionValues, str] = field(default_factory=dict)
+
+
+class FakeCatalogue:
+    """Implements `core.ports.Catalogue`; `statements` are those that `execute` was given."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, _Table] = {}
+        self._lock = threading.RLock()
+        self.statements: list[str] = []
+
+    def __deepcopy__(self, memo: dict) -> FakeCatalogue:
+        """A catalogue of its own, for tests that go back to an earlier state."""
+        copied = FakeCatalogue()
+        copied._tables, copied.statements = copy.deepcopy((self._tables, self.statements), memo)
+        return copied
+
+    def ensure_table(self, table: TableDef) -> None:
+        hive_sql.create_table(table)  # refuses what the real ones would
+        with self._lock:
+            there = self._tables.setdefault(table.name, _Table(table)).definition
+        hive_sql.check_same(table, _description(there))
+
+    def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
+        prefix = hive_sql.canonical(prefix)
+        with self._lock:
+            there = self._table(table, prefix, whole=False).partitions
+            found = {v: location for v, location in there.items() if hive_sql.starts_with(v, prefix)}
+        return dict(sorted(found.items(), key=lambda item: partition_path(item[0])))
+
+    def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
+        added = {hive_sql.canonical(v): hive_sql.location_uri(location) for v, location in locations.items()}
+        with self._lock:
+            for values in added:
+                self._table(table, values)
+                hive_sql.partition(values)
+            there = self._tables[table].partitions if added else {}
+            there.update({v: location for v, location in added.items() if v not in there})
+
+    def set_location(self, table: str, values: PartitionValues, location: str) -> None:
+        values = hive_sql.canonical(values)
+        with self._lock:
+            there = self._table(table, values).partitions
+            if values not in there:
+                raise CatalogueError(f"{table} has no partition {partition_path(values)}")
+            there[values] = hive_sql.location_uri(location)
+
+    def drop_partitions(self, table: str, values: list[PartitionValues]) -> None:
+        with self._lock:
+            for each in map(hive_sql.canonical, values):
+                self._table(table, each).partitions.pop(each, None)
+
+    def execute(self, statement: str) -> list[tuple]:
+        with self._lock:
+            self.statements.append(statement)
+        return []
+
+    def _table(self, table: str, values: PartitionValues, *, whole: bool = True) -> _Table:
+        hive_sql.qualified(table)
+        if table not in self._tables:
+            raise CatalogueError(f"there is no table {table}")
+        columns = [name.lower() for name, _ in self._tables[table].definition.partitions]
+        names = [name for name, _ in values]
+        if names != (columns if whole else columns[: len(names)]):
+            raise CatalogueError(f"{table} is partitioned by {columns}, not by {names}")
+        return self._tables[table]
+
+
+def _description(table: TableDef) -> hive_sql.Description:
+    def kept(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+        return {name.lower(): hive_sql.canonical_type(kind) for name, kind in pairs}
+
+    serde = {"parquet": "ParquetHiveSerDe", "orc": "OrcSerde", "text": "LazySimpleSerDe"}[table.format]
+    location = hive_sql.location_uri(table.location)
+    return hive_sql.Description(kept(table.columns), kept(table.partitions), location, "EXTERNAL_TABLE", serde)

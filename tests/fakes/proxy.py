@@ -1,0 +1,94 @@
+"""A TCP proxy on loopback that loses requests or replies on purpose, when they hold given bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+import threading
+from collections.abc import Iterator
+
+
+class Fate(enum.Enum):
+    """What happens to a request that matches."""
+
+    LOSE_REQUEST = "the connection breaks before the server has seen it"
+    LOSE_REPLY = "the server answers, and the connection breaks"
+    HANG = "nothing comes back, and the connection stays"
+
+
+class LossyProxy:
+    """Forwards to a server; `once`: only the first matching request meets its fate."""
+
+    def __init__(self, host: str, port: int, marker: bytes, fate: Fate, *, once: bool = False) -> None:
+        self._server, self._marker, self._fate, self._once = (host, port), marker, fate, once
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = [self._listener]
+        self._lock = threading.Lock()
+        self.matched = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return self._listener.getsockname()[1]
+
+    def close(self) -> None:
+        with self._lock:
+            for each in self._open:
+                _close(each)
+
+    def __enter__(self) -> LossyProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                with self._lock:
+                    self._open += [client, server]
+                cut = threading.Event()
+                threading.Thread(target=self._requests, args=(client, server, cut), daemon=True).start()
+                threading.Thread(target=self._replies, args=(client, server, cut), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket, cut: threading.Event) -> None:
+        tail = b""
+        for data in _received(client):
+            matches = self._marker in tail + data
+            tail = b"" if matches else (tail + data)[-len(self._marker) :]
+            if matches and self._take():
+                if self._fate is Fate.LOSE_REQUEST:
+                    break
+                if self._fate is Fate.HANG:
+                    continue
+                cut.set()
+            with contextlib.suppress(OSError):
+                server.sendall(data)
+        _close(client), _close(server)
+
+    def _replies(self, client: socket.socket, server: socket.socket, cut: threading.Event) -> None:
+        for data in _received(server):
+            if cut.is_set():
+                break
+            with contextlib.suppress(OSError):
+                client.sendall(data)
+        _close(client), _close(server)
+
+    def _take(self) -> bool:
+        self.matched += 1
+        return self.matched == 1 or not self._once
+
+
+def _received(connection: socket.socket) -> Iterator[bytes]:
+    with contextlib.suppress(OSError):
+        while data := connection.recv(65536):
+            yield data
+
+
+def _close(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv
+    connection.close()
