@@ -65,7 +65,11 @@ def test_local_days_and_kafka_time_with_defaults(cards):
     assert cards.dynamic_partitions == ("merchantcountry",)
     assert (cards.dirty.max_count, cards.dirty.max_ratio) == (1000, None)
     assert cards.ingest.schedule is None
-    assert cards.ingest.spark_conf == {"spark.executor.memory": "2g", "spark.executor.cores": "2"}
+    assert cards.ingest.spark_conf == {
+        "spark.executor.memory": "2g",  # from defaults.yaml
+        "spark.executor.cores": "2",
+        "spark.speculation": "false",
+    }
     assert cards.sink.workdir == "hdfs://nameservice/lake/work/card_payments"
     assert cards.archive.on_publish == ("REFRESH TABLE finance.card_payments",)
     assert cards.webhook_conn_id == "oncall"
@@ -160,6 +164,13 @@ def test_defaults_have_no_name(tmp_path):
     with pytest.raises(SpecError, match="belongs to one pipeline") as caught:
         load_file(tmp_path / "a.yaml", LAKE)
     assert (caught.value.where, caught.value.field) == (f"{tmp_path / 'defaults.yaml'}:2", "name")
+
+
+def test_defaults_that_are_no_mapping_are_not_ignored(tmp_path):
+    write(tmp_path, a=pipeline_text("a"), defaults="# shared\n- owner: x\n")
+    with pytest.raises(SpecError, match="must be a mapping of keys to values") as caught:
+        load_file(tmp_path / "a.yaml", LAKE)
+    assert caught.value.where == f"{tmp_path / 'defaults.yaml'}:2"
 
 
 def test_defaults_may_be_empty(tmp_path):
