@@ -16,6 +16,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from sqlalchemy import event
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.job import run_plan
+from tests.fakes.catalogue import FakeCatalogue
+from tests.fakes.clock import FakeClock
+from tests.fakes.kafka import FakeKafka
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
@@ -40,12 +46,6 @@ from tidegate.core.window import WindowKey
 from tidegate.spec import fingerprint
 from tidegate.workflow import archive, ingest, replay
 from tidegate.workflow.context import Context
-
-from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.job import run_plan
-from tests.fakes.catalogue import FakeCatalogue
-from tests.fakes.clock import FakeClock
-from tests.fakes.kafka import FakeKafka
 
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z

@@ -13,6 +13,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
+
+from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.schema import metadata
@@ -23,8 +25,6 @@ from tidegate.core.offsets import Interval
 from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import BuiltGeneration, WindowKey
-
-from tests.world import make_pipeline
 
 HOUR = 3_600_000
 NAME = "readings"

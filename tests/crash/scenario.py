@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, ingest, replay
-from tidegate.workflow.context import REQUEST_TTL_MS
-
 from tests.crash.faults import Faults, ProcessGone
 from tests.world import TOPIC, World, record, window
+from tidegate.core.errors import TidegateError
+from tidegate.core.pipeline import Column
+from tidegate.workflow import archive, ingest, reconcile, replay
+from tidegate.workflow.context import REQUEST_TTL_MS
 
 TRIES = 6
 Task = Callable[[World], object]
@@ -39,6 +38,11 @@ def _publish(hour: int) -> Task:
 
 def _replay(hour: int) -> Task:
     return lambda world: replay.replay(world.context(), window(hour))
+
+
+def _maintain(world: World) -> None:
+    """The maintenance DAG comes by: what may wait (side files into their tables) is done by now."""
+    reconcile.maintain(world.context())
 
 
 def _first_records(world: World) -> None:
@@ -83,7 +87,7 @@ STEPS = (
 def run_step(world: World, step: Step) -> None:
     """Run the step's tasks as a scheduler would: a failed or killed task is tried again later."""
     step.happens(world)
-    for task in step.tasks:
+    for task in (*step.tasks, _maintain):
         failed: list[str] = []
         for _ in range(TRIES):
             try:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.core import ledger as ledger_ports
-from tidegate.core import ports
 
 from tests.crash.faults import CHANGING, KINDS, Faults
 from tests.crash.scenario import STEPS, Snapshot, run_step, state
 from tests.world import World
+from tidegate.core import ledger as ledger_ports
+from tidegate.core import ports
 
 
 class Reference:

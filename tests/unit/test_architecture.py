@@ -56,8 +56,8 @@ def test_the_core_uses_the_standard_library_only() -> None:
     ],
 )
 def test_the_control_plane_imports_neither_worker_libraries_nor_airflow(module: str) -> None:
-    loaded = _run(f"import sys, {module}\nprint([m for m in ('pyarrow','duckdb','pyspark','airflow') if m in sys.modules])")
-    assert loaded == "[]"
+    unwanted = ("pyarrow", "duckdb", "pyspark", "airflow")
+    assert _run(f"import sys, {module}\nprint([m for m in {unwanted} if m in sys.modules])") == "[]"
 
 
 def test_files_can_be_seen_whole() -> None:

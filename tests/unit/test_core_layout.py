@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegate.core import layout
 from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, Layout
 from tidegate.core.pipeline import Windows

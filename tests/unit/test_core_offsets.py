@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegate.core.offsets import Interval, OffsetRange, pack, share, subtract, union
 
 intervals = st.lists(

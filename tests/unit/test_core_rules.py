@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegate.core.balance import Balance
 from tidegate.core.lateness import Floor, floor_of
 from tidegate.core.offsets import Interval, OffsetRange

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from tidegate.core.batch import PartitionPlan, Plan
 from tidegate.core.lateness import Floor
 from tidegate.core.pipeline import Windows

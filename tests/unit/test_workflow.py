@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from tests.world import HOUR, TOPIC, World, record, window
 from tidegate.core.errors import (
     BatchRefused,
     DataLoss,
@@ -16,8 +18,6 @@ from tidegate.core.errors import (
 )
 from tidegate.core.pipeline import Column, DirtyLimits
 from tidegate.workflow import archive, ingest
-
-from tests.world import HOUR, TOPIC, World, record, window
 
 
 @pytest.fixture
