@@ -32,11 +32,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _land(plan_uri: str) -> int:
+    from spark_jobs.engine.job import run_plan
     from tidegate.adapters.storage import for_uri
     from tidegate.core.batch import JobPlan
     from tidegate.core.plain import loads
-
-    from spark_jobs.engine.job import run_plan
 
     storage = for_uri(plan_uri)
     plan = loads(JobPlan, storage.read(plan_uri))

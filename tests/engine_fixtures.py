@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+
+from spark_jobs.engine.fetch import Chunk, Reader
 from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
@@ -25,8 +27,6 @@ from tidegate.core.pipeline import (
 )
 from tidegate.core.plain import to_plain
 from tidegate.core.receipt import FileEntry, Receipt
-
-from spark_jobs.engine.fetch import Chunk, Reader
 
 TOPIC = "readings"
 HOUR = 3_600_000

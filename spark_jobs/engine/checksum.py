@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from tidegate.core.receipt import CHECKSUM_MODULUS
 
 

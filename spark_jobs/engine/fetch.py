@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.engine.failures import refuse
 from tidegate.core.batch import JobPlan
 from tidegate.core.offsets import OffsetRange
-
-from spark_jobs.engine.failures import refuse
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

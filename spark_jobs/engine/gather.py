@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
-from tidegate.core.receipt import DATA, LATE
 
 from spark_jobs.engine.checksum import row_hashes, total
 from spark_jobs.engine.fetch import Chunk
@@ -16,6 +14,8 @@ from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.route import Routed
 from spark_jobs.engine.types import TIMESTAMP, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
+from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
+from tidegate.core.receipt import DATA, LATE
 
 FLUSH_ROWS, FLUSH_BYTES = 250_000, 160 * 1024 * 1024
 DIRTY_FLUSH_ROWS, DIRTY_FLUSH_BYTES = 20_000, 32 * 1024 * 1024

@@ -7,6 +7,11 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from spark_jobs.engine.failures import JobError, from_exception, refuse
+from spark_jobs.engine.fetch import Reader
+from spark_jobs.engine.tally import merge
+from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
+from spark_jobs.engine.write import check_explosion
 from tidegate.core.batch import RULES_VERSION, JobPlan
 from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
 from tidegate.core.offsets import OffsetRange, pack
@@ -14,12 +19,6 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import DATA, Failure, FileEntry, RangeResult, Receipt, arithmetic_errors
-
-from spark_jobs.engine.failures import JobError, from_exception, refuse
-from spark_jobs.engine.fetch import Reader
-from spark_jobs.engine.tally import merge
-from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
-from spark_jobs.engine.write import check_explosion
 
 RunTasks = Callable[[Callable[..., TaskResult], Sequence[Task]], Iterable[TaskResult]]
 """`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tidegate.core.lateness import Floor
-from tidegate.core.layout import DAY_MS, HIVE_NULL, MINUTE_MS, fits, window_end, window_start
-from tidegate.core.pipeline import Pipeline, Windows
 
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.strict import MAX_MS
+from tidegate.core.lateness import Floor
+from tidegate.core.layout import DAY_MS, HIVE_NULL, MINUTE_MS, fits, window_end, window_start
+from tidegate.core.pipeline import Pipeline, Windows
 
 _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
 

@@ -14,9 +14,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal as Number
 from typing import Any
 
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
-
 from spark_jobs.engine.types import INTEGER_BITS
+from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
@@ -56,7 +55,16 @@ def describe(value: Any) -> str:
         return f"the number {value[:40]}"
     if isinstance(value, str):
         return "a string"
-    return "an array" if isinstance(value, list) else "an object"
+    if isinstance(value, dict | list):
+        return "an array" if isinstance(value, list) else "an object"
+    return "NaN or Infinity"
+
+
+def refuse_duplicates(value: Any) -> None:
+    """An object that has a key twice says nothing certain. Raises Unfit."""
+    twice = getattr(value, "twice", None)
+    if twice is not None:
+        raise Unfit(f"duplicate key {twice[:80]!r}")
 
 
 def convert(value: Any, kind: HiveType) -> Any:
@@ -213,6 +221,7 @@ def _to_array(value: Any, kind: Array) -> list[Any]:
 
 def _to_map(value: Any, kind: Map) -> list[tuple[Any, Any]]:
     _expect(value, dict, "an object")
+    refuse_duplicates(value)
     converted = []
     for key, item in value.items():
         try:
@@ -235,6 +244,7 @@ def _map_key(text: str, kind: HiveType) -> Any:
 
 def _to_struct(value: Any, kind: Struct) -> dict[str, Any]:
     _expect(value, dict, "an object")
+    refuse_duplicates(value)
     converted = {}
     for name, field in kind.fields:
         try:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tidegate.core.offsets import Interval, OffsetRange, subtract, union
-from tidegate.core.receipt import RangeResult
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
+from tidegate.core.offsets import Interval, OffsetRange, subtract, union
+from tidegate.core.receipt import RangeResult
 
 
 @dataclass

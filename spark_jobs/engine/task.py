@@ -7,11 +7,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tidegate.core.batch import JobPart, JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import EventTime, Pipeline
-from tidegate.core.plain import from_plain
-from tidegate.core.receipt import DATA, DIRTY, LATE, DirtySample, Failure, FileEntry, RangeResult
 
 from spark_jobs.engine.checksum import connect
 from spark_jobs.engine.failures import from_exception, refuse
@@ -21,6 +16,11 @@ from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.write import Files
+from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.pipeline import EventTime, Pipeline
+from tidegate.core.plain import from_plain
+from tidegate.core.receipt import DATA, DIRTY, LATE, DirtySample, Failure, FileEntry, RangeResult
 
 MAX_SAMPLES, SAMPLE_CHARACTERS = 20, 300
 

@@ -6,6 +6,7 @@ Timestamps are 64-bit microseconds marked as UTC instants, which Spark, Hive and
 from __future__ import annotations
 
 import pyarrow as pa
+
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Struct, parse
 from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
 

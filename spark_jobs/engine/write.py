@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spark_jobs.engine.failures import refuse
 from tidegate.core.layout import PartitionValues, join, partition_path, time_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, DIRTY, FileEntry, PartitionRows
-
-from spark_jobs.engine.failures import refuse
 
 MAX_OPEN = 64
 ROWS_PER_FILE = 20_000_000

@@ -19,13 +19,13 @@ from engine_fixtures import (
     records,
     serving,
 )
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import LocalStorage
 from tidegate.core.offsets import Interval
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DATA, DIRTY, LATE, Failure, Receipt, arithmetic_errors
-
-from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.job import run_plan
 
 
 def run(plan, topic, **options):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
-from tidegate.core.pipeline import Pipeline
 
 from spark_jobs.engine.failures import refuse
+from tidegate.core.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import Any, NoReturn
-
-from tidegate.core.hivetypes import parse
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
-from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe
-
-MAX_DEPTH = 200
-"""Levels of nesting that a message may have."""
+from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
+from tidegate.core.hivetypes import parse
+from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 
 
 class NotJson(ValueError):
@@ -31,22 +28,33 @@ class Row:
     unknown: dict[str, str]
 
 
+class Object(dict[str, Any]):
+    """A JSON object; `twice` is a key that it has more than once, `pairs` what was written."""
+
+    twice: str | None = None
+    pairs: list[tuple[str, Any]] | None = None
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
+    found = Object(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
-        raise NotJson(f"duplicate key {twice[:80]!r}")
+        found.twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
+        found.pairs = pairs
     return found
 
 
-def _constant(text: str) -> NoReturn:
-    raise NotJson(f"{text} is not JSON")
+class NonFinite:
+    """NaN or Infinity: no JSON, but commonly written. Accepted where no column looks, refused by every type."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=JsonInt, parse_float=JsonFloat, parse_constant=_constant, strict=True
+    object_pairs_hook=_object, parse_int=JsonInt, parse_float=JsonFloat, parse_constant=NonFinite, strict=True
 )
+_OTHER_NON_FINITE = re.compile(r'("(?:[^"\\]|\\.)*")|[-+]?\b(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
 
 
 def parse_message(value: bytes | None) -> dict[str, Any]:
@@ -59,39 +67,41 @@ def parse_message(value: bytes | None) -> dict[str, Any]:
         raise NotJson(f"invalid UTF-8 at byte {e.start}") from None
     if not text.strip(" \t\r\n"):
         raise NotJson("empty message")
-    try:
-        found = _DECODER.decode(text)
-        if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # an escaped half of a surrogate pair is no character
-    except json.JSONDecodeError as e:
-        raise NotJson(f"not JSON: {e.msg} at character {e.pos}") from None
-    except UnicodeEncodeError:
-        raise NotJson("an escape that is no character (half of a surrogate pair)") from None
-    except RecursionError:
-        raise NotJson(f"nested deeper than {MAX_DEPTH} levels") from None
+    found = parse_value(text)
     if not isinstance(found, dict):
         raise NotJson(f"expected an object, got {describe(found)}")
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
-        raise NotJson(f"nested deeper than {MAX_DEPTH} levels")
+    if "\\u" in text:
+        try:
+            dump(found).encode()
+        except UnicodeEncodeError:
+            raise NotJson("an escape that is no character (half of a surrogate pair)") from None
     return found
 
 
-def _depth(value: Any) -> int:
-    deepest, waiting = 0, [(value, 1)]
-    while waiting:
-        item, level = waiting.pop()
-        if isinstance(item, dict | list):
-            deepest = max(deepest, level)
-            waiting += [(child, level + 1) for child in (item.values() if isinstance(item, dict) else item)]
-    return deepest
+def parse_value(text: str) -> Any:
+    """Any JSON value. Raises NotJson; RecursionError if it is nested too deeply."""
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as e:
+        # other spellings of NaN and Infinity are as good as Python's own
+        respelled = _OTHER_NON_FINITE.sub(lambda m: m.group(1) or "NaN", text)
+        if respelled != text:
+            try:
+                return _DECODER.decode(respelled)
+            except json.JSONDecodeError:
+                pass
+        raise NotJson(f"not JSON: {e.msg} at character {e.pos}") from None
 
 
 def dump(value: Any) -> str:
     """A parsed value as compact JSON text, numbers as they were written."""
     if isinstance(value, JsonInt | JsonFloat):
         return str(value)
+    if isinstance(value, NonFinite):
+        return value.text
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{dump(v)}" for k, v in value.items()) + "}"
+        pairs = getattr(value, "pairs", None) or value.items()
+        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{dump(v)}" for k, v in pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(dump, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -111,8 +121,16 @@ class RowRules:
     def read(self, value: bytes | None) -> Row | Bad:
         try:
             message = parse_message(value)
+            refuse_duplicates(message)
+            return self._row(message)
         except NotJson as e:
             return Bad(str(e))
+        except Unfit as e:
+            return Bad(e.reason, e.field)
+        except RecursionError:
+            return Bad("nested too deeply")
+
+    def _row(self, message: dict[str, Any]) -> Row | Bad:
         values: dict[str, Any] = {}
         for name, path, kind, nullable in self._columns:
             try:
@@ -143,5 +161,6 @@ def _at(message: dict[str, Any], path: tuple[str, ...]) -> Any:
             return None
         if not isinstance(found, dict):
             raise Unfit(f"expected an object at $.{'.'.join(path[:i])}, got {describe(found)}")
+        refuse_duplicates(found)
         found = found.get(key)
     return found
