@@ -1,0 +1,70 @@
+"""The demo kills a Spark driver between a closed file and the receipt, or says that it missed the moment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tidegate.demo.driver_kill import KillMissed, kill_next_driver
+
+# A driver whose workers go on without it, and who writes the receipt as soon as they have written all files.
+DRIVER = """
+import pathlib, subprocess, sys, time
+attempt = pathlib.Path(sys.argv[1]).parents[1] / "tmp" / pathlib.Path(sys.argv[1]).stem
+(attempt / "data").mkdir(parents=True)
+worker = '''
+import pathlib, sys, time
+for n in range(40):
+    with open(f"{sys.argv[1]}/data/{n}.parquet", "wb") as f:
+        f.write(b"PAR1" + bytes(100)); f.flush(); time.sleep(0.005); f.write(b"PAR1")
+'''
+time.sleep(float(sys.argv[2]))
+subprocess.run([sys.executable, "-c", worker, attempt], check=True)
+(attempt / "_receipt.json").write_text("{}")
+"""
+UNCLOSED = DRIVER.replace('f.write(b"PAR1")', "pass")
+
+
+def start(tmp_path: Path, source: str, delay_s: float = 0.0) -> tuple[subprocess.Popen[bytes], Path]:
+    job, plan = tmp_path / "land.py", tmp_path / "_tidegate" / "plans" / "7.1-abcd.json"
+    job.write_text(source)
+    plan.parent.mkdir(parents=True)
+    plan.write_text("{}")
+    return subprocess.Popen([sys.executable, str(job), str(plan), str(delay_s)]), plan
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.3])
+def test_it_dies_after_a_closed_file_and_before_the_receipt(tmp_path: Path, delay_s: float):
+    driver, plan = start(tmp_path, DRIVER, delay_s)
+    try:
+        killed = kill_next_driver(tmp_path / "_tidegate", timeout_s=20)
+        assert driver.wait(5) == -9
+        assert killed.attempt == plan.parents[1] / "tmp" / "7.1-abcd"
+        assert not (killed.attempt / "_receipt.json").exists()
+        assert killed.closed
+        assert set(killed.closed) <= set(killed.files)
+    finally:
+        driver.kill()
+
+
+def test_a_driver_that_closes_no_file_goes_on_and_the_miss_is_told(tmp_path: Path):
+    driver, _ = start(tmp_path, UNCLOSED)
+    try:
+        with pytest.raises(KillMissed, match="no file was closed"):
+            kill_next_driver(tmp_path / "_tidegate", timeout_s=10)
+        assert driver.wait(10) == 0
+    finally:
+        driver.kill()
+
+
+def test_another_pipelines_driver_is_left_alone(tmp_path: Path):
+    driver, _ = start(tmp_path, DRIVER)
+    try:
+        with ThreadPoolExecutor(1) as pool, pytest.raises(KillMissed, match="no Spark driver"):
+            pool.submit(kill_next_driver, tmp_path / "elsewhere", 0.5).result()
+        assert driver.wait(20) == 0
+    finally:
+        driver.kill()
