@@ -183,12 +183,9 @@ def _window_totals(ledger: Ledger) -> Iterator[Problem]:
     for key in sorted(set(told) | set(found)):
         if told.get(key) != found.get(key):
             batch_id, window_ms, kind, partition = key
-            yield Problem(
-                f"batch {batch_id}",
-                f"partition {partition}: for window {window_id(window_ms)} the ledger says {_rows(told.get(key))} {kind}, "
-                f"its files {_rows(found.get(key))}",
-                RESTORE,
-            )
+            owes, has = _rows(told.get(key)), _rows(found.get(key))
+            where = f"partition {partition}, window {window_id(window_ms)}"
+            yield Problem(f"batch {batch_id}", f"{where}: {kind} in the ledger {owes}, in its files {has}", RESTORE)
 
 
 def _rows(entry: tuple[int, int, int] | None) -> str:
@@ -247,8 +244,8 @@ def holds(found: Totals) -> Iterator[Problem]:
 
 def republish(pipeline: str, window_ms: int) -> str:
     """The advice for a published window that lost something."""
-    hour = iso(window_ms).removesuffix("Z")
-    return f"clear it: airflow dags backfill --reset-dagruns -y {pipeline}.archive -s {hour} -e {hour}"
+    at = iso(window_ms)
+    return f"clear its publish task, or: airflow dags backfill --reset-dagruns -y {pipeline}.archive -s {at} -e {at}"
 
 
 def by_subject(problems: Iterable[Problem]) -> list[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.core.audit import Ledger, Problem
 from tidegate.core.offsets import Interval, subtract, union
@@ -16,13 +16,18 @@ SHOWN = 3
 class Footer:
     """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata.
 
-    `intervals` and `duplicates` are from its rows, None if they were not read; `error` when it cannot be read at all.
+    `intervals`, the offsets of its rows by Kafka partition, is None if its rows were not read; `repeated` counts
+    rows that repeat an offset of the same file, `duplicates` are the first of them as (partition, offset). `error`
+    when it cannot be read at all: then nothing else is told.
     """
 
     path: str
-    rows: int
-    partitions: Mapping[int, tuple[int, int, int]]
+    rows: int = 0
+    partitions: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    checksum: int = 0
+    kind: str = ""
     intervals: Mapping[int, tuple[Interval, ...]] | None = None
+    repeated: int = 0
     duplicates: tuple[tuple[int, int], ...] = ()
     error: str = ""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidegate.core import audit as rules
 from tidegate.core.audit import Ledger, Problem, Totals, republish
 from tidegate.core.coverage import Footer, check_coverage
-from tidegate.core.errors import CatalogueError, LedgerError, SourceError
+from tidegate.core.errors import CatalogueError, LedgerError, TidegateError
 from tidegate.core.layout import PartitionValues, join, parse_partition_path, partition_path, window_id
 from tidegate.core.receipt import DIRTY, LATE
 from tidegate.core.tables import data_table, dirty_table, late_table
@@ -181,8 +181,8 @@ class _Audit:
             self._ctx.say(f"catalogue: {len(expected):,} partitions of {table}")
             try:
                 have = self._ctx.catalogue.partitions(table)
-            except CatalogueError as e:
-                if not self._endpoint_answers():
+            except TidegateError as e:
+                if not isinstance(e, CatalogueError) or not self._endpoint_answers():
                     self._notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
                     return None
                 problems.append(Problem("catalogue", f"{table}: {str(e).splitlines()[0]}", "mend or create the table"))
@@ -194,7 +194,7 @@ class _Audit:
     def _endpoint_answers(self) -> bool:
         try:
             self._ctx.catalogue.execute("SHOW DATABASES")
-        except CatalogueError:
+        except TidegateError:
             return False
         return True
 
@@ -248,7 +248,7 @@ class _Audit:
         topic = self._ctx.pipeline.source.topic
         try:
             state = self._ctx.source.describe(topic)
-        except SourceError as e:
+        except TidegateError as e:
             self._notes.append(f"the broker was not asked: {str(e).splitlines()[0]}")
             return None
         books = self._ledger.books
@@ -284,17 +284,20 @@ def _footer_problems(found: Found, footer: Footer, deep: bool) -> Iterator[Probl
     if footer.error:
         yield Problem(wanted.subject, f"{found.uri} cannot be read: {footer.error}", wanted.advice)
         return
-    if footer.rows != entry.rows:
-        yield Problem(
-            wanted.subject, f"{found.uri} holds {footer.rows:,} rows, the manifest says {entry.rows:,}", wanted.advice
-        )
     told = {p.partition: (p.rows, p.min_offset, p.max_offset) for p in entry.partitions}
-    if dict(footer.partitions) != told:
-        what = f"{found.uri} says it holds {dict(footer.partitions)} by Kafka partition, the manifest {told}"
-        yield Problem(wanted.subject, what, wanted.advice)
-    if footer.duplicates:
-        sample = ", ".join(f"partition {p} offset {o}" for p, o in footer.duplicates[:3])
-        yield Problem(wanted.subject, f"{found.uri} holds rows twice: {sample}", wanted.advice)
+    for what, has, due in (
+        ("rows", footer.rows, entry.rows),
+        ("kind", footer.kind, entry.kind),
+        ("rows by Kafka partition", dict(footer.partitions), told),
+        ("checksum", footer.checksum, entry.checksum),
+    ):
+        if has != due:
+            words = f"{found.uri} is another file than the manifest's: {what} {has}, should be {due}"
+            yield Problem(wanted.subject, words, wanted.advice)
+            break
+    if footer.repeated:
+        first = ", ".join(f"partition {p} offset {o}" for p, o in footer.duplicates[:3])
+        yield Problem(wanted.subject, f"{found.uri} holds {footer.repeated:,} rows twice: {first}", wanted.advice)
     if not deep or footer.intervals is None:
         return
     rows = {
@@ -302,6 +305,6 @@ def _footer_problems(found: Found, footer: Footer, deep: bool) -> Iterator[Probl
         for p, many in footer.intervals.items()
         if many
     }
-    if not footer.duplicates and rows != told:
+    if not footer.repeated and rows != told:
         what = f"{found.uri} has rows {rows} by Kafka partition (rows, first, last offset), the manifest says {told}"
         yield Problem(wanted.subject, what, wanted.advice)

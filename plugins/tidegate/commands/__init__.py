@@ -1,0 +1,1 @@
+"""The commands of `tidegate`. Modules import click only; everything else when a command runs."""

@@ -1,0 +1,226 @@
+"""`tidegate explain`: one window, in words to act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.commands import surroundings
+from tidegate.commands.failures import NOT_WELL, WELL
+from tidegate.commands.output import advice, console, json_option, paragraph, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.watermark import Certificate
+    from tidegate.core.window import WindowKey
+    from tidegate.workflow.explanation import Explanation
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.argument("window")
+@json_option
+def explain(pipeline: str, window: str, as_json: bool) -> None:
+    """Say where a window stands, why, and what to do next.
+
+    WINDOW is an instant in it (UTC unless it names a zone), the table's partition, or the window's id.
+
+    \b
+    Examples:
+      tidegate explain flights 2013-01-26T16
+      tidegate explain flights 2013-01-26T16:00+01:00
+      tidegate explain flights date=2013-01-26/hour=16
+      tidegate explain flights 20130126T160000Z --json
+
+    \b
+    Exit code: 0 it is published; 1 it is not; 2 no such pipeline or window; 3 the ledger gives no answer.
+    """
+    from tidegate.workflow.explanation import explain as explanation_of
+
+    spec = surroundings.pipeline_named(pipeline)
+    key = parse_window(spec, window)
+    with surroundings.ledger() as ledger:
+        found = explanation_of(surroundings.context(spec, ledger), ledger.reads, key)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    raise SystemExit(WELL if found.published else NOT_WELL)
+
+
+def parse_window(spec: Pipeline, text: str) -> WindowKey:
+    """Raises click.BadParameter."""
+    from tidegate.workflow.explanation import window_at
+
+    try:
+        return window_at(spec, _instant_ms(spec, text.strip()))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is neither an instant (2013-01-26T16:00Z), a partition (date=2013-01-26/hour=16) "
+            "nor a window's id (20130126T160000Z)",
+            param_hint="WINDOW",
+        ) from None
+
+
+def _instant_ms(spec: Pipeline, text: str) -> int:
+    from datetime import UTC, datetime
+
+    from tidegate.core.layout import parse_window_id
+
+    if "=" in text:
+        return _partition_ms(spec, text)
+    if text.endswith("Z") and "-" not in text:
+        return parse_window_id(text)
+    at = datetime.fromisoformat(text)
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _partition_ms(spec: Pipeline, text: str) -> int:
+    """`date=2013-01-26/hour=16`: local to the pipeline, as the table has it; further partitions are not looked at."""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from tidegate.core.layout import parse_partition_path, time_values
+    from tidegate.workflow.explanation import window_at
+
+    names = spec.time_partitions
+    given = tuple(pair for pair in parse_partition_path(text) if pair[0] in names)
+    values = {column: value or "" for column, value in given}
+    if tuple(column for column, _ in given) != names:
+        raise ValueError(text)
+    clock = f"{values['date']}T{values.get('hour', '00').removesuffix('-fold')}:{values.get('minute', '00')}"
+    for fold in (0, 1):
+        local = datetime.fromisoformat(clock).replace(tzinfo=ZoneInfo(spec.windows.timezone), fold=fold)
+        start = window_at(spec, int(local.timestamp() * 1000)).start_ms
+        if time_values(start, names, spec.windows.timezone) == given:
+            return start
+    raise ValueError(text)
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _print(e: Explanation) -> None:
+    from rich.text import Text
+
+    from tidegate.core.instants import iso
+    from tidegate.core.layout import window_id
+
+    out = console()
+    style = "bold green" if e.published else "bold yellow"
+    out.print(Text(f"{e.pipeline} {iso(e.window.start_ms)} to {iso(e.window.end_ms)}: {e.summary}", style=style))
+    advice(out, "next", e.next_step)
+    paragraph(out, "window", f"{e.state}, {e.partition}, id {window_id(e.window.start_ms)}{_closed(e)}")
+    if e.view.window is not None and e.view.window.blocked:
+        paragraph(out, "BLOCKED", e.view.window.blocked, "red")
+    paragraph(out, "now", _certificate(e.now))
+    if e.stored is not None and (e.stored.ready, e.stored.reason) != (e.now.ready, e.now.reason):
+        paragraph(out, "stored", f"{_certificate(e.stored)} (decided {iso(e.stored.decided_ms // 1000 * 1000)})")
+    if not e.published and not e.now.ready:
+        _print_partitions(out, e.now)
+    _print_generations(out, e)
+    _print_shares(out, e)
+    for intent in e.view.intents:
+        text = f"no answer yet for a change to {intent.location}; it may be executed until {iso(intent.deadline_ms)}"
+        paragraph(out, "catalogue", text, "yellow")
+    for n, event in enumerate(e.view.events):
+        paragraph(
+            out, "" if n else "events", f"{_time(event.at_ms)}  {event.what}{_detail(event.detail)}  ({event.actor})"
+        )
+
+
+def _closed(e: Explanation) -> str:
+    row = e.view.window
+    return f", closed {_time(row.closed_ms)}" if row is not None and row.closed_ms else ""
+
+
+def _certificate(c: Certificate) -> str:
+    return f"{'ready' if c.ready else 'not ready'}: {c.reason}"
+
+
+def _print_partitions(out: Console, certificate: Certificate) -> None:
+    from tidegate.core.instants import iso
+
+    table = _table("partition", "watermark", "by", "newest event", "drained", "last read", padding=1)
+    for p in certificate.partitions:
+        blocks = p.partition in certificate.blockers
+        drained = "yes" if p.drained else "no"
+        table.add_row(
+            f"{p.partition}{' blocks' if blocks else ''}",
+            iso(p.watermark_ms),
+            p.basis,
+            iso(p.max_event_ms),
+            drained,
+            _time(p.advanced_ms),
+            style="yellow" if blocks else "",
+        )
+    if certificate.partitions:
+        out.print(table)
+
+
+def _print_generations(out: Console, e: Explanation) -> None:
+    from tidegate.core.instants import iso
+
+    if not e.view.generations:
+        return
+    table = _table("generation", "state", "kind", "rows", "files", "batches", "published", "digest")
+    for g in e.view.generations:
+        table.add_row(
+            str(g.number),
+            g.state + (f"({g.epoch})" if g.state == "BUILDING" else ""),
+            g.kind,
+            "" if g.rows is None else f"{g.rows:,}",
+            f"{len(g.files):,}",
+            _short_list(g.batches),
+            "-" if g.published_ms is None else iso(g.published_ms // 1000 * 1000),
+            (g.digest or "")[:12],
+            style="green" if g.state == "CURRENT" else "",
+        )
+    out.print(table)
+    for g in e.view.generations:
+        if g.state == "CURRENT" and g.location:
+            paragraph(out, "location", g.location)
+
+
+def _print_shares(out: Console, e: Explanation) -> None:
+    if not e.shares:
+        paragraph(out, "rows", "no landed batch has any")
+        return
+    table = _table("batch", "landed", "rows", "late", "offsets of its rows, by Kafka partition")
+    for share in e.shares:
+        spans = ", ".join(f"{p}: {n:,} in [{low}, {high}]" for p, (n, low, high) in share.partitions.items())
+        table.add_row(str(share.batch_id), _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
+    out.print(table)
+
+
+def _table(*columns: str, padding: int = 2) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, padding, 0, 0), header_style="bold")
+    for name in columns:
+        number = name in ("rows", "files", "late")
+        long = name.startswith("offsets") or name == "batches"
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=not long)
+    return table
+
+
+def _short_list(ids: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, ids[:4]))
+    return f"{shown}, ... ({len(ids)})" if len(ids) > 4 else shown
+
+
+def _time(at_ms: int | None) -> str:
+    from tidegate.core.instants import iso
+
+    return "-" if at_ms is None else iso(at_ms // 1000 * 1000)
+
+
+def _detail(detail: Any) -> str:
+    """The few words of an event's detail that say why."""
+    if not isinstance(detail, dict):
+        return ""
+    words = [f"{k} {v}" for k, v in detail.items() if k in ("generation", "epoch", "kind", "reason", "why", "batches")]
+    return f" ({', '.join(words)})" if words else ""

@@ -1,0 +1,64 @@
+"""Exit codes, and an error as one clear message instead of a stack trace.
+
+0  well
+1  not well: something needs a human, or the answer to the question is no
+2  wrong usage, or a pipeline's YAML is wrong
+3  cannot tell: the ledger, Kafka or Hive gives no answer, or a connection is missing
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+WELL, NOT_WELL, WRONG, CANNOT_TELL = 0, 1, 2, 3
+
+
+class Failed(click.ClickException):
+    """Shown by click as `Error: ...`; ends with `exit_code`."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Commands(click.Group):
+    """A group that turns Tidegate's errors into messages; TIDEGATE_DEBUG=1 lets them through with their traces."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as e:
+            if os.environ.get("TIDEGATE_DEBUG"):
+                raise
+            failed = _failed(e)
+            if failed is None:
+                raise
+            raise failed from e
+
+
+def _failed(error: Exception) -> Failed | None:
+    """None for a bug of ours, which keeps its trace."""
+    from tidegate.core.errors import TidegateError
+
+    if isinstance(error, TidegateError):
+        return Failed(str(error), exit_code_of(error))
+    return None
+
+
+def exit_code_of(error: Exception) -> int:
+    """Which of the exit codes an error of Tidegate means."""
+    from tidegate.adapters.connections import ConnectionMissing
+    from tidegate.core.errors import CatalogueError, CatalogueMismatch, LedgerError, SourceUnavailable, SpecError
+
+    if isinstance(error, SpecError):
+        return WRONG
+    if isinstance(error, CatalogueMismatch):
+        return NOT_WELL
+    if isinstance(error, LedgerError | SourceUnavailable | CatalogueError | ConnectionMissing):
+        return CANNOT_TELL
+    return NOT_WELL

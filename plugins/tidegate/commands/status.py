@@ -1,0 +1,356 @@
+"""`tidegate status`: every pipeline on one screen, or one in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.commands import surroundings
+from tidegate.commands.failures import NOT_WELL, WELL, WRONG
+from tidegate.commands.output import advice, console, json_option, paragraph, print_json
+
+if TYPE_CHECKING:
+    from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.ports import TopicState
+    from tidegate.core.views import BatchRow
+    from tidegate.spec import Loaded
+    from tidegate.workflow.overview import PipelineStatus
+
+KAFKA_S = 2.0
+EVENTS = 8
+NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A pipeline of the folder: its status, or why its YAML is none. `kafka` says why the lag is not known."""
+
+    name: str
+    status: PipelineStatus | None
+    error: str | None
+    kafka: str | None
+
+
+@click.command()
+@click.argument("pipeline", required=False, shell_complete=surroundings.complete_pipeline)
+@json_option
+@click.option("--no-kafka", is_flag=True, help="Don't ask Kafka for the lag.")
+def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
+    """Show how pipelines are: open batch, lag, watermark, windows, what blocks, what is due.
+
+    Without PIPELINE, every YAML of the pipelines folder, a broken one with file, line and field.
+
+    \b
+    Examples:
+      tidegate status
+      tidegate status flights
+      tidegate status --json | jq '.pipelines[] | select(.well | not) | .name'
+
+    \b
+    Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue);
+    2 a YAML is wrong; 3 the ledger gives no answer.
+    """
+    with surroundings.ledger() as ledger:
+        lines = _gather(ledger, pipeline, not no_kafka)
+        strangers = [] if pipeline else sorted(set(ledger.reads.names()) - {line.name for line in lines})
+    if as_json:
+        found = [_plain(line) for line in lines]
+        print_json({"well": _exit_code(lines) == WELL, "pipelines": found, "without_yaml": strangers})
+    elif pipeline:
+        _print_one(lines[0])
+    else:
+        _print_all(lines, strangers)
+    raise SystemExit(_exit_code(lines))
+
+
+def _exit_code(lines: Iterable[Line]) -> int:
+    codes = [WELL]
+    for line in lines:
+        if line.error is not None:
+            codes.append(WRONG)
+        elif line.status is not None and not line.status.well:
+            codes.append(NOT_WELL)
+    return max(codes)
+
+
+# ---------------------------------------------------------------- gather
+
+
+def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
+    from tidegate.workflow.overview import status as status_of
+
+    loaded = surroundings.loaded_pipelines()
+    if name is not None:
+        loaded = [one for one in loaded if one.name == name]
+        if not loaded:
+            surroundings.pipeline_named(name)  # says which there are
+    topics = _topics(loaded) if ask_kafka else {}
+    lines = []
+    for one in loaded:
+        if one.pipeline is None:
+            lines.append(Line(one.name, None, str(one.error), None))
+            continue
+        topic = topics.get(one.name, NOT_ASKED)
+        state, why = (None, topic) if isinstance(topic, str) else (topic, None)
+        ctx = surroundings.context(one.pipeline, ledger)
+        found = status_of(ctx, ledger.reads, state, EVENTS if name else 1)
+        lines.append(Line(one.name, found, None, why))
+    return lines
+
+
+def _topics(loaded: list[Loaded]) -> dict[str, TopicState | str]:
+    """What Kafka says of each pipeline's topic within KAFKA_S seconds, or why it says nothing."""
+    from tidegate.core.errors import TidegateError
+
+    sources: dict[tuple[str, str], Any] = {}
+    answers: dict[str, TopicState | str] = {}
+    pool = ThreadPoolExecutor(8, thread_name_prefix="kafka")
+    asked = {}
+    for one in loaded:
+        if one.pipeline is None:
+            continue
+        source = one.pipeline.source
+        key = (source.conn_id, source.isolation)
+        try:
+            if key not in sources:
+                sources[key] = surroundings.kafka(one.pipeline, timeout_s=KAFKA_S / 2)
+            asked[pool.submit(sources[key].describe, source.topic)] = one.name
+        except TidegateError as e:
+            answers[one.name] = _first(e)
+    wait(asked, timeout=KAFKA_S)
+    pool.shutdown(wait=False, cancel_futures=True)
+    for future, name in asked.items():
+        if not future.done() or future.cancelled():
+            answers[name] = f"Kafka gave no answer within {KAFKA_S:g} s"
+            continue
+        error = future.exception()
+        if error is not None and not isinstance(error, TidegateError):
+            raise error
+        answers[name] = _first(error) if error is not None else future.result()
+    return answers
+
+
+def _first(error: BaseException) -> str:
+    return str(error).splitlines()[0]
+
+
+# ---------------------------------------------------------------- as JSON
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    from tidegate.core.plain import to_plain
+
+    if line.status is None:
+        return {"name": line.name, "well": False, "error": line.error}
+    s, o = line.status, line.status.overview
+    plain: dict[str, Any] = {"name": s.name, "well": s.well, "error": None, "registered": o is not None}
+    plain |= {
+        "concerns": to_plain(s.concerns),
+        "lag": {"records": s.lag.records, "by_partition": s.lag.partitions, "lost": s.lag.lost} if s.lag else None,
+        "kafka": line.kafka,
+        "watermark_ms": s.watermark_ms,
+        "next_window": _window(s.next_window),
+        "due": [{"start_ms": k.start_ms, "end_ms": k.end_ms} for k in s.due],
+        "due_since_ms": s.due_since_ms,
+        "blocks": to_plain(s.blocks),
+        "side_duties": list(s.side_duties),
+    }
+    if o is not None:
+        plain |= {
+            "open_batch": _batch(o.open_batch),
+            "newest_landed": _batch(o.newest_landed),
+            "batches": o.batches,
+            "windows": o.windows,
+            "generations": o.generations,
+            "published_rows": o.published_rows,
+            "totals": to_plain(o.totals),
+            "lost_offsets": o.lost_offsets,
+            "unanswered_intents": o.intents,
+            "events": to_plain(o.events),
+        }
+    return plain
+
+
+def _window(certificate: Any) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "start_ms": certificate.window.start_ms,
+        "end_ms": certificate.window.end_ms,
+        "reason": certificate.reason,
+        "blockers": list(certificate.blockers),
+    }
+
+
+def _batch(batch: BatchRow | None) -> dict[str, Any] | None:
+    if batch is None:
+        return None
+    ranges = [{"partition": r.range.partition, "start": r.range.start, "end": r.range.end} for r in batch.ranges]
+    fields = ("batch_id", "state", "epoch", "records", "refused", "blocked", "planned_ms", "sealed_ms", "landed_ms")
+    return {name: getattr(batch, name) for name in fields} | {"ranges": ranges}
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _print_all(lines: list[Line], strangers: list[str]) -> None:
+    from rich.text import Text
+
+    out = console()
+    if lines:
+        out.print(_table(lines, narrow=out.width < 100))
+    else:
+        out.print(f"no pipelines in {surroundings.settings().pipelines_folder}: one YAML file is one pipeline")
+    for line in lines:
+        if line.error is not None:
+            out.print(Text(f"\n{line.error}"), soft_wrap=True)
+        for c in line.status.concerns if line.status else ():
+            out.print(Text(f"\n{line.name}: {c.what}\n  what to do: {c.advice}"), soft_wrap=True)
+    silent = [line for line in lines if line.kafka not in (None, NOT_ASKED)]
+    if silent:
+        names = ", ".join(line.name for line in silent)
+        out.print(Text(f"\nlag not known of {names}: {silent[0].kafka}"), soft_wrap=True)
+    if strangers:
+        out.print(Text(f"\nin the ledger, without a YAML here: {', '.join(strangers)}"))
+
+
+def _table(lines: list[Line], narrow: bool) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("pipeline", min_width=11, overflow="fold")
+    for name in ("is", "open batch", "watermark"):
+        table.add_column(name, no_wrap=True)
+    for name in ("behind", "due", "late", "dirty", *(() if narrow else ("published", "rows"))):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(*_row(line)[: len(table.columns)])
+    return table
+
+
+def _row(line: Line) -> list[Any]:
+    from rich.text import Text
+
+    from tidegate.core.instants import iso
+
+    s = line.status
+    if s is None:
+        return [line.name, Text("BROKEN", style="red")]
+    if s.overview is None:
+        return [line.name, Text("new", style="yellow"), "", "", _behind(line)]
+    o = s.overview
+    return [
+        line.name,
+        Text("well", style="green") if s.well else Text("NOT WELL", style="red"),
+        f"{o.open_batch.batch_id} {o.open_batch.state}" if o.open_batch else "-",
+        iso(s.watermark_ms),
+        _behind(line),
+        _due(s),
+        f"{o.totals.late:,}",
+        f"{o.totals.dirty:,}",
+        f"{o.generations.get('CURRENT', 0):,}",
+        f"{o.published_rows:,}",
+    ]
+
+
+def _behind(line: Line) -> str:
+    return "?" if line.status is None or line.status.lag is None else f"{line.status.lag.records:,}"
+
+
+def _due(status: PipelineStatus) -> str:
+    from tidegate.workflow.overview import DUE_LIMIT
+
+    return f"{len(status.due):,}{'+' if len(status.due) == DUE_LIMIT else ''}"
+
+
+def _print_one(line: Line) -> None:
+    from rich.text import Text
+
+    from tidegate.core.instants import iso
+
+    out = console()
+    s = line.status
+    if s is None:
+        out.print(Text(line.error or "", style="red"))
+        return
+    out.print(Text(f"{s.name}: {'well' if s.well else 'NOT WELL'}", style="bold green" if s.well else "bold red"))
+    for c in s.concerns:
+        paragraph(out, "why", c.what, "red")
+        advice(out, "  to do", c.advice)
+    if s.overview is None:
+        paragraph(out, "batches", "none: no run has registered this pipeline yet")
+        paragraph(out, "behind", _behind_words(line))
+        return
+    o = s.overview
+    paragraph(out, "open batch", _open_words(o.open_batch))
+    if o.newest_landed is not None:
+        n = o.newest_landed
+        paragraph(
+            out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {n.records:,} offsets; {_counts(o.batches)}"
+        )
+    paragraph(out, "behind", _behind_words(line))
+    paragraph(out, "rows", o.totals.text())
+    paragraph(out, "watermark", iso(s.watermark_ms))
+    if s.next_window is not None:
+        paragraph(out, "waits", s.next_window.text().partition(" ")[2])
+    windows = f"{o.generations.get('CURRENT', 0):,} published with {o.published_rows:,} rows"
+    busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
+    paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))
+    paragraph(out, "due", _due_words(s))
+    if s.side_duties:
+        batches = ", ".join(map(str, s.side_duties))
+        paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
+    if o.lost_offsets:
+        paragraph(out, "lost", f"{o.lost_offsets:,} offsets were gone from the topic before they were read")
+    if o.intents:
+        paragraph(out, "catalogue", f"{o.intents} changes without an answer")
+    for n, event in enumerate(o.events):
+        paragraph(out, "" if n else "events", f"{iso(event.at_ms)}  {event.subject}: {event.what}  ({event.actor})")
+
+
+def _open_words(batch: BatchRow | None) -> str:
+    if batch is None:
+        return "none"
+    ranges = ", ".join(f"{r.range.partition}: [{r.range.start}, {r.range.end})" for r in batch.ranges)
+    epoch = f" (epoch {batch.epoch})" if batch.epoch else ""
+    return f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {batch.records:,} offsets" + (
+        f"\npartition {ranges}" if ranges else ""
+    )
+
+
+def _behind_words(line: Line) -> str:
+    if line.status is None or line.status.lag is None:
+        return f"not known: {line.kafka}"
+    lag = line.status.lag
+    worst = sorted(((n, p) for p, n in lag.partitions.items() if n), reverse=True)[:4]
+    most = ", ".join(f"partition {p}: {n:,}" for n, p in worst)
+    return f"{lag.records:,} records" + (f" ({most}{', ...' if len(worst) == 4 else ''})" if most else "")
+
+
+def _due_words(status: PipelineStatus) -> str:
+    from tidegate.core.instants import iso
+    from tidegate.workflow.overview import count_due
+
+    if not status.due:
+        return "none"
+    since = f", since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
+    first, last = iso(status.due[0].start_ms), iso(status.due[-1].start_ms)
+    return f"{count_due(status)} ready and not published: {first} to {last}{since}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n:,} {state}" for state, n in counts.items())
+
+
+def _ago(at_ms: int | None) -> str:
+    import time
+
+    from tidegate.core.instants import iso, span
+
+    return (
+        "never" if at_ms is None else f"{iso(at_ms // 1000 * 1000)} ({span(time.time_ns() // 1_000_000 - at_ms)} ago)"
+    )

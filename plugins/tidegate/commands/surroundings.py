@@ -1,0 +1,186 @@
+"""What a command can reach: the stack's environment, the pipelines folder, the ledger, Kafka, Hive; each when asked."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.ports import Catalogue, Source
+    from tidegate.settings import Settings
+    from tidegate.spec import Loaded
+    from tidegate.workflow.context import Context
+
+STACK_ENV = Path(".tidegate/stack/env")
+ENV_FILE = "TIDEGATE_ENV_FILE"
+
+
+# ---------------------------------------------------------------- the environment
+
+
+def find_env_file(folder: Path) -> Path | None:
+    """The environment of the stack that runs in the checkout around `folder`."""
+    for place in (folder, *folder.parents):
+        if (place / STACK_ENV).is_file():
+            return place / STACK_ENV
+    return None
+
+
+def use_env_file(path: Path) -> list[str]:
+    """Set what the environment does not say already; the names that were set. Raises click.UsageError."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as e:
+        raise click.UsageError(f"{path}: {e.strerror}") from None
+    added = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, found, value = line.partition("=")
+        if not found:
+            raise click.UsageError(f"{path}:{number}: not KEY=VALUE")
+        if key not in os.environ:
+            os.environ[key] = value
+            added.append(key)
+    return added
+
+
+def settings() -> Settings:
+    """Raises click.UsageError when airflow.cfg cannot be read."""
+    from tidegate.settings import load
+
+    try:
+        return load()
+    except ValueError as e:
+        raise click.UsageError(str(e)) from None
+
+
+def actor() -> str:
+    """Who stands in the event log for what a command changes."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"tidegate command, {user}@{socket.gethostname()}"
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+def loaded_pipelines() -> list[Loaded]:
+    """Every YAML of the pipelines folder. Raises SpecError when there is no such folder."""
+    from tidegate.spec import load_folder
+
+    return load_folder(settings().pipelines_folder)
+
+
+def pipeline_named(name: str) -> Pipeline:
+    """Raises SpecError for a broken YAML, click.UsageError for a name that no file has."""
+    import difflib
+
+    from tidegate.spec import load_file, names
+
+    folder = settings().pipelines_folder
+    known = names(folder)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known) or 'none'}"
+        raise click.UsageError(f"no pipeline {name} in {folder}{hint}")
+    path = folder / f"{name}.yaml"
+    return load_file(path if path.exists() else folder / f"{name}.yml")
+
+
+def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell: names of pipelines; nothing where they cannot be told."""
+    try:
+        path = os.environ.get(ENV_FILE) or find_env_file(Path.cwd())
+        if path:
+            use_env_file(Path(path))
+        from tidegate.spec import names
+
+        return [name for name in names(settings().pipelines_folder) if name.startswith(incomplete)]
+    except Exception:  # a completion that fails must not speak
+        return []
+
+
+pipeline_argument: Callable[[Any], Any] = click.argument("pipeline", shell_complete=complete_pipeline)
+
+
+# ---------------------------------------------------------------- ports
+
+
+@contextmanager
+def ledger() -> Iterator[SqlLedger]:
+    """Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
+    from tidegate.wiring import command_lookup, open_ledger
+
+    opened = open_ledger(actor(), command_lookup)
+    try:
+        yield opened  # type: ignore[misc]
+    finally:
+        opened.close()
+
+
+def kafka(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
+    """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
+    from tidegate.adapters.kafka import KafkaSource, connection_settings
+    from tidegate.wiring import command_lookup
+
+    extra = command_lookup(pipeline.source.conn_id).extra
+    return KafkaSource(
+        connection_settings(extra), pipeline.source.isolation, client_id="tidegate-command", timeout_s=timeout_s
+    )
+
+
+def hive(pipeline: Pipeline) -> Catalogue:
+    """Raises ConnectionMissing, CatalogueError."""
+    from tidegate.adapters.hive import PyHiveCatalogue
+    from tidegate.wiring import command_lookup
+
+    c = command_lookup(pipeline.sink.conn_id)
+    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
+
+
+def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:
+    """A workflow context that registers nothing and connects to nothing before it is asked to."""
+    from tidegate.adapters.clock import SystemClock
+    from tidegate.adapters.storage import for_uri
+    from tidegate.spec import fingerprint
+    from tidegate.workflow.context import Context
+
+    return Context(
+        pipeline=pipeline,
+        spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
+        ledger=ledger,
+        source=_Later(lambda: kafka(pipeline, timeout_s=3.0)),  # type: ignore[arg-type]
+        storage=_Later(lambda: for_uri(pipeline.sink.location)),  # type: ignore[arg-type]
+        catalogue=_Later(lambda: hive(pipeline)),  # type: ignore[arg-type]
+        launcher=_Later(_no_job),  # type: ignore[arg-type]
+        clock=SystemClock(),
+        say=say,
+    )
+
+
+def _no_job() -> Any:
+    raise NotImplementedError("commands that only look start no job")
+
+
+class _Later:
+    """A port that is made when it is first used: most commands need one or two of them."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._made = make, None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)

@@ -1,0 +1,143 @@
+"""Where one window stands and what to do next, for people. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core import watermark
+from tidegate.core.instants import iso
+from tidegate.core.layout import time_values, window_end, window_start
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.receipt import DATA, LATE
+from tidegate.core.views import GenerationRow, LedgerReads, WindowView
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import CURRENT, DISCARDED, OPEN, RETIRED, WindowKey
+from tidegate.workflow.context import Context
+from tidegate.workflow.overview import backfill, first_line
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset)."""
+
+    batch_id: int
+    landed_ms: int | None
+    rows: int
+    late: int
+    partitions: dict[int, tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`now` is a certificate made from today's ledger, `stored` the one that was acted on. `waits_for` are batches."""
+
+    pipeline: str
+    window: WindowKey
+    partition: str
+    state: str
+    summary: str
+    next_step: str
+    published: bool
+    now: Certificate
+    stored: Certificate | None
+    waits_for: tuple[int, ...]
+    shares: tuple[BatchShare, ...]
+    view: WindowView
+
+
+def window_at(pipeline: Pipeline, instant_ms: int) -> WindowKey:
+    """The window that holds `instant_ms`."""
+    start = window_start(instant_ms, pipeline.windows)
+    return WindowKey(start, window_end(start, pipeline.windows))
+
+
+def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
+    """Raises LedgerError."""
+    name, spec = ctx.name, ctx.pipeline
+    view = reads.window(name, key)
+    certificate = watermark.certify(name, spec.windows, ctx.ledger.windows.facts(name), key, ctx.clock.now_ms())
+    waits_for = _waits_for(ctx, reads, view)
+    state = view.window.state if view.window is not None else OPEN
+    summary, step = _words(ctx, view, certificate, waits_for)
+    values = time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)
+    return Explanation(
+        name,
+        key,
+        "/".join(f"{column}={value}" for column, value in values),
+        state,
+        summary,
+        step,
+        any(g.state == CURRENT for g in view.generations),
+        certificate,
+        ctx.ledger.windows.certificate(name, key),
+        waits_for,
+        _shares(view),
+        view,
+    )
+
+
+def _waits_for(ctx: Context, reads: LedgerReads, view: WindowView) -> tuple[int, ...]:
+    """Batches that must land before a closing window is closed."""
+    if view.window is None or view.window.state != "CLOSING":
+        return ()
+    open_batch = ctx.ledger.batches.open(ctx.name)
+    if open_batch is None or open_batch.plan.batch_id >= view.window.closing_batch:
+        return ()
+    return (open_batch.plan.batch_id,)
+
+
+def _shares(view: WindowView) -> tuple[BatchShare, ...]:
+    landed = {b.batch_id: b.landed_ms for b in view.batches}
+    shares = []
+    for batch_id in sorted({t.batch_id for t in view.totals}):
+        mine = [t for t in view.totals if t.batch_id == batch_id]
+        data = {t.partition: (t.rows, t.min_offset, t.max_offset) for t in mine if t.kind == DATA}
+        late = sum(t.rows for t in mine if t.kind == LATE)
+        shares.append(BatchShare(batch_id, landed.get(batch_id), sum(r for r, _, _ in data.values()), late, data))
+    return tuple(shares)
+
+
+def _words(ctx: Context, view: WindowView, now: Certificate, waits_for: tuple[int, ...]) -> tuple[str, str]:
+    """(where it stands, what to do next)."""
+    name, key = ctx.name, now.window
+    run = backfill(name, key, key)
+    if view.window is not None and view.window.blocked:
+        return (
+            f"blocked by an alarm: {first_line(view.window.blocked)}",
+            f"find out why, then: tidegate repair {name} --window {iso(key.start_ms)} --why '...'",
+        )
+    current = next((g for g in view.generations if g.state == CURRENT), None)
+    working = [g for g in view.generations if g.state not in (CURRENT, RETIRED, DISCARDED)]
+    late = sum(t.rows for t in view.totals if t.kind == LATE)
+    if current is not None:
+        words = f"published: generation {current.number} ({current.kind}), {current.rows:,} rows"
+        if working:
+            words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
+            step = f"nothing if its run is at work; otherwise: {_rerun(name, key, working[-1])}"
+            return words, step
+        if late:
+            words += f"; rows that came late ({late:,}) are in {ctx.pipeline.sink.table}__late"
+        return words, f"nothing; to rebuild it from Kafka: {run.replace('.archive', '.replay')}"
+    if waits_for:
+        batches = ", ".join(map(str, waits_for))
+        return (
+            f"closing, waits for batch {batches}, which was planned before",
+            f"nothing if {name}.ingest is running; otherwise look at its last run",
+        )
+    if working:
+        return f"closed, generation {working[-1].number} is {working[-1].state}", f"if no run is at work: {run}"
+    if view.window is not None:
+        return f"{view.window.state.lower()}, not published", run
+    if now.ready:
+        return "ready, but nobody has published it", run
+    if now.blockers:
+        behind, of = len(now.blockers), len(now.partitions)
+        step = f"nothing: more records make it ready; is {name}.ingest running? tidegate status {name}"
+        return f"not ready: {behind} of {of} Kafka partitions hold it back", step
+    return f"not ready: {now.reason}", f"look at the runs of {name}.ingest"
+
+
+def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
+    """Who began a generation finishes it; archive finishes a heal, replay a replay."""
+    command = backfill(name, key, key)
+    return command.replace(".archive", ".replay") if generation.kind == "replay" else command

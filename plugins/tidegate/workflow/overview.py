@@ -1,0 +1,175 @@
+"""How a pipeline is, for people: what is open, what is behind, what blocks, what is due. Reads only."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from tidegate.core import watermark
+from tidegate.core.instants import iso, span
+from tidegate.core.layout import window_end, window_start
+from tidegate.core.ledger import Block
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import Clock, TopicState
+from tidegate.core.views import LedgerReads, Overview
+from tidegate.core.watermark import Certificate, TopicFacts
+from tidegate.core.window import WindowKey
+from tidegate.workflow.context import Context
+from tidegate.workflow.reconcile import due_windows
+
+DUE_LIMIT = 1000
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Why a pipeline is not well, and what to do."""
+
+    what: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Records (offsets) that the next batches will read, and those that retention has taken already."""
+
+    records: int
+    partitions: dict[int, int]
+    lost: int
+    topic_id: str
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """`next_window` is the oldest one that may not be closed yet; its certificate says who blocks it.
+
+    `due` are windows that may be published and are not, at most DUE_LIMIT; `due_since_ms` is when the batch landed
+    that made the oldest of them ready. Times are UTC ms."""
+
+    name: str
+    overview: Overview | None
+    lag: Lag | None
+    watermark_ms: int | None
+    next_window: Certificate | None
+    due: tuple[WindowKey, ...]
+    due_since_ms: int | None
+    blocks: tuple[Block, ...]
+    side_duties: tuple[int, ...]
+    concerns: tuple[Concern, ...]
+
+    @property
+    def well(self) -> bool:
+        return not self.concerns
+
+
+def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: int = 5) -> PipelineStatus:
+    """`topic` is None when Kafka was not asked or gave no answer. Raises LedgerError."""
+    pipeline, ledger, clock = ctx.pipeline, ctx.ledger, ctx.clock
+    overview = reads.overview(pipeline.name, events)
+    if overview is None:
+        lag = None if topic is None else _lag({}, topic)
+        return PipelineStatus(pipeline.name, None, lag, None, None, (), None, (), (), ())
+    facts = ledger.windows.facts(pipeline.name)
+    marks = watermark.watermarks(pipeline.windows, facts)
+    due = tuple(due_windows(ctx, DUE_LIMIT))
+    since = _due_since(pipeline, reads, due[0]) if due else None
+    lag = None if topic is None else _lag(overview.planned_ends, topic)
+    found = PipelineStatus(
+        pipeline.name,
+        overview,
+        lag,
+        watermark.global_watermark(marks),
+        _next_window(pipeline, facts, clock),
+        due,
+        since,
+        tuple(ledger.pipelines.blocks(pipeline.name)),
+        tuple(batch_id for batch_id, _ in ledger.batches.side_duties(pipeline.name)),
+        (),
+    )
+    return _with_concerns(pipeline, found, clock)
+
+
+def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
+    behind = {
+        p: max(0, o.last_stable_offset - max(ends.get(p, o.log_start), o.log_start))
+        for p, o in topic.partitions.items()
+    }
+    lost = sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in topic.partitions.items())
+    return Lag(sum(behind.values()), behind, lost, topic.topic_id)
+
+
+def _next_window(pipeline: Pipeline, facts: TopicFacts, clock: Clock) -> Certificate:
+    low = watermark.global_watermark(watermark.watermarks(pipeline.windows, facts))
+    at = pipeline.windows.start_ms if low is None else max(low, pipeline.windows.start_ms)
+    start = window_start(at, pipeline.windows)
+    key = WindowKey(start, window_end(start, pipeline.windows))
+    return watermark.certify(pipeline.name, pipeline.windows, facts, key, clock.now_ms())
+
+
+def _due_since(pipeline: Pipeline, reads: LedgerReads, oldest: WindowKey) -> int | None:
+    """When the first batch landed after which the watermark had passed the window's end: watermarks only rise."""
+    landed = reads.landed(pipeline.name)
+
+    def passed(batch_id: int) -> bool:
+        marks = watermark.watermarks(pipeline.windows, reads.facts_after(pipeline.name, batch_id))
+        low = watermark.global_watermark(marks)
+        return low is not None and low >= oldest.end_ms
+
+    n = bisect_left(landed, True, key=lambda pair: passed(pair[0]))
+    return landed[n][1] if n < len(landed) else None
+
+
+def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock) -> PipelineStatus:
+    name, overview, lag = pipeline.name, found.overview, found.lag
+    assert overview is not None
+    concerns = [
+        Concern(f"{b.subject} is blocked: {first_line(b.reason)}", f"look at it, then `tidegate repair {name}`")
+        for b in found.blocks
+    ]
+    open_batch = overview.open_batch
+    if open_batch is not None and open_batch.refused:
+        concerns.append(
+            Concern(
+                f"batch {open_batch.batch_id} was refused: {first_line(open_batch.refused)}",
+                "mend the spec, then clear the write task: the same offsets are read again",
+            )
+        )
+    if lag is not None and overview.topic_id is not None and lag.topic_id != overview.topic_id:
+        concerns.append(
+            Concern(
+                f"topic {pipeline.source.topic} was recreated: it is {lag.topic_id}, "
+                f"the offsets belong to {overview.topic_id}",
+                f"if that was on purpose: tidegate source reset {name}",
+            )
+        )
+    elif lag is not None and lag.lost:
+        concerns.append(
+            Concern(
+                f"{lag.lost:,} offsets are gone from the topic before they were read",
+                "source.on_data_loss: record goes on without them",
+            )
+        )
+    sla = pipeline.archive.sla_ms
+    if found.due_since_ms is not None and clock.now_ms() - found.due_since_ms > sla:
+        waited, oldest = span(clock.now_ms() - found.due_since_ms), found.due[0]
+        concerns.append(
+            Concern(
+                f"{count_due(found)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}",
+                f"unpause {name}.archive, or run: {backfill(name, found.due[0], found.due[-1])}",
+            )
+        )
+    return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
+
+
+def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
+    """The command that publishes these windows."""
+    return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
+
+
+def count_due(found: PipelineStatus) -> str:
+    count = len(found.due)
+    more = " or more" if count == DUE_LIMIT else ""
+    return f"{count:,}{more} window{' is' if count == 1 else 's are'}"
+
+
+def first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
