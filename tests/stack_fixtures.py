@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.places import Places

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tidegate.embedded.airflow import POOLS
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.processes import RUN_MARK, sweep

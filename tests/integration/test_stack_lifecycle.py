@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import create_engine, text
+
 from tidegate.embedded.cli import stack as commands
 from tidegate.embedded.errors import PartDied, StackError
 from tidegate.embedded.processes import RUN_MARK, sweep

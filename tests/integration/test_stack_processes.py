@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tidegate.embedded.errors import PartDied, StackError
 from tidegate.embedded.processes import Identity, Launcher, Program, Running, end_all, sweep
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tidegate.embedded import bootstrap
 from tidegate.embedded.places import Places
 

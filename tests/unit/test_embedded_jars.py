@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+
 from tidegate.embedded import jars
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.jars import Artifact, ensure_jars, format_lock, parse_lock

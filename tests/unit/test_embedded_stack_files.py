@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from tidegate.embedded.environment import read_env_file, write_env_file
 from tidegate.embedded.errors import PartDied, StackError, last_lines
 from tidegate.embedded.locks import file_lock
