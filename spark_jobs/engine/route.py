@@ -100,7 +100,8 @@ def partition_text(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Values as the text that a directory name spells; empty and Hive's own null name become null."""
     texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_timestamp(texts.type):
-        texts = pc.strftime(texts, "%Y-%m-%d %H:%M:%S")
+        # always with six digits behind the seconds; Hive drops zeros at the end
+        texts = pc.replace_substring_regex(pc.strftime(texts, "%Y-%m-%d %H:%M:%S"), r"\.?0*$", "")
     if not pa.types.is_string(texts.type):
         texts = texts.cast(pa.string())
     return pc.if_else(pc.is_in(texts, pa.array(["", HIVE_NULL])), None, texts)

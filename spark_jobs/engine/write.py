@@ -118,6 +118,7 @@ class Files:
         """Let go of open files after an error; what they hold is not in any receipt."""
         for file in self._open.values():
             try:
+                file.writer.close()
                 file.sink.close()
             except Exception:  # the error that led here is the one to report
                 continue

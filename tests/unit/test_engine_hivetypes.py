@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidegate.core.hivetypes import Array, Decimal, Map, Primitive, Struct, is_primitive, parse
 
 

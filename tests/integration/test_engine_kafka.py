@@ -1,0 +1,204 @@
+"""Whole jobs on a real broker: in this process, and through spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pipeline
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.fetch import KafkaReader
+from spark_jobs.engine.job import run_plan
+from tidegate.adapters.kafka import KafkaSource
+from tidegate.adapters.storage import LocalStorage
+from tidegate.core.batch import JobPlan
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.plain import dumps, loads
+from tidegate.core.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_errors
+from tidegate.embedded.java import find_java
+from tidegate.embedded.places import Places
+from tidegate.embedded.spark import recommended_conf
+
+ROOT = Path(__file__).parents[2]
+ODD = [b"", b"a\nb\r\n", b'{"at":1}{"at":2}', b"\xff\x00", None, b"\xef\xbb\xbf{}"]
+
+
+@pytest.fixture
+def topic(kafka) -> tuple[dict[str, str], str]:
+    settings = {"bootstrap.servers": kafka.kafka_bootstrap}
+    name = f"engine-{uuid.uuid4().hex[:12]}"
+    wanted = NewTopic(name, 2, 1, config={"retention.ms": "-1", "max.message.bytes": "20000000"})
+    admin = AdminClient(settings)  # ends its calls when it is collected
+    admin.create_topics([wanted])[name].result()
+    return settings, name
+
+
+def produce(settings: dict[str, str], name: str, partition: int, values: list[bytes | None]) -> None:
+    producer = Producer(settings | {"message.max.bytes": "20000000"})
+    for value in values:
+        producer.produce(name, value, b"key", partition, timestamp=DAY_ONE)
+    assert producer.flush(60) == 0
+
+
+def plan_of(tmp_path: Path, topic: tuple[dict[str, str], str], **changes: object) -> JobPlan:
+    """Everything that the topic holds now."""
+    settings, name = topic
+    spec = pipeline(tmp_path)
+    spec = replace(spec, source=replace(spec.source, topic=name, gaps="allow", **changes))
+    state = KafkaSource(settings, spec.source.isolation).describe(name)
+    plan = job_plan(spec, [])
+    ranges = tuple(OffsetRange(name, p, o.log_start, o.last_stable_offset) for p, o in sorted(state.partitions.items()))
+    return replace(
+        plan, topic=name, topic_id=state.topic_id, bootstrap=settings, parts=(replace(plan.parts[0], ranges=ranges),)
+    )
+
+
+def check_coordinates(plan: JobPlan, receipt: Receipt) -> None:
+    """Every planned offset is in exactly one file or in a gap."""
+    met = [(r["_partition"], r["_offset"]) for kind in (DATA, DIRTY) for r in all_rows(plan, receipt, kind)]
+    met += [(r.range.partition, o) for r in receipt.ranges for g in r.gaps for o in range(g.start, g.end)]
+    assert sorted(met) == [(r.partition, o) for r in plan.parts[0].ranges for o in range(r.start, r.end)]
+
+
+def test_transactions_leave_gaps_and_odd_bytes_shift_nothing(topic, tmp_path):
+    settings, name = topic
+    produce(settings, name, 0, [event(count=1), *ODD, event(count=2)])
+    for finish in ("abort_transaction", "commit_transaction"):
+        producer = Producer(settings | {"transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for i in range(3):
+            producer.produce(name, event(count=10 + i), partition=0)
+        producer.flush(30)
+        getattr(producer, finish)(30)
+    produce(settings, name, 0, [event(count=3)])
+    produce(settings, name, 1, [event(count=4)] * 3)
+    plan = plan_of(tmp_path, topic)
+    receipt = run_plan(plan, LocalStorage())
+    assert arithmetic_errors(receipt, plan.parts[0].ranges, "allow") == []
+    # 8 records, 3 aborted and their marker, 3 committed and their marker, 1 record
+    assert receipt.ranges[0].gaps == (Interval(8, 12), Interval(15, 16))
+    mine = [r["count"] for r in all_rows(plan, receipt, DATA) if r["_partition"] == 0]
+    assert mine == [1, 2, 10, 11, 12, 3]
+    assert [r["raw_value"] for r in all_rows(plan, receipt, DIRTY)] == ODD
+    check_coordinates(plan, receipt)
+
+    again = run_plan(replace(plan, attempt_dir=plan.attempt_dir + "2"), LocalStorage())
+    assert again.ranges == receipt.ranges
+    assert sum(f.checksum for f in again.files) == sum(f.checksum for f in receipt.files)
+
+
+def test_uncommitted_records_are_read_only_if_the_spec_says_so(topic, tmp_path):
+    settings, name = topic
+    producer = Producer(settings | {"transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, event(count=1), partition=0)
+    producer.flush(30)
+    assert run_plan(plan_of(tmp_path / "a", topic), LocalStorage()).read_rows == 0
+    assert run_plan(plan_of(tmp_path / "b", topic, isolation="read_uncommitted"), LocalStorage()).read_rows == 1
+    producer.abort_transaction(30)
+
+
+def test_a_record_larger_than_a_fetch_arrives(topic, tmp_path):
+    settings, name = topic
+    produce(settings, name, 1, [event(count=1), event(count=2, filler="x" * 12_000_000), event(count=3)])
+    plan = plan_of(tmp_path, topic)
+    receipt = run_plan(plan, LocalStorage())
+    assert [r["count"] for r in all_rows(plan, receipt, DATA)] == [1, 2, 3]
+
+
+def test_a_recreated_topic_is_noticed(topic, tmp_path):
+    settings, name = topic
+    produce(settings, name, 0, [event()])
+    plan = replace(plan_of(tmp_path, topic), topic_id="another")
+    with pytest.raises(JobError, match="planned was another"):
+        run_plan(plan, LocalStorage())
+
+
+def test_a_reader_that_gets_nowhere_says_so(topic, tmp_path):
+    settings, name = topic
+    plan = plan_of(tmp_path, topic)
+    reader = KafkaReader(plan, settings, stall_seconds=0.5)
+    with pytest.raises(JobError, match=r"no progress in 0.5 s: .* partition 0 at offset 0 of \[0, 5\)") as e:
+        list(reader.read(OffsetRange(name, 0, 0, 5)))
+    assert e.value.failure.retry
+    reader.close()
+
+
+def submit(plan: JobPlan, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    uri = f"file://{tmp_path}/plan.json"
+    LocalStorage().write_new(uri, dumps(plan).encode())
+    conf = [f"--conf={k}={v}" for k, v in recommended_conf(Places.of_checkout()).items()]
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *conf]
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_DIRS": str(tmp_path / "spark"),
+    }
+    return subprocess.run(
+        [*command, str(ROOT / "spark_jobs" / "land.py"), uri],
+        capture_output=True, text=True, env=environment, timeout=240, cwd=tmp_path,
+    )  # fmt: skip
+
+
+def test_spark_submit(topic, tmp_path):
+    settings, name = topic
+    count = 60_000  # two tasks
+    produce(settings, name, 0, [event(count=i, site=f"s{i % 3}") for i in range(count)])
+    produce(settings, name, 1, [*ODD, event(count=1)])
+    plan = plan_of(tmp_path / "table", topic)
+    done = submit(plan, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    receipt = loads(Receipt, (attempt_path(plan) / "_receipt.json").read_bytes())
+    assert arithmetic_errors(receipt, plan.parts[0].ranges, "forbid") == []
+    assert (receipt.ranges[0].data, receipt.ranges[1].dirty) == (count, len(ODD))
+    assert {f.path.split("part-")[1][:5] for f in receipt.files} == {"00000", "00001"}
+    listed = sorted(str(p.relative_to(attempt_path(plan))) for p in attempt_path(plan).rglob("*.parquet"))
+    assert listed == [f.path for f in receipt.files]
+    files = [str(attempt_path(plan) / f.path) for f in receipt.files if f.kind == DATA]
+    query = "select count(*), count(distinct (_partition, _offset)), min(_kafka_ts)::varchar from read_parquet(?)"
+    assert duckdb.execute(query, [files]).fetchone() == (count + 1, count + 1, "2013-01-05 00:00:00+00")
+
+
+def test_spark_submit_says_why_it_failed(topic, tmp_path):
+    settings, name = topic
+    produce(settings, name, 0, [event()])
+    plan = plan_of(tmp_path / "table", topic)
+    spec = plan.pipeline | {"format": {"type": "json", "unknown_fields": "fail"}}
+    produce(settings, name, 0, [event(odd=1)])
+    ranges = (OffsetRange(name, 0, 0, 2),)
+    done = submit(replace(plan, pipeline=spec, parts=(replace(plan.parts[0], ranges=ranges),)), tmp_path)
+    assert done.returncode == 1
+    # spark-submit passes both of its Python driver's streams on to its own standard output
+    assert done.stdout.strip().splitlines()[-1].startswith("tidegate: unknown field 'odd'"), done.stdout
+    failure = loads(Failure, (attempt_path(plan) / "failure.json").read_bytes())
+    assert (failure.field, failure.partition, failure.offset, failure.retry) == ("odd", 0, 1, False)
+    assert not (attempt_path(plan) / "_receipt.json").exists()
+
+
+def test_secrets_come_in_a_file_and_stay_out_of_sight(topic, tmp_path, monkeypatch):
+    settings, name = topic
+    produce(settings, name, 0, [event()])
+    secrets = tmp_path / "secrets.json"
+    secrets.write_text(json.dumps({"sasl.password": "hunter2", "bootstrap.servers": settings["bootstrap.servers"]}))
+    monkeypatch.setenv("TIDEGATE_SECRETS_FILE", str(secrets))
+    plan = replace(plan_of(tmp_path / "table", topic), bootstrap={"bootstrap.servers": "127.0.0.1:1"})
+    receipt = run_plan(plan, LocalStorage())
+    assert receipt.rows == 1
+    secrets.write_text('{"sasl.password": hunter2}')
+    with pytest.raises(JobError, match="secrets file") as e:
+        run_plan(replace(plan, attempt_dir=plan.attempt_dir + "2"), LocalStorage())
+    assert "hunter2" not in str(e.value.failure)

@@ -1,0 +1,90 @@
+"""Replay: one window's rows again, membership by the pinned rules, columns by today's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_plan, pipeline, records, serving
+
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.job import run_plan
+from tidegate.adapters.storage import LocalStorage
+from tidegate.core.batch import JobPart
+from tidegate.core.lateness import Floor
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.pipeline import Column
+from tidegate.core.plain import to_plain
+from tidegate.core.receipt import DATA, arithmetic_errors, content_digest
+
+OPEN = Floor(DAY_ONE)
+CLOSED = Floor(DAY_ONE, (Interval(DAY_ONE, DAY_ONE + HOUR),))
+
+
+def part(batch: int, floor: Floor, *ranges: tuple[int, int, int], pinned=None) -> JobPart:
+    return JobPart(batch, CLOCK, floor, tuple(OffsetRange(TOPIC, *r) for r in ranges), pinned=pinned)
+
+
+def replay_plan(spec, *parts: JobPart, window: int = DAY_ONE):
+    plan = replace(job_plan(spec, []), mode="replay", parts=parts, window_ms=window, batch_id=0)
+    return replace(plan, attempt="w.2.1-abc", attempt_dir=f"{spec.sink.workdir}/tmp/w.2.1-abc")
+
+
+def run(plan, topic):
+    return run_plan(plan, LocalStorage(), open_reader=serving(topic))
+
+
+def test_only_the_windows_data_is_written_each_row_with_its_batch(tmp_path):
+    values = [event(count=1), event(DAY_ONE + HOUR), b"rubbish", event(count=2), event(CLOCK + HOUR)]
+    topic = {0: records(values), 1: records([event(count=3)])}
+    parts = (part(5, OPEN, (0, 0, 3), (1, 0, 1)), part(6, CLOSED, (0, 3, 4)), part(8, OPEN, (0, 4, 5)))
+    plan = replay_plan(pipeline(tmp_path), *parts)
+    receipt = run(plan, topic)
+    assert [(r["_batch_id"], r["_partition"], r["count"]) for r in all_rows(plan, receipt, DATA)] == [
+        (5, 0, 1),
+        (5, 1, 3),
+    ]
+    assert [(r.range.start, r.read, r.data, r.dropped, r.late, r.dirty) for r in receipt.ranges] == [
+        (0, 3, 1, 2, 0, 0),
+        (0, 1, 1, 0, 0, 0),
+        (3, 1, 0, 1, 0, 0),
+        (4, 1, 0, 1, 0, 0),
+    ]
+    assert {f.kind for f in receipt.files} == {DATA}
+    assert arithmetic_errors(receipt, [r for p in parts for r in p.ranges], "forbid") == []
+
+
+def test_a_replay_of_what_was_ingested_is_the_same_content(tmp_path):
+    spec = pipeline(tmp_path)
+    topic = {0: records([event(DAY_ONE + i * 60_000, site="abc"[i % 3], count=i) for i in range(100)])}
+    ingested = run(job_plan(spec, [(0, 0, 100)]), topic)
+    window = [f for f in ingested.files if f.window_ms == DAY_ONE]
+    again = run(replay_plan(spec, part(7, OPEN, (0, 0, 40)), part(8, OPEN, (0, 40, 100))), topic)
+    assert content_digest(again.files) == content_digest(window)
+    assert sum(f.rows for f in again.files) == 60
+
+
+def test_membership_is_pinned_and_columns_are_todays(tmp_path):
+    old = pipeline(tmp_path)
+    new = replace(
+        old,
+        columns=(*old.columns[:2], Column("count", "bigint", "$.count"), Column("note", "string", "$.note")),
+        event_time=replace(old.event_time, path="$.elsewhere"),
+    )
+    topic = {0: records([event(note="n", count=1), event(note="m", count=2**40)])}
+    plan = replay_plan(new, part(5, OPEN, (0, 0, 2), pinned=to_plain(old)))
+    receipt = run(plan, topic)
+    # the second was dirty by its batch's rules and stays so, although it fits today
+    assert [(r["count"], r["note"]) for r in all_rows(plan, receipt, DATA)] == [(1, "n")]
+    assert receipt.ranges[0].dropped == 1
+
+
+def test_a_replay_is_refused_when_todays_columns_cannot_decode_data(tmp_path):
+    old = pipeline(tmp_path)
+    new = replace(old, columns=(*old.columns[:2], Column("count", "tinyint", "$.count")))
+    topic = {0: records([event(count=1), event(count=1000), event(DAY_ONE + HOUR, count=1000)])}
+    with pytest.raises(JobError, match=r"replay refused.*offset 1: count: 1000 does not fit in 8 bits") as e:
+        run(replay_plan(new, part(5, OPEN, (0, 0, 3), pinned=to_plain(old))), topic)
+    assert not e.value.failure.retry
+    other_window = replay_plan(new, part(5, OPEN, (0, 0, 1), pinned=to_plain(old)), window=DAY_ONE)
+    assert run(replace(other_window, attempt_dir=other_window.attempt_dir + "2"), topic).rows == 1
