@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.faults import Faults, ProcessGone
-from tests.world import TOPIC, World, record, window
+from tests.world import World, record, window
 from tidegate.core.errors import TidegateError
 from tidegate.core.pipeline import Column
 from tidegate.workflow import archive, ingest, reconcile, replay
@@ -30,6 +30,10 @@ def _write(run: str) -> Task:
 
 def _land(run: str) -> Task:
     return lambda world: ingest.land(world.context(), run)
+
+
+def _ready(hour: int) -> Task:
+    return lambda world: archive.ready(world.context(), window(hour))
 
 
 def _publish(hour: int) -> Task:
@@ -75,7 +79,7 @@ class Step:
 
 STEPS = (
     Step("first ingest", _first_records, (_plan("r1"), _write("r1"), _land("r1"))),
-    Step("archive", lambda w: None, (_publish(0),)),
+    Step("archive", lambda w: None, (_ready(0), _publish(0))),
     Step("ingest with late rows", _late_records, (_plan("r2"), _write("r2"), _land("r2"))),
     Step("archive of two batches", lambda w: None, (_publish(1),)),
     Step("replay with other columns", _other_columns, (_replay(0),)),
@@ -144,7 +148,6 @@ def state(world: World) -> dict[str, Any]:
         "dirty": world.table("__dirty"),
         "batches": batches,
         "states": {h: (w.state, w.current is not None) for h, w in windows.items()},
-        "group": dict(world.kafka.groups.get(("tidegate-readings", TOPIC), {})),
     }
     world.close()
     return seen
