@@ -202,7 +202,7 @@ def _table(*columns: str, padding: int = 2) -> Any:
     table = Table(box=None, padding=(0, padding, 0, 0), header_style="bold")
     for name in columns:
         number = name in ("rows", "files", "late")
-        long = name.startswith("offsets") or name == "batches"
+        long = name.startswith("offsets")
         table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=not long)
     return table
 
