@@ -37,6 +37,7 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         "PYSPARK_PYTHON": sys.executable,  # else Spark's workers are whatever python3 comes first on PATH
         "SPARK_LOCAL_IP": LOOPBACK,
         "TIDEGATE_STACK_ROOT": str(site.root),
+        "TIDEGATE_LAKE": str(site.root / "lake"),  # where the tables of a trial lie; pipelines may name it
         "AIRFLOW_HOME": str(site.root / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder),
