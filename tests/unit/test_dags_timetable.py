@@ -14,6 +14,7 @@ from airflow.serialization.serialized_objects import decode_timetable, encode_ti
 from airflow.timetables.base import DataInterval, TimeRestriction
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.orchestration import timetable as module
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms, to_ms

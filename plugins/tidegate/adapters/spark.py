@@ -6,8 +6,10 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ SECRETS_FILE = "tidegate-secrets.json"
 LAST_WORDS = 20
 """Lines of a job's output that its error quotes."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+DEFAULTS = {"spark.log.level": "WARN"}
+"""Else eighty lines of Spark's own bury what the job says in the task's log."""
 _END_S = 5.0
 
 
@@ -75,12 +79,12 @@ class SubprocessLauncher:
 
 
 def driver_conf(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
-    """`conf` with `java_options` before its own for the driver's JVM.
+    """A pipeline's own Spark settings on top of ours; `java_options` come before its own for the driver's JVM.
 
     As a setting: `--driver-java-options` on the command line keeps Java from dumping a class archive.
     """
     options = " ".join(filter(None, (java_options, conf.get(JAVA_OPTIONS))))
-    return dict(conf) | ({JAVA_OPTIONS: options} if options else {})
+    return DEFAULTS | dict(conf) | ({JAVA_OPTIONS: options} if options else {})
 
 
 def local_environment() -> dict[str, str]:
@@ -158,16 +162,24 @@ def processes_of(plan_path: str) -> list[psutil.Process]:
 def end_processes(processes: Iterable[psutil.Process]) -> None:
     """SIGTERM, then SIGKILL for those that stay."""
     processes = list(processes)
-    for process in processes:
-        try:
-            process.terminate()
-        except psutil.NoSuchProcess:
-            pass
-    for process in psutil.wait_procs(processes, timeout=_END_S)[1]:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            pass
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            try:
+                process.send_signal(sign)
+            except psutil.NoSuchProcess:
+                pass
+        deadline = time.monotonic() + _END_S
+        while any(map(_alive, processes)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        processes = [process for process in processes if _alive(process)]
+
+
+def _alive(process: psutil.Process) -> bool:
+    # psutil's own wait would take the exit code from under whoever started the process
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _lines(output: Iterable[str], last: deque[str]) -> Iterator[str]:

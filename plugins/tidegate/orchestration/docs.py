@@ -34,7 +34,10 @@ _USE = {
     "a run reads what is new, whatever its date.",
     "archive": "Runs by its schedule once it is unpaused, from `windows.start` on. A range while it is paused:\n\n"
     "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
-    "Start and end are windows' starts, both included. A manual run means the window that its logical date lies in.",
+    "Start and end are windows' starts, both included. A manual run means the window that its logical date lies in.\n\n"
+    "While the DAG is paused a cleared task waits; a backfill of its window, with the same command, runs it. "
+    "A pipeline of old data (`idle: follow`) is best left paused and backfilled: its schedule, which follows the wall "
+    "clock, would hold all of max_active_runs with windows for which no data comes.",
     "replay": "The schedule never runs it. To rebuild a range:\n\n"
     "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
     "The same range a second time: Clear the runs (or `--reset-dagruns` while the DAG is paused); a plain second "

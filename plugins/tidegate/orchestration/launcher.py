@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow.exceptions import AirflowException
@@ -32,9 +32,11 @@ class AirflowSparkLauncher:
     master they are this machine's own.
     """
 
-    def __init__(self, pipeline: Pipeline, secrets: Mapping[str, str], settings: Settings | None = None) -> None:
-        """`secrets` are Kafka's; they travel in a private file, never in arguments, Spark settings or logs."""
-        self._pipeline, self._secrets, self._settings = pipeline, dict(secrets), settings or load()
+    def __init__(
+        self, pipeline: Pipeline, secrets: Callable[[], Mapping[str, str]], settings: Settings | None = None
+    ) -> None:
+        """`secrets` gives Kafka's when a job starts: they travel in a private file, never in arguments or logs."""
+        self._pipeline, self._secrets, self._settings = pipeline, secrets, settings or load()
         self._hook: _Hook | None = None
         self._plan_path = ""
 
@@ -44,7 +46,7 @@ class AirflowSparkLauncher:
         connection = airflow_connection(ingest.spark_conn_id)
         local = (connection.host or "").startswith("local")
         self._plan_path = plan_path
-        with secrets_file(self._secrets) as files:
+        with secrets_file(self._secrets()) as files:
             self._hook = hook = _Hook(
                 conn_id=ingest.spark_conn_id,
                 conf=driver_conf(ingest.spark_conf, self._settings.spark_driver_java_options),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -44,12 +45,16 @@ class PipelineOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Do the task's work. Raises AirflowFailException for what no retry can mend."""
+        self.prepare()
         with in_airflow_terms():
             ctx = self._open(context)
             try:
                 self.work(ctx, context)
             finally:
                 ctx.ledger.close()
+
+    def prepare(self) -> None:
+        """What needs Airflow's own database only, and is done whatever else is down."""
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """The one call into the workflow."""
@@ -67,7 +72,7 @@ class PipelineOperator(BaseOperator):
         if self.runs_spark:
             from tidegate.orchestration.launcher import AirflowSparkLauncher
 
-            secrets = kafka_secrets(self.pipeline, airflow_connection)
+            secrets = partial(kafka_secrets, self.pipeline, airflow_connection)
             self._launcher = AirflowSparkLauncher(self.pipeline, secrets)
         return context_for(
             self.pipeline, self.log.info, self._launcher, actor=actor_of(context), lookup=airflow_connection
@@ -121,7 +126,7 @@ class PublishOperator(PipelineOperator):
     runs_spark = True
 
     def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
-        super().__init__(pipeline=pipeline, outlets=[datasets.alias_of(pipeline)], **operator_args)
+        super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """A dataset event tells other DAGs of a new generation, and of nothing else."""
@@ -136,7 +141,7 @@ class ReplayOperator(PipelineOperator):
     runs_spark = True
 
     def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
-        super().__init__(pipeline=pipeline, outlets=[datasets.alias_of(pipeline)], **operator_args)
+        super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """The old generation stays readable until the swap."""
@@ -152,10 +157,15 @@ class MaintainOperator(PipelineOperator):
         super().__init__(pipeline=pipeline, **operator_args)
         self.dag_ids, self.archive_dag_id = tuple(dag_ids), archive_dag_id
 
-    def execute(self, context: Context) -> None:
-        """The sweep first: it needs only Airflow's own database, whatever else is down."""
-        self._sweep()
-        super().execute(context)
+    def prepare(self) -> None:
+        """Runs that a killed backfill left behind."""
+        from airflow.utils.session import create_session
+
+        from tidegate.orchestration.backfill import sweep
+
+        with create_session() as session:
+            for line in sweep(self.dag_ids, session):
+                self.log.info(line)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Archive runs before other duties: a window that waits is what users notice."""
@@ -169,15 +179,6 @@ class MaintainOperator(PipelineOperator):
                 self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
         for line in reconcile.maintain(ctx):
             self.log.info(line)
-
-    def _sweep(self) -> None:
-        from airflow.utils.session import create_session
-
-        from tidegate.orchestration.backfill import sweep
-
-        with create_session() as session:
-            for line in sweep(self.dag_ids, session):
-                self.log.info(line)
 
 
 @contextmanager
@@ -216,10 +217,9 @@ def window_of(pipeline: Pipeline, context: Context) -> WindowKey:
 
 
 def report(task: BaseOperator, published: Published, context: Context) -> None:
-    """Say what is in force now; for a new generation emit the table's dataset event."""
+    """Say what is in force now, to the log and, if it is new, to the DAGs that are scheduled by the table."""
     what = "published" if published.new else "unchanged"
     task.log.info(
         "%s: generation %s, %s rows, %s", what, published.generation, f"{published.rows:,}", published.location
     )
-    if published.new:
-        datasets.emit(task, published, context)
+    datasets.announce(task, published, context)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from airflow.models.dag import DAG, DagModel
     from sqlalchemy.orm import Session
 
-MOST_RUNS_AT_ONCE = 20
+MOST_QUEUED = 8
 
 
 def trigger_after_backlog(dag_id: str, batch_id: int) -> str:
@@ -39,7 +39,8 @@ def create_missing_runs(dag_id: str, windows: Sequence[WindowKey], session: Sess
     """Scheduled runs for `windows` that the scheduler went past, few at a time. Returns their run ids.
 
     None while the DAG is paused, and none from the schedule's own next run on: a scheduled run ahead of it would make
-    the scheduler skip everything between. Queued runs count against max_active_runs, so one slot is left free.
+    the scheduler skip everything between. Queued runs count against max_active_runs, so the schedule waits for those
+    made here: right, because they are ready, and why there are never more than MOST_QUEUED.
     """
     from airflow.models.dag import DagModel
     from airflow.models.dagbag import DagBag
@@ -51,7 +52,7 @@ def create_missing_runs(dag_id: str, windows: Sequence[WindowKey], session: Sess
     dag = bag.get_dag(dag_id, session=session)
     if dag is None:
         return []
-    limit = min(MOST_RUNS_AT_ONCE, dag.max_active_runs - 1 - _active_runs(dag_id, session))
+    limit = MOST_QUEUED - _queued_runs(dag_id, session)
     behind = _behind_schedule(windows, model)
     taken = _logical_dates(dag_id, behind, session)
     missing = [key for key in behind if key.start_ms not in taken]
@@ -65,10 +66,13 @@ def _behind_schedule(windows: Sequence[WindowKey], model: DagModel) -> list[Wind
     return sorted(key for key in windows if front is None or key.start_ms < to_ms(front))
 
 
-def _active_runs(dag_id: str, session: Session) -> int:
+def _queued_runs(dag_id: str, session: Session) -> int:
     from airflow.models.dagrun import DagRun
+    from airflow.utils.state import DagRunState
+    from sqlalchemy import func, select
 
-    return DagRun.active_runs_of_dags(dag_ids=[dag_id], only_running=False, session=session).get(dag_id, 0)
+    queued = select(func.count()).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.QUEUED)
+    return session.scalar(queued) or 0
 
 
 def _logical_dates(dag_id: str, windows: Collection[WindowKey], session: Session) -> set[int]:

@@ -1,0 +1,222 @@
+"""What happens to runs that a backfill touched, and the runs that Tidegate creates, on Airflow's own tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import airflow_home
+import pendulum
+import pytest
+from airflow.jobs.job import Job
+from airflow.models.dag import DagModel
+from airflow.models.dagbag import DagBag
+from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models.taskinstance import TaskInstance
+from airflow.timetables.base import DataInterval
+from airflow.utils import timezone
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
+from sqlalchemy.orm import Session
+
+from tidegate.core.window import WindowKey
+from tidegate.orchestration.backfill import sweep, to_scheduled
+from tidegate.orchestration.runs import MOST_QUEUED, create_missing_runs, trigger_after_backlog
+from tidegate.orchestration.timetable import from_ms, to_ms
+
+ARCHIVE, INGEST = "tram_positions.archive", "tram_positions.ingest"
+FIRST = pendulum.datetime(2024, 10, 27, 1)
+QUARTER = timedelta(minutes=15)
+OURS = (ARCHIVE, INGEST)
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """Airflow's database with the tram pipeline's DAGs, unpaused, and nothing else."""
+    airflow_home.make_database()
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
+    shutil.copy(airflow_home.CHECKOUT / "tests/fixtures/pipelines/tram_positions.yaml", tmp_path)
+    bag = DagBag(str(airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"), include_examples=False)
+    assert bag.import_errors == {}
+    with create_session() as session:
+        for table in (TaskInstance, DagRun, Job):
+            session.query(table).delete()
+        bag.sync_to_db(session=session)
+        for dag in bag.dags.values():
+            SerializedDagModel.write_dag(dag, session=session)
+        session.query(DagModel).update({"is_paused": False})
+        session.commit()
+        yield session
+
+
+def dag(dag_id: str = ARCHIVE):
+    return DagBag(str(airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"), include_examples=False).dags[dag_id]
+
+
+def add_run(session: Session, state: str, kind: DagRunType = DagRunType.BACKFILL_JOB, at: timedelta = QUARTER * 0):
+    start = FIRST + at
+    run = dag().create_dagrun(
+        run_type=kind,
+        execution_date=start,
+        data_interval=DataInterval(start, start + QUARTER),
+        state=DagRunState(state),
+        session=session,
+    )
+    session.commit()
+    return run
+
+
+def set_task(session: Session, run: DagRun, task_id: str, state: str | None, job: Job | None = None) -> None:
+    task = session.query(TaskInstance).filter_by(dag_id=run.dag_id, run_id=run.run_id, task_id=task_id).one()
+    task.state, task.job_id = state, job and job.id
+    session.commit()
+
+
+def add_job(session: Session, kind: str, beat_ago: timedelta, ended: bool = False) -> Job:
+    job = Job(job_type=kind, state="running", latest_heartbeat=timezone.utcnow() - beat_ago)
+    job.end_date = timezone.utcnow() if ended else None
+    session.add(job)
+    session.commit()
+    return job
+
+
+def again(session: Session, run: DagRun) -> tuple[str, str]:
+    session.expire_all()
+    session.refresh(run)
+    return run.run_type, run.state
+
+
+JUST_NOW, LONG_AGO = timedelta(seconds=5), timedelta(minutes=10)
+
+
+def test_a_finished_backfill_run_becomes_a_scheduled_one(session: Session) -> None:
+    run = add_run(session, "success")
+    assert len(sweep(OURS, session)) == 1
+    session.commit()
+    assert again(session, run) == ("scheduled", "success")
+
+
+def test_a_run_whose_backfill_died_fails_with_its_tasks_and_can_be_cleared(session: Session) -> None:
+    run = add_run(session, "running")
+    dead = add_job(session, "LocalTaskJob", LONG_AGO)
+    add_job(session, "BackfillJob", LONG_AGO)  # SIGKILL leaves it `running`
+    set_task(session, run, "ready", "running", dead)
+    sweep(OURS, session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "failed")
+    assert {t.state for t in run.get_task_instances(session=session)} == {"failed"}
+    run.dag = dag()
+    run.dag.clear(start_date=FIRST, end_date=FIRST, session=session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "queued")
+    assert {t.state for t in run.get_task_instances(session=session)} == {None}
+
+
+def test_a_live_backfill_protects_every_unfinished_run(session: Session) -> None:
+    run, done = add_run(session, "running"), add_run(session, "success", at=QUARTER)
+    add_job(session, "BackfillJob", JUST_NOW)
+    sweep(OURS, session)
+    session.commit()
+    assert again(session, run) == ("backfill", "running")
+    assert again(session, done) == ("scheduled", "success")
+
+
+def test_a_backfill_that_has_ended_protects_nothing(session: Session) -> None:
+    run = add_run(session, "running")
+    add_job(session, "BackfillJob", JUST_NOW, ended=True)
+    sweep(OURS, session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "failed")
+
+
+def test_a_living_task_of_a_dead_backfill_is_left_to_finish(session: Session) -> None:
+    run = add_run(session, "running")
+    set_task(session, run, "ready", "running", add_job(session, "LocalTaskJob", JUST_NOW))
+    assert sweep(OURS, session) == []
+    session.commit()
+    assert again(session, run) == ("backfill", "running")
+
+
+def test_other_peoples_runs_are_left_alone(session: Session) -> None:
+    run, scheduled = add_run(session, "running"), add_run(session, "running", DagRunType.SCHEDULED, QUARTER)
+    assert sweep(["other.archive"], session) == []
+    assert again(session, run) == ("backfill", "running")
+    assert again(session, scheduled) == ("scheduled", "running")
+
+
+@pytest.mark.parametrize("kind", [DagRunType.BACKFILL_JOB, DagRunType.MANUAL])
+def test_the_callback_changes_backfill_runs_after_the_commit(session: Session, kind: DagRunType) -> None:
+    run = add_run(session, "running", kind)
+    run.state = DagRunState.SUCCESS
+    to_scheduled({"dag_run": run})  # type: ignore[typeddict-item]
+    run = session.merge(run)  # as update_state's caller does: set on the object, the change would be undone here
+    session.commit()
+    assert again(session, run) == ("scheduled" if kind == DagRunType.BACKFILL_JOB else "manual", "success")
+
+
+def windows(*quarters: int) -> list[WindowKey]:
+    return [WindowKey(to_ms(FIRST + QUARTER * q), to_ms(FIRST + QUARTER * (q + 1))) for q in quarters]
+
+
+def front(session: Session, quarter: int | None) -> None:
+    session.query(DagModel).filter_by(dag_id=ARCHIVE).update(
+        {"next_dagrun": None if quarter is None else FIRST + QUARTER * quarter}
+    )
+    session.commit()
+
+
+def test_windows_that_the_schedule_went_past_get_runs_once(session: Session) -> None:
+    add_run(session, "success", DagRunType.SCHEDULED, QUARTER * 1)
+    front(session, 40)
+    made = create_missing_runs(ARCHIVE, windows(0, 1, 2), session)
+    session.commit()
+    assert made == ["scheduled__2024-10-27T01:00:00+00:00", "scheduled__2024-10-27T01:30:00+00:00"]
+    run = session.query(DagRun).filter_by(run_id=made[1]).one()
+    assert (run.state, run.run_type, run.external_trigger) == ("queued", "scheduled", False)
+    assert (run.data_interval_start, run.data_interval_end) == (FIRST + QUARTER * 2, FIRST + QUARTER * 3)
+    assert {t.task_id for t in run.get_task_instances(session=session)} == {"ready", "publish"}
+    assert create_missing_runs(ARCHIVE, windows(0, 1, 2), session) == []
+
+
+def test_no_run_is_created_ahead_of_the_schedule(session: Session) -> None:
+    front(session, 2)
+    assert len(create_missing_runs(ARCHIVE, windows(1, 2, 3), session)) == 1
+
+
+def test_few_at_a_time(session: Session) -> None:
+    front(session, 100)
+    assert len(create_missing_runs(ARCHIVE, windows(*range(50)), session)) == MOST_QUEUED
+    session.commit()
+    assert create_missing_runs(ARCHIVE, windows(*range(50)), session) == []
+
+
+def test_a_paused_dag_gets_no_runs(session: Session) -> None:
+    front(session, 100)
+    session.query(DagModel).update({"is_paused": True})
+    session.commit()
+    assert create_missing_runs(ARCHIVE, windows(0), session) == []
+    assert "paused" in trigger_after_backlog(INGEST, 7)
+    assert session.query(DagRun).count() == 0
+
+
+def test_an_unknown_dag_gets_no_runs(session: Session) -> None:
+    assert create_missing_runs("gone.archive", windows(0), session) == []
+
+
+def test_a_backlog_triggers_one_run_however_often_it_is_asked_for(session: Session) -> None:
+    assert "triggered backlog_after_batch_7" in trigger_after_backlog(INGEST, 7)
+    assert "exists already" in trigger_after_backlog(INGEST, 7)
+    assert "triggered backlog_after_batch_8" in trigger_after_backlog(INGEST, 8)  # within the same second
+    assert {run.run_id for run in session.query(DagRun)} == {"backlog_after_batch_7", "backlog_after_batch_8"}
+
+
+def test_a_run_created_here_has_the_window_that_the_schedule_would_give_it(session: Session) -> None:
+    front(session, 100)
+    create_missing_runs(ARCHIVE, windows(3), session)
+    run = session.query(DagRun).one()
+    scheduled = dag().timetable.infer_manual_data_interval(run_after=from_ms(windows(3)[0].start_ms))
+    assert (run.data_interval_start, run.data_interval_end) == scheduled

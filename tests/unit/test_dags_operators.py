@@ -1,0 +1,281 @@
+"""The tasks between Airflow and the workflow: outcomes, errors, windows, events. The workflow itself is a stub here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import airflow_home  # noqa: F401  (before airflow)
+import pendulum
+import pytest
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.triggers.base import TriggerEvent
+from airflow.utils.context import OutletEventAccessors
+
+from tests.world import make_pipeline
+from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable
+from tidegate.core.plain import dumps
+from tidegate.core.window import WindowKey
+from tidegate.orchestration import datasets, operators, readiness, runs, sensors
+from tidegate.workflow import archive, ingest, reconcile, replay
+from tidegate.workflow.context import Published
+
+PIPELINE = make_pipeline("file:///lake/readings")
+FOUR = pendulum.datetime(2013, 1, 5, 4)
+WINDOW = WindowKey(int(FOUR.timestamp() * 1000), int(FOUR.add(hours=1).timestamp() * 1000))
+
+
+def context(start: pendulum.DateTime = FOUR, end: pendulum.DateTime | None = None) -> dict[str, Any]:
+    return {
+        "dag_run": SimpleNamespace(dag_id="readings.ingest", run_id="manual__1"),
+        "ti": SimpleNamespace(dag_id="readings.ingest", run_id="manual__1", task_id="t", try_number=2),
+        "data_interval_start": start,
+        "data_interval_end": end or start.add(hours=1),
+        "outlet_events": OutletEventAccessors(),
+    }
+
+
+@pytest.fixture
+def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the operators open instead of a real context; `closed` counts."""
+    made = SimpleNamespace(closed=0, ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7)))
+    made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)
+    monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: made)
+    return made
+
+
+def run(kind: type[operators.PipelineOperator], where: dict[str, Any], **more: Any) -> None:
+    kind(task_id="t", dag=None, pipeline=PIPELINE, **more).execute(where)
+
+
+def test_nothing_planned_skips_what_follows(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "plan", lambda c, run: None)
+    with pytest.raises(AirflowSkipException):
+        run(operators.PlanOperator, context())
+    assert ctx.closed == 1
+
+
+def test_the_run_is_the_key_of_its_batch(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[str] = []
+    monkeypatch.setattr(ingest, "plan", lambda c, run: keys.append(run) or 7)
+    monkeypatch.setattr(ingest, "write", lambda c, run: keys.append(run))
+    monkeypatch.setattr(ingest, "land", lambda c, run: keys.append(run) or False)
+    for kind in (operators.PlanOperator, operators.WriteOperator, operators.LandOperator):
+        run(kind, context())
+    assert keys == ["readings.ingest/manual__1"] * 3
+    assert ctx.closed == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (SourceUnavailable("Kafka at k:9092 has no answer"), AirflowException),
+        (LostComparison("somebody else"), AirflowException),
+        (Alarm("files contradict the ledger"), AirflowFailException),
+    ],
+)
+def test_only_what_a_retry_can_mend_is_retried(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ingest, "write", fail)
+    with pytest.raises(raised) as caught:
+        run(operators.WriteOperator, context())
+    assert type(caught.value) is raised
+    assert str(caught.value) == str(error)  # with what to do
+    assert ctx.closed == 1
+
+
+def test_a_backlog_triggers_the_run_after_this_batch(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(ingest, "land", lambda c, run: True)
+    monkeypatch.setattr(runs, "trigger_after_backlog", lambda dag_id, batch: asked.append(batch) or "triggered")
+    run(operators.LandOperator, context())
+    assert asked == [7]
+
+
+def published(new: bool) -> Published:
+    return Published(WINDOW, 2, new, 300, "d1gest", "file:///lake/readings/date=2013-01-05/hour=04")
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "call"),
+    [(operators.PublishOperator, archive, "publish"), (operators.ReplayOperator, replay, "replay")],
+)
+@pytest.mark.parametrize("new", [True, False])
+def test_only_a_new_generation_is_an_event(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, kind: type, module: Any, call: str, new: bool
+) -> None:
+    windows: list[WindowKey] = []
+    monkeypatch.setattr(module, call, lambda c, window: windows.append(window) or published(new))
+    where, task = context(), kind(task_id="t", dag=None, pipeline=PIPELINE)
+    assert task.outlets == [datasets.dataset_of(PIPELINE)]  # so that the dataset is known before the first event
+    task.execute(where)
+    assert windows == [WINDOW]
+    # Airflow emits one event for each outlet that is left
+    assert len(task.outlets) == new
+    extra = where["outlet_events"][datasets.dataset_of(PIPELINE)].extra
+    if new:
+        assert (extra["generation"], extra["rows"], extra["window_start"]) == (2, 300, "2013-01-05T04:00:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(FOUR.add(minutes=10), FOUR.add(minutes=70)), (FOUR, FOUR.add(hours=2)), (FOUR, FOUR.add(minutes=15))],
+)
+def test_an_interval_that_is_no_window_is_refused(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, start: pendulum.DateTime, end: pendulum.DateTime
+) -> None:
+    monkeypatch.setattr(archive, "publish", lambda c, window: pytest.fail("published"))
+    with pytest.raises(AirflowFailException, match="is not a window"):
+        run(operators.PublishOperator, context(start, end))
+
+
+def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    monkeypatch.setattr("tidegate.orchestration.backfill.sweep", lambda ids, session: done.append("sweep") or ["x"])
+    monkeypatch.setattr(runs, "create_missing_runs", lambda dag, windows, session: done.append(f"fill {windows}") or [])
+    monkeypatch.setattr(reconcile, "due_windows", lambda c: ["w"])
+    monkeypatch.setattr(reconcile, "maintain", lambda c: done.append("maintain") or [])
+    more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
+    run(operators.MaintainOperator, context(), **more)
+    assert done == ["sweep", "fill ['w']", "maintain"]
+
+    def down(self: Any, context: Any) -> None:
+        raise SourceUnavailable("the ledger is down")
+
+    monkeypatch.setattr(operators.PipelineOperator, "_open", down)
+    with pytest.raises(AirflowException, match="ledger is down"):
+        run(operators.MaintainOperator, context(), **more)
+    assert done[3:] == ["sweep"]
+
+
+class _Session:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def certificate(ready: bool, words: str = "partition 3 is 2 h short") -> SimpleNamespace:
+    return SimpleNamespace(ready=ready, text=lambda: words)
+
+
+def sensor() -> sensors.WindowReadySensor:
+    return sensors.WindowReadySensor(task_id="ready", dag=None, pipeline=PIPELINE, poll_s=0.01)
+
+
+def test_a_ready_window_does_not_wait(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "ready", lambda c, window: certificate(True))
+    sensor().execute(context())
+    assert ctx.closed == 1
+
+
+def test_a_window_that_is_not_ready_waits_in_the_triggerer_with_an_end(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "ready", lambda c, window: certificate(False))
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor().execute(context())
+    trigger = deferred.value.trigger
+    left_s = trigger.deadline_ms / 1000 - time.time()
+    assert left_s == pytest.approx(PIPELINE.archive.sla_ms / 1000, abs=5)  # the window is long past
+    assert deferred.value.timeout.total_seconds() > left_s  # the trigger ends first, and says who holds the window
+    assert deferred.value.method_name == "resume"
+    assert ctx.closed == 1
+    path, arguments = trigger.serialize()
+    assert path == "tidegate.orchestration.sensors.WindowReadyTrigger"
+    assert sensors.WindowReadyTrigger(**arguments).serialize() == (path, arguments)
+
+
+def test_the_sla_counts_from_when_a_live_window_should_be_ready(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "ready", lambda c, window: certificate(False))
+    now = pendulum.now("UTC").start_of("hour")
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor().execute(context(now))
+    due = now.add(hours=1).timestamp() * 1000 + PIPELINE.windows.watermark_delay_ms + PIPELINE.archive.sla_ms
+    assert deferred.value.trigger.deadline_ms == due
+
+
+def trigger(deadline_in_s: float = 60.0) -> sensors.WindowReadyTrigger:
+    deadline_ms = int((time.time() + deadline_in_s) * 1000)
+    return sensors.WindowReadyTrigger(dumps(PIPELINE), WINDOW.start_ms, WINDOW.end_ms, deadline_ms, 0.01)
+
+
+def first_event(one: sensors.WindowReadyTrigger) -> dict[str, str]:
+    async def first() -> TriggerEvent:
+        async for event in one.run():
+            return event
+        raise AssertionError("no event")
+
+    return asyncio.run(asyncio.wait_for(first(), 20)).payload
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the ledger says, one after the other; the last one for ever. Callables are called."""
+    queue: list[Any] = []
+
+    def ask(self: Any, pipeline: Any, window: WindowKey) -> Any:
+        assert window == WINDOW
+        assert threading.current_thread() is not threading.main_thread()  # never on the event loop
+        answer = queue.pop(0) if len(queue) > 1 else queue[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(readiness.Readiness, "_ask", ask)
+    return queue
+
+
+def test_the_trigger_fires_once_the_window_is_ready(answers: list[Any]) -> None:
+    answers += [certificate(False), certificate(False), certificate(True, "ready: watermark has passed")]
+    assert first_event(trigger()) == {"outcome": "ready", "text": "ready: watermark has passed"}
+
+
+def test_a_ledger_that_is_away_for_a_while_is_waited_for(answers: list[Any]) -> None:
+    answers += [SourceUnavailable("away"), LostComparison("moved"), certificate(True)]
+    assert first_event(trigger())["outcome"] == "ready"
+
+
+def test_what_no_retry_mends_ends_the_wait(answers: list[Any]) -> None:
+    answers += [Alarm("files contradict the ledger")]
+    event = first_event(trigger())
+    assert event["outcome"] == "failed"
+    with pytest.raises(AirflowFailException, match="contradict"):
+        sensor().resume(context(), event)
+
+
+def test_at_the_deadline_the_error_says_who_holds_the_window(answers: list[Any]) -> None:
+    answers += [certificate(False)]
+    event = first_event(trigger(deadline_in_s=0.05))
+    assert event["outcome"] == "late"
+    with pytest.raises(AirflowException, match="partition 3 is 2 h short") as caught:
+        sensor().resume(context(), event)
+    assert type(caught.value) is AirflowException  # a retry waits on
+
+
+def test_a_slow_ledger_blocks_no_other_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(
+        readiness.Readiness, "_ask", lambda self, pipeline, window: release.wait(10) and certificate(True)
+    )
+
+    async def both() -> bool:
+        waiting = asyncio.ensure_future(anext(trigger().run()))
+        for _ in range(5):  # the loop goes round while the ledger is asked
+            await asyncio.sleep(0)
+        undisturbed = not waiting.done()
+        release.set()
+        return undisturbed and (await waiting).payload["outcome"] == "ready"
+
+    assert asyncio.run(both())

@@ -1,0 +1,138 @@
+"""Settings and wiring: where they are looked for, and what is made of connections."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.world import make_pipeline
+from tidegate import wiring
+from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.core.errors import LedgerError
+from tidegate.settings import load
+
+CFG = """
+[core]
+dags_folder = /srv/airflow/dags
+[logging]
+log_format = [%%(asctime)s] %(message)s
+[tidegate]
+spark_binary = /opt/spark/bin/spark-submit
+ledger_conn_id = from_file
+poll_seconds = 5
+"""
+
+
+def test_without_anything_there_are_defaults(tmp_path: Path) -> None:
+    found = load({"AIRFLOW_HOME": str(tmp_path)})
+    assert found.pipelines_folder == tmp_path / "dags/pipelines"
+    assert (found.ledger_conn_id, found.spark_binary, found.poll_s) == ("tidegate_ledger", "spark-submit", 30.0)
+
+
+def test_airflow_cfg_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    (tmp_path / "airflow.cfg").write_text(CFG)
+    found = load({"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__TIDEGATE__LEDGER_CONN_ID": "from_env"})
+    assert found.pipelines_folder == Path("/srv/airflow/dags/pipelines")
+    assert found.spark_binary == "/opt/spark/bin/spark-submit"
+    assert found.ledger_conn_id == "from_env"
+    assert found.poll_s == 5.0
+
+
+def test_the_pipelines_folder_can_be_anywhere(tmp_path: Path) -> None:
+    environ = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__TIDEGATE__PIPELINES_FOLDER": "/etc/pipelines"}
+    assert load(environ).pipelines_folder == Path("/etc/pipelines")
+    environ = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__DAGS_FOLDER": "/dags"}
+    assert load(environ).pipelines_folder == Path("/dags/pipelines")
+
+
+def test_a_file_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "airflow.cfg").write_text("no section here")
+    with pytest.raises(ValueError, match=r"airflow\.cfg"):
+        load({"AIRFLOW_HOME": str(tmp_path)})
+
+
+def test_settings_and_wiring_import_no_airflow_and_no_workers_library() -> None:
+    heavy = "('airflow', 'pyspark', 'pyarrow', 'duckdb', 'pandas', 'confluent_kafka', 'sqlalchemy')"
+    program = f"import sys; import tidegate.wiring; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        (
+            Connection("l", "postgres", "db.example", 5433, "tide", "p@ss/word", "ledger"),
+            "postgresql+psycopg2://tide:p%40ss%2Fword@db.example:5433/ledger",
+        ),
+        (
+            Connection("l", "postgres", "db", None, "tide", None, "ledger", {"sslmode": "require", "cursor": "x"}),
+            "postgresql+psycopg2://tide@db/ledger?sslmode=require",
+        ),
+        (Connection("l", "sqlite", "/var/ledger.db"), "sqlite:////var/ledger.db"),
+    ],
+)
+def test_the_ledgers_address(connection: Connection, url: str) -> None:
+    assert wiring.ledger_url(connection) == url
+
+
+def test_a_ledger_on_another_database_is_refused() -> None:
+    with pytest.raises(LedgerError, match="mysql") as caught:
+        wiring.ledger_url(Connection("l", "mysql", "db"))
+    assert not caught.value.retry
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        (Connection("s", "spark", "local[2]"), "local[2]"),
+        (Connection("s", "spark", "yarn"), "yarn"),
+        (Connection("s", "spark", "spark://master", 7077), "spark://master:7077"),
+        (Connection("s", "spark", "master", 7077), "spark://master:7077"),
+        (Connection("s", "k8s", "https://cluster", 443), "k8s://https://cluster:443"),
+    ],
+)
+def test_the_spark_master_is_read_as_airflow_reads_it(connection: Connection, master: str) -> None:
+    assert wiring.spark_master(connection) == master
+
+
+def lookup_of(tmp_path: Path):
+    connections = {
+        "kafka": Connection("kafka", "kafka", extra={"bootstrap.servers": "k:1", "sasl.password": "s3cret"}),
+        "hive": Connection("hive", "hiveserver2", "h", 10000),
+        "tidegate_ledger": Connection("tidegate_ledger", "sqlite", str(tmp_path / "ledger.db")),
+    }
+
+    def lookup(conn_id: str) -> Connection:
+        if conn_id not in connections:
+            raise ConnectionMissing(f"no connection {conn_id}")
+        return connections[conn_id]
+
+    return lookup
+
+
+def test_a_context_registers_the_spec_and_contacts_only_the_ledger(tmp_path: Path) -> None:
+    pipeline = make_pipeline(f"file://{tmp_path}/lake")
+    migrate(f"sqlite:///{tmp_path}/ledger.db")
+    said: list[str] = []
+    ctx = wiring.context_for(pipeline, said.append, actor="me", lookup=lookup_of(tmp_path))
+    assert ctx.spec_version == 1
+    assert ctx.ledger.pipelines.spec(pipeline.name, 1) == pipeline
+    assert ctx.source.client_settings()["client.id"] == f"tidegate-{pipeline.name}"
+    assert "sasl.password" not in ctx.source.client_settings()
+    ctx.ledger.close()
+    assert wiring.kafka_secrets(pipeline, lookup_of(tmp_path)) == {"sasl.password": "s3cret"}
+
+
+def test_a_readiness_context_can_reach_nothing_but_the_ledger(tmp_path: Path) -> None:
+    migrate(f"sqlite:///{tmp_path}/ledger.db")
+    ledger = wiring.open_ledger("me", lookup_of(tmp_path))
+    ctx = wiring.readiness_context(make_pipeline(f"file://{tmp_path}/lake"), ledger)
+    assert ctx.ledger.pipelines.row(ctx.name) is None
+    with pytest.raises(AttributeError, match="no connection"):
+        ctx.source.describe("readings")
+    ledger.close()
