@@ -21,7 +21,9 @@ FLUSH_ROWS, FLUSH_BYTES = 250_000, 160 * 1024 * 1024
 DIRTY_FLUSH_ROWS, DIRTY_FLUSH_BYTES = 20_000, 32 * 1024 * 1024
 _SAMPLE_ROWS = 8_192
 # names that no Hive column can have
-_EVENT, _WINDOW, _LATE, _PIECE, _PARTITION, _OFFSET = "*event", "*window", "*late", "*piece", "*partition", "*offset"
+_EVENT, _WINDOW, _LATE, _WANTED = "*event", "*window", "*late", "*wanted"
+_PIECE, _PARTITION, _OFFSET = "*piece", "*partition", "*offset"
+_UNWANTED = -1
 
 
 class Gatherer:
@@ -53,8 +55,14 @@ class Gatherer:
         if not len(keep):
             return
         count = len(keep)
-        offsets = pa.array(chunk.offsets, pa.int64()).take(keep)
-        stamps = pc.multiply(pa.array(chunk.timestamps, pa.int64()).take(keep), 1000)
+        if count * 4 < len(chunk) * 3:  # a few unwanted rows are cheaper to leave out at the flush, with the sort
+            wanted = pa.repeat(pa.scalar(True), count)
+        else:
+            wanted = _flags(len(chunk), keep)
+            keep, count = pa.array(range(len(chunk)), pa.int64()), len(chunk)
+        take = (lambda column: column) if count == len(chunk) else (lambda column: column.take(keep))
+        offsets = take(pa.array(chunk.offsets, pa.int64()))
+        stamps = pc.multiply(take(pa.array(chunk.timestamps, pa.int64())), 1000)
         kafka = {
             "_topic": _repeat(topic, pa.string(), count),
             "_partition": _repeat(partition, pa.int32(), count),
@@ -62,22 +70,23 @@ class Gatherer:
             "_kafka_ts": stamps.cast(pa.timestamp("us")).cast(TIMESTAMP),
             "_batch_id": _repeat(batch_id, pa.int64(), count),
         }
-        taken = rows if count == rows.num_rows else rows.take(keep)
+        taken = take(rows)
         columns = dict(zip(taken.column_names, taken.columns, strict=True))
         if self._pipeline.kafka_columns:
             columns |= kafka
-        columns |= {f"*{name}": texts.take(keep) for name, texts in routed.values.items()}
+        columns |= {f"*{name}": take(texts) for name, texts in routed.values.items()}
         columns |= {
-            _EVENT: routed.event.take(keep),
-            _WINDOW: routed.window.take(keep),
-            _LATE: routed.late.take(keep),
+            _EVENT: take(routed.event),
+            _WINDOW: take(routed.window),
+            _LATE: take(routed.late),
+            _WANTED: wanted,
             _PIECE: _repeat(piece, pa.int32(), count),
             _PARTITION: kafka["_partition"],
             _OFFSET: offsets,
         }
         self._waiting.append(pa.table(columns))
         self._rows += count
-        self._bytes += sum(len(v) for v in chunk.values if v is not None)
+        self._bytes += taken.nbytes
         if self._rows >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES:
             self.flush()
 
@@ -101,7 +110,9 @@ class Gatherer:
         code, places = self._places(table)
         table = table.append_column("*code", code)
         table = table.append_column("*hash", row_hashes(self._connection, self._hashed(table)))
-        table = table.take(pc.sort_indices(code)) if len(places) > 1 or _unsorted(code) else table
+        if len(pc.unique(code)) > 1:
+            order = pc.sort_indices(code)  # stable; unwanted rows come first
+            table = table.take(order.slice(len(code) - pc.sum(table[_WANTED]).as_py()))
         table = table.combine_chunks()
         if self._encoding is None:
             self._encoding = choose_encoding(table.select(self._late.names).slice(0, _SAMPLE_ROWS))
@@ -134,8 +145,9 @@ class Gatherer:
             code = pc.add_checked(pc.multiply_checked(code, len(values)), index)
             bases.append(len(values))
             dictionaries.append(values)
-        places = {number: self._place(number, bases, dictionaries) for number in pc.unique(code).to_pylist()}
-        return code, places
+        code = pc.if_else(table[_WANTED].combine_chunks(), code, _UNWANTED)
+        numbers = [number for number in pc.unique(code).to_pylist() if number != _UNWANTED]
+        return code, {number: self._place(number, bases, dictionaries) for number in numbers}
 
     def _place(self, number: int, bases: list[int], dictionaries: list[list]) -> Place:
         found = []
@@ -162,8 +174,13 @@ def _repeat(value: int | str, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)
 
 
-def _unsorted(code: pa.Array) -> bool:
-    return len(pc.unique(code)) > 1
+def _flags(count: int, keep: pa.Array) -> pa.Array:
+    if len(keep) == count:
+        return pa.repeat(pa.scalar(True), count)
+    flags = [False] * count
+    for i in keep.to_pylist():
+        flags[i] = True
+    return pa.array(flags, pa.bool_())
 
 
 def _slices(table: pa.Table, places: dict[int, Place]) -> Iterator[tuple[Place, int, list[Run]]]:

@@ -17,6 +17,8 @@ from typing import Any
 from spark_jobs.engine.types import INTEGER_BITS
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
 
+DOUBLE_DIGITS = 15
+"""Decimal digits that a double holds exactly: decimals up to this precision are read by way of a double."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 _ISO = re.compile(
@@ -120,6 +122,8 @@ def _to_float(value: Any, kind: HiveType) -> float:
 
 def to_decimal(value: Any, kind: Decimal) -> Number:
     _expect(value, (JsonInt, JsonFloat), "a number")
+    if kind.precision <= DOUBLE_DIGITS:
+        value = JsonFloat(repr(_to_float(value, Primitive("double"))))
     if len(value) > 400:
         raise Unfit(f"{value[:40]}... does not fit in {kind}")
     try:

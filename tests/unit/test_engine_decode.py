@@ -78,7 +78,13 @@ CASES = [
     ("decimal(5,2)", "7", Decimal("7")),
     ("decimal(5,2)", "-0.0", Decimal("0")),
     ("decimal(5,2)", "1.234", DIRTY),
-    ("decimal(5,2)", "1.23000000000000000000000001", DIRTY),
+    ("decimal(5,2)", "1.23000000000000000000000001", Decimal("1.23")),
+    ("decimal(5,2)", "0.1000000000000000055511151231257827", Decimal("0.1")),
+    ("decimal(5,2)", "0.30000000000000004", DIRTY),
+    ("decimal(20,2)", "1.23000000000000000000000001", DIRTY),
+    ("decimal(20,2)", "1.23", Decimal("1.23")),
+    ("decimal(20,6)", "12345678901234.123456", Decimal("12345678901234.123456")),
+    ("decimal(38,30)", "0.10000000000000000001", Decimal("0.10000000000000000001")),
     ("decimal(5,2)", "1.23000000000000000000000000", Decimal("1.23")),
     ("decimal(5,2)", "999.99", Decimal("999.99")),
     ("decimal(5,2)", "1000", DIRTY),
@@ -132,7 +138,7 @@ CASES = [
     ("array<int>", "[]", []),
     ("array<int>", "{}", DIRTY),
     ("array<decimal(3,1)>", "[1.50]", [Decimal("1.5")]),
-    ("array<decimal(3,1)>", "[1.50000000000000000000000001]", DIRTY),
+    ("array<decimal(16,1)>", "[1.50000000000000000000000001]", DIRTY),
     ("map<string,int>", '{"a":1,"b":null}', [("a", 1), ("b", None)]),
     ("map<string,int>", '{"a":1,"a":2}', DIRTY),
     ("map<int,string>", '{"7":"x"}', [(7, "x")]),
@@ -305,6 +311,7 @@ COLUMNS = (
     Column("s", "string", "$.s"),
     Column("d", "double", "$.d"),
     Column("p", "decimal(9,3)", "$.n.p"),
+    Column("h", "decimal(20,3)", "$.n.h"),
     Column("w", "timestamp", "$.w"),
     Column("y", "date", "$.y"),
     Column("b", "boolean", "$.b", nullable=False),
@@ -326,7 +333,7 @@ scalars = st.one_of(
 values = st.recursive(
     scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=2), v, max_size=3), max_leaves=6
 )
-nested = st.fixed_dictionaries({}, optional={"p": scalars, "a": values, "q": values})
+nested = st.fixed_dictionaries({}, optional={"p": scalars, "h": scalars, "a": values, "q": values})
 objects = st.fixed_dictionaries(
     {"b": st.booleans() | values, "w": st.integers(0, 10**13) | values},
     optional={"i": scalars, "s": scalars, "d": scalars, "n": nested | values, "y": scalars, "zz": values},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -220,9 +222,12 @@ def _pick(flags: list[bool], indices: pa.Array) -> pa.Array:
 
 def _text(values: Sequence[bytes | None]) -> pa.Array:
     """As UTF-8 strings; null for what is none."""
-    raw = pa.array(values, pa.binary())
     try:
-        return raw.cast(pa.string())
+        if None in values:
+            return pa.array(values, pa.binary()).cast(pa.string())
+        ends = array("i", itertools.accumulate(map(len, values), initial=0))  # type: ignore[arg-type]
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]  # type: ignore[arg-type]
+        return pa.Array.from_buffers(pa.binary(), len(values), buffers).cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([v if v is not None and _is_utf8(v) else None for v in values], pa.binary()).cast(pa.string())
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import EPOCH_UNITS
-from spark_jobs.engine.strict import MAX_MS, MIN_MS
+from spark_jobs.engine.strict import DOUBLE_DIGITS, MAX_MS, MIN_MS
 from tidegate.core.hivetypes import Decimal, HiveType, Primitive, parse
 from tidegate.core.pipeline import Pipeline
 
@@ -22,7 +22,6 @@ INTEGERS = frozenset({"UBIGINT", "BIGINT"})
 NUMBERS = INTEGERS | {"DOUBLE"}
 _ISO = r"\d{4}-\d{2}-\d{2}[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-](0\d|1[0-4]):[0-5]\d)?"
 _TRAILING_COMMA = r",\s*[}\]]"
-_LONG_FRACTION = r"\.[0-9]{8}|[0-9]{8}\.[0-9]"
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,25 @@ def _iso_micros(x: str) -> str:
 
 
 def _decimal(x: str, key: str, kind: Decimal) -> str:
-    """Exact, or null. DuckDB reads numbers as doubles: long ones count only if the message has them as read."""
-    text, quoted = f"{x}::VARCHAR", _quote(json.dumps(key, ensure_ascii=False))
+    """Exact, or null. DuckDB has read the number as a double: beyond its digits the message must have it as read."""
+    text = f"{x}::VARCHAR"
     digits = f"length({text}) - position('.' in {text})"
     exact = f"not contains({text}, 'e') and (position('.' in {text}) = 0 or {digits} <= {kind.scale})"
-    literals = " or ".join(
-        f"contains(v, {quoted} || '{colon}' || {text} || '{end}')" for colon in (":", ": ") for end in (",", "}")
+    if kind.precision > DOUBLE_DIGITS:
+        exact += f" and {_as_written(text, key)}"
+    return f"case when {exact} then try_cast({text} as DECIMAL({kind.precision},{kind.scale})) end"
+
+
+def _as_written(text: str, key: str) -> str:
+    """Whether the message `v` has `"key":text` literally, and that key nowhere else."""
+    quoted = _quote(json.dumps(key, ensure_ascii=False))
+    literals = " ".join(
+        f"when contains(v, {quoted} || '{colon}' || {text} || '{end}') then true"
+        for colon in (":", ": ")
+        for end in (",", "}")
     )
-    once = f"length(v) - length(replace(v, {quoted}, '')) = length({quoted})"
-    as_read = f"not regexp_matches(v, '{_LONG_FRACTION}') or ({once} and ({literals}))"
-    return f"case when {exact} and ({as_read}) then try_cast({text} as DECIMAL({kind.precision},{kind.scale})) end"
+    once = f"strlen(v) - strlen(replace(v, {quoted}, '')) = strlen({quoted})"
+    return f"(case {literals} else false end) and {once}"
 
 
 def _epoch_ms(x: str, multiply: int, divide: int) -> str:
