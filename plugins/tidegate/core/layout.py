@@ -31,8 +31,9 @@ SUCCESS = "_SUCCESS"
 MAX_NAME_BYTES = 255
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
-# Hive's FileUtils.charToEscape, plus `.` alone and `..`, which Hive forgets and every filesystem collapses.
-_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+# Hive's FileUtils.charToEscape, plus what is no URI text (HiveServer2 refuses it in SET LOCATION), plus `.` alone and
+# `..`, which Hive forgets and every filesystem collapses.
+_ESCAPED = re.compile(r"[\x00-\x20\x7f\"#%'*/:=?\\{}\[\]^<>|`]")
 
 
 def escape(value: str | None) -> str:
