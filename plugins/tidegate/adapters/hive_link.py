@@ -39,6 +39,8 @@ _PREFIX = re.compile(
 
 # thrift logs what it raises; without a handler of its own that would reach a terminal beside our error
 logging.getLogger("thrift").addHandler(logging.NullHandler())
+# and PyHive logs every statement at INFO, a page of it for a window of many partitions
+logging.getLogger("pyhive").setLevel(logging.WARNING)
 
 
 class AnswerLost(Exception):

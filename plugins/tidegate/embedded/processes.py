@@ -21,6 +21,8 @@ from tidegate.embedded import keeper
 from tidegate.embedded.errors import PartDied, StackError
 
 RUN_MARK = "TIDEGATE_STACK_RUN"
+LOCALE = {"LC_ALL": "C.UTF-8"}
+"""Java opens no file whose name it cannot spell: under LANG=C that is every partition value beyond ASCII."""
 _KEEPER = Path(keeper.__file__)
 
 
@@ -155,7 +157,7 @@ class Launcher:
         with open(log, "ab") as out:  # the keeper's own last words, should it fail to start the program
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=program.cwd or self.logs,
-                env={**os.environ, **program.env, RUN_MARK: self.run_id}, start_new_session=True,
+                env={**os.environ, **LOCALE, **program.env, RUN_MARK: self.run_id}, start_new_session=True,
             )  # fmt: skip
         return process, log
 
