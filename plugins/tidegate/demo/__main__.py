@@ -66,7 +66,7 @@ def _world(info: StackInfo, places: Places, out: Output) -> World:
     )  # fmt: skip
     return World(
         info,
-        load_file(places.dags / "pipelines" / "flights.yaml", {**os.environ, **info.env}),
+        load_file(places.dags / "pipelines" / "flights.yaml", info.env),
         SqlLedger(info.ledger_url, actor="demo"),
         PyHiveCatalogue(info.hive_host, info.hive_port),
         Airflow(info.airflow_url, info.airflow_user, info.airflow_password),

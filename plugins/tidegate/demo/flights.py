@@ -135,7 +135,9 @@ def end_offsets(bootstrap: str, topic: str = TOPIC) -> dict[int, int]:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
     asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # held: its answers never come once it is gone
+    admin = AdminClient(
+        {"bootstrap.servers": bootstrap, "log_level": 3}
+    )  # held: its answers never come once it is gone
     answers = admin.list_offsets(asked, request_timeout=_SEND_TIMEOUT_S)
     return {one.partition: future.result(_SEND_TIMEOUT_S).offset for one, future in answers.items()}
 

@@ -231,9 +231,9 @@ def _check_healed(world: World, killed: Killed) -> None:
 
 def audit(world: World) -> None:
     """`tidegate audit`: ledger and files agree."""
-    argv = ["tidegate", "audit", world.pipeline.name]
-    world.out.line(f"$ {' '.join(argv)}")
-    finished = world.commands.run("audit", argv, _CHECK_S)
+    words = ["audit", world.pipeline.name]
+    world.out.line(f"$ tidegate {' '.join(words)}")
+    finished = world.commands.run("audit", [sys.executable, "-m", "tidegate.cli", *words], _CHECK_S)
     world.out.line("\n".join(finished.text.splitlines()[-12:]))
     world.out.check(finished.ok, "the audit says balanced")
 
