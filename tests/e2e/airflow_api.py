@@ -38,8 +38,13 @@ class AirflowApi:
         return json.loads(text) if text else None
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
-        """Remove a run and its tasks."""
+        """End a run and remove it with its tasks."""
+        self.fail_run(dag_id, run_id)  # a running one is not removed
         self.call("DELETE", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}")
+
+    def fail_run(self, dag_id: str, run_id: str) -> None:
+        """What "mark state as failed" does: running tasks are ended."""
+        self.call("PATCH", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}", {"state": "failed"})
 
     def pause(self, dag_id: str, paused: bool) -> None:
         """Pause or unpause a DAG."""

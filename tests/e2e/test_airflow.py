@@ -255,7 +255,7 @@ def test_a_killed_task_ends_its_spark_job(archived: AirflowApi) -> None:
     assert created["data_interval_start"] == window.isoformat()
     run = created["dag_run_id"]
     drivers = eventually("the driver runs", lambda: drivers_of(archived))
-    archived.call("PATCH", f"/dags/{REPLAY}/dagRuns/{run}", {"state": "failed"})
+    archived.fail_run(REPLAY, run)
     _, alive = psutil.wait_procs(drivers, timeout=60)
     assert not alive
     archived.pause(REPLAY, True)
