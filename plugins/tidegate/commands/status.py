@@ -209,7 +209,8 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
         if line.error is not None:
             out.print(Text(f"\n{line.error}"), soft_wrap=True)
         for c in line.status.concerns if line.status else ():
-            out.print(Text(f"\n{line.name}: {c.what}\n  what to do: {c.advice}"), soft_wrap=True)
+            out.print(Text(f"\n{line.name}: {c.what}"))
+            out.print(Text(f"  what to do: {c.advice}"), soft_wrap=True)
     silent = [line for line in lines if line.kafka not in (None, NOT_ASKED)]
     if silent:
         names = ", ".join(line.name for line in silent)
