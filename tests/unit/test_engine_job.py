@@ -21,11 +21,13 @@ from engine_fixtures import (
 )
 
 from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
+from spark_jobs.engine.tally import Tally, merge
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.offsets import Interval
+from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA, DIRTY, LATE, Failure, Receipt, arithmetic_errors
+from tidegate.core.receipt import DATA, DIRTY, LATE, Failure, RangeResult, Receipt, arithmetic_errors
 
 
 def run(plan, topic, **options):
@@ -126,3 +128,37 @@ def test_an_empty_plan_has_an_empty_receipt(tmp_path):
     receipt = run(job_plan(pipeline(tmp_path), [(0, 5, 5)]), {})
     assert receipt.ranges[0].read == 0
     assert receipt.files == ()
+
+
+@pytest.mark.parametrize("size", [1, 4, 60])
+def test_bad_records_take_nobody_with_them(tmp_path, size):
+    values = [
+        b"rubbish" if i % 13 == 5 else event(DAY_ONE + i % 3 * HOUR, site="ab"[i % 2], count=i) for i in range(60)
+    ]
+    plan = job_plan(pipeline(tmp_path), [(0, 0, 60)])
+    receipt = run(plan, {0: records(values)}, size=size)
+    good = [i for i in range(60) if i % 13 != 5]
+    assert [(r["_offset"], r["count"], r["site"]) for r in all_rows(plan, receipt, DATA)] == [
+        (i, i, "ab"[i % 2]) for i in good
+    ]
+    assert [r["_offset"] for r in all_rows(plan, receipt, DIRTY)] == [i for i in range(60) if i % 13 == 5]
+    assert len(receipt.files) == 7
+
+
+def test_pieces_that_leave_a_hole_are_no_receipt():
+    def piece(start: int, end: int) -> RangeResult:
+        return RangeResult(OffsetRange("t", 0, start, end), end - start, end - start, 0, 0, 0, 0, (), 5, 9)
+
+    whole = OffsetRange("t", 0, 0, 30)
+    merged = merge(whole, [piece(20, 30), piece(0, 20)])
+    assert (merged.range, merged.read, merged.min_event_ms, merged.max_event_ms) == (whole, 30, 5, 9)
+    for pieces in ([piece(0, 20)], [piece(0, 10), piece(20, 30)], [piece(0, 20), piece(10, 30)], []):
+        with pytest.raises(JobError, match="only up to"):
+            merge(whole, pieces)
+
+
+@pytest.mark.parametrize("offsets", [[3, 2], [2, 2], [9, 10], [-1, 0]])
+def test_a_source_that_delivers_something_else_is_not_believed(offsets):
+    tally = Tally(OffsetRange("t", 0, 0, 10))
+    with pytest.raises(JobError, match="delivered offsets"):
+        tally.consume(Chunk(offsets, [0] * 2, [None] * 2, [None] * 2))
