@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.core.errors import TidegateError
 from tidegate.core.receipt import Failure
 
 
@@ -33,6 +34,8 @@ def from_exception(error: BaseException) -> Failure:
     """What to report for any exception; unknown ones are worth another try."""
     if isinstance(error, JobError):
         return error.failure
+    if isinstance(error, TidegateError):
+        return Failure(str(error.args[0]) if error.args else type(error).__name__, error.advice, retry=error.retry)
     text = " ".join(str(error).split())[:1000]
     return Failure(f"{type(error).__name__}: {text}" if text else type(error).__name__, retry=True)
 

@@ -162,3 +162,13 @@ def test_a_source_that_delivers_something_else_is_not_believed(offsets):
     tally = Tally(OffsetRange("t", 0, 0, 10))
     with pytest.raises(JobError, match="delivered offsets"):
         tally.consume(Chunk(offsets, [0] * 2, [None] * 2, [None] * 2))
+
+
+def test_storages_own_advice_reaches_the_failure(tmp_path):
+    plan = job_plan(pipeline(tmp_path), [(0, 0, 1)])
+    attempt_path(plan).mkdir(parents=True)
+    (attempt_path(plan) / "data").write_text("a file where a directory should be")
+    with pytest.raises(JobError, match="a file is where a directory should be") as e:
+        run(plan, {0: records([event()])})
+    assert e.value.failure.retry
+    assert not e.value.failure.what.startswith("PathExists")
