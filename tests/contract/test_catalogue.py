@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from catalogue_places import COLUMNS, DATABASE, HOSTILE, REAL, WIDE, Place, of
 from fakes.catalogue import FakeCatalogue
+
 from tidegate.adapters import hive
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure

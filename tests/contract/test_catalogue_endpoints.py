@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from catalogue_places import DATABASE, HOSTILE, REAL, Place, of
 from fakes.proxy import Fate, LossyProxy
+
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.layout import HIVE_NULL, partition_path

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 from fakes.kafka import FakeKafka
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.batch import JobPlan
-from tidegate.core.offsets import OffsetRange
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import KafkaReader, Reader
+from tidegate.adapters.kafka import KafkaSource
+from tidegate.core.batch import JobPlan
+from tidegate.core.offsets import OffsetRange
 
 
 @pytest.fixture(params=["fake", "real"])

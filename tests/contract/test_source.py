@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fakes.kafka import FakeKafka
+
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.core.errors import SourceError, SourceUnavailable
 from tidegate.core.ports import PartitionOffsets, Source, TopicState

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.storage import MemoryStorage
+
 from tidegate.adapters.storage import LocalStorage
 from tidegate.core.errors import PathExists, PathMissing, StorageError
 from tidegate.core.ports import FileStat, Storage

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.fetch import Chunk, Reader
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import SourceError, SourceUnavailable
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.ports import PartitionOffsets, TopicState
-
-from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk, Reader
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+
 from tidegate import settings
 from tidegate.adapters.connections import Connection, resolve
 from tidegate.adapters.kafka import connection_settings

@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+
 from tidegate.adapters.connections import Connection, ConnectionMissing, resolve
 
 CASES = {

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from tidegate.demo import check, flights
 
 SPAN = check.Span(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from tidegate.demo.driver_kill import KillMissed, kill_next_driver
 
 # A driver whose workers go on without it, and who writes the receipt as soon as they have written all files.

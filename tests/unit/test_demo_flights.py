@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
 from tidegate.demo import flights
 
 HOUR_MS = 3_600_000

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyhive.exc import OperationalError
 from TCLIService.ttypes import TStatusCode
+
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.hive_link import is_definite, server_words

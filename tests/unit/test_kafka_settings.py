@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.core.errors import SourceError
 

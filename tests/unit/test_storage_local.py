@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tidegate.adapters import storage as adapters
 from tidegate.adapters.storage import LocalStorage, for_uri, local
 from tidegate.core.errors import OutcomeUnknown, PathMissing, StorageError

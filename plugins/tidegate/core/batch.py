@@ -127,7 +127,7 @@ class JobPlan:
     `mode` ingest: `ranges` are read once, each record routed by `floor`.
     `mode` replay: one window's rows are rebuilt; `parts` say which ranges, each with the pinned rules of its batch, and
     `window_ms` which window; late, dirty and other windows' rows are counted, not written.
-    `pipeline` is the compiled spec (columns of today); `tasks` is how many Spark tasks are worth starting.
+    `pipeline` is the compiled spec (columns of today).
     """
 
     mode: str
