@@ -12,7 +12,7 @@ import pendulum
 import pytest
 from airflow.serialization.serialized_objects import decode_timetable, encode_timetable
 from airflow.timetables.base import DataInterval, TimeRestriction
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS
@@ -55,6 +55,7 @@ instants = st.datetimes(datetime(2012, 1, 1), datetime(2040, 1, 1), timezones=st
 
 
 @given(sizes, st.sampled_from(ZONES), instants)
+@example(5 * MINUTE_MS, BERLIN, datetime(2012, 1, 1, 0, 0, 0, 1, tzinfo=UTC))
 def test_consecutive_windows_tile_time(size_ms: int, zone: str, when: datetime) -> None:
     timetable = WindowTimetable(size_ms, zone, START)
     intervals = walk(timetable, TimeRestriction(pendulum.instance(when), None, True), most=60)

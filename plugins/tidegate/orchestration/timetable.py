@@ -60,7 +60,7 @@ class WindowTimetable(Timetable):
         if last_automated_data_interval is not None:
             candidates.append(window_start(to_ms(last_automated_data_interval.end), self._windows))
         if restriction.earliest is not None:
-            candidates.append(self._at_or_after(to_ms(restriction.earliest)))
+            candidates.append(self._at_or_after(restriction.earliest))
         if not candidates:
             return None
         if not restriction.catchup:
@@ -74,9 +74,9 @@ class WindowTimetable(Timetable):
     def _last_ended(self) -> int:
         return window_start(window_start(to_ms(timezone.utcnow()), self._windows) - 1, self._windows)
 
-    def _at_or_after(self, instant_ms: int) -> int:
-        start = window_start(instant_ms, self._windows)
-        return start if start == instant_ms else window_end(start, self._windows)
+    def _at_or_after(self, instant: DateTime) -> int:
+        start = window_start(to_ms(instant), self._windows)
+        return start if from_ms(start) == instant else window_end(start, self._windows)
 
     def _interval(self, start_ms: int) -> DataInterval:
         return DataInterval(from_ms(start_ms), from_ms(window_end(start_ms, self._windows)))
