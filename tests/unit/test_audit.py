@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.footers import describe
+from tests.crash.faults import Faults
+from tests.crash.scenario import Snapshot
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.footers import FooterProcess, footer_of
 from tidegate.core.coverage import Footer, difference
@@ -35,10 +37,12 @@ def in_process(uris: Sequence[str], coordinates: bool) -> Iterator[Footer]:
         yield footer_of(json.loads(json.dumps({"path": uri, **told})))
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Snapshot]:
     """Hours 0 and 1 are published, 2 and 3 wait; one late row, one dirty; hour 1 has rows of two batches."""
-    made = World(tmp_path)
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "world").mkdir()
+    made = World(folder / "world")
     made.produce(record("a0", 0.1), record("a1", 0.5, "b"), record("b0", 1.2), b"not json")
     made.produce(record("c0", 2.0), record("d0", 3.5), partition=1)
     made.ingest("r1")
@@ -46,6 +50,13 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.produce(record("late", 0.7), record("fine", 1.9))
     made.ingest("r2")
     made.archive(1)
+    return made.folder, Snapshot.of(made, folder / "snapshot")
+
+
+@pytest.fixture
+def world(built: tuple[Path, Snapshot]) -> Iterator[World]:
+    folder, snapshot = built
+    made = snapshot.restore(folder, Faults())  # locations are absolute: each test has the folder to itself
     yield made
     made.close()
 

@@ -16,7 +16,7 @@ from tidegate.core.receipt import DIRTY, LATE
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.core.views import Books, LedgerReads
 from tidegate.core.window import BUILDING, BUILT, SWAPPING, WindowKey
-from tidegate.workflow.audit_files import Files, Found, Listing
+from tidegate.workflow.audit_files import Files, Found, Listing, Pace
 from tidegate.workflow.context import Context
 from tidegate.workflow.publication import wanted_partitions, window_values
 
@@ -147,7 +147,7 @@ class _Audit:
         for wanted in listing.lost:
             for p in wanted.entry.partitions:
                 absent[p.partition] += p.rows
-        step = max(1, len(by_uri) // 10)
+        pace = Pace(self._ctx.say)
         for footer in self._footers(sorted(by_uri), deep) if by_uri else ():
             found = by_uri[footer.path]
             read.append(footer)
@@ -155,8 +155,7 @@ class _Audit:
             if footer.error:
                 for p in found.wanted.entry.partitions:
                     absent[p.partition] += p.rows
-            if len(read) % step == 0 and len(by_uri) > 100:
-                self._ctx.say(f"read {len(read):,} of {len(by_uri):,} files")
+            pace.say(lambda: f"read {len(read):,} of {len(by_uri):,} files")
         unread = sorted(set(by_uri) - {f.path for f in read})
         for uri in unread[:5]:
             problems.append(Problem(by_uri[uri].wanted.subject, f"{uri} was not read", "run the audit again"))
@@ -171,6 +170,8 @@ class _Audit:
         """Partitions of the three tables; None when the endpoint does not answer."""
         count = 0
         spec = self._ctx.pipeline
+        for window_ms in sorted(self._moving()):
+            self._notes.append(f"window {window_id(window_ms)} is being swapped: its partitions were not compared")
         for table, expected in (
             (data_table(spec).name, self._expected_data()),
             (late_table(spec).name, self._expected_side(LATE)),
@@ -226,20 +227,24 @@ class _Audit:
     def _partition_problems(
         self, table: str, expected: dict[PartitionValues, tuple[str, str, str]], have: dict[PartitionValues, str]
     ) -> Iterator[Problem]:
+        moving = [window_values(self._ctx, WindowKey(w, w)) for w in self._moving()]
+
+        def settled(values: PartitionValues) -> bool:
+            return not any(values[: len(m)] == m for m in moving)
+
         for values, (place, subject, advice) in expected.items():
             name = f"{table} partition {partition_path(values)}"
-            if values not in have:
+            if values not in have and settled(values):
                 yield Problem(subject, f"{name} is not in the catalogue", advice)
-            elif have[values] != place:
+            elif values in have and have[values] != place and settled(values):
                 yield Problem(subject, f"{name} is at {have[values]}, should be at {place}", advice)
-        moving = [window_values(self._ctx, WindowKey(w, w)) for w in self._moving()]
         for values in sorted(set(have) - set(expected), key=partition_path):
-            if not any(values[: len(m)] == m for m in moving):
+            if settled(values):
                 name = f"{table} partition {partition_path(values)}"
                 yield Problem("catalogue", f"{name} belongs to no manifest ({have[values]})", "find out who added it")
 
     def _moving(self) -> set[int]:
-        """Windows whose partitions are being changed at this moment."""
+        """Windows whose partitions are on their way from one generation to the next."""
         return {g.window_ms for g in self._ledger.books.generations if g.state == SWAPPING}
 
     # ------------------------------------------------------------ the broker

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidegate.core.audit import Ledger, Problem, republish
@@ -46,6 +47,18 @@ class Listing:
     problems: tuple[Problem, ...]
 
 
+class Pace:
+    """Says how far a long work is, every few seconds."""
+
+    def __init__(self, say: Callable[[str], None], every_s: float = 5.0) -> None:
+        self._say, self._every_s, self._last = say, every_s, time.monotonic()
+
+    def say(self, words: Callable[[], str]) -> None:
+        if time.monotonic() - self._last >= self._every_s:
+            self._last = time.monotonic()
+            self._say(words())
+
+
 class Files:
     """The files of one pipeline, listed directory by directory."""
 
@@ -57,7 +70,7 @@ class Files:
         """Raises StorageError."""
         found, lost, problems = [], [], []
         wanted = [*self._data(), *self._side()]
-        step = max(1, len(wanted) // 10)
+        pace = Pace(self._ctx.say)
         for n, item in enumerate(wanted, 1):
             uri, problem = self._place(item)
             if uri is not None:
@@ -65,8 +78,7 @@ class Files:
             else:
                 lost.append(item)
                 problems.append(Problem(item.subject, problem, item.advice))
-            if n % step == 0 and len(wanted) > 1000:
-                self._ctx.say(f"looked for {n:,} of {len(wanted):,} files")
+            pace.say(lambda n=n: f"looked for {n:,} of {len(wanted):,} files")
         problems += [*self._windows(), *self._foreign_side(), *self._unknown_batches()]
         return Listing(tuple(found), tuple(lost), tuple(problems))
 
