@@ -310,7 +310,11 @@ def _print_one(line: Line) -> None:
     if o.intents:
         paragraph(out, "catalogue", f"{o.intents} changes without an answer")
     for n, event in enumerate(o.events):
-        paragraph(out, "" if n else "events", f"{iso(event.at_ms // 1000 * 1000)}  {event.subject}: {event.what}  ({event.actor})")
+        paragraph(
+            out,
+            "" if n else "events",
+            f"{iso(event.at_ms // 1000 * 1000)}  {event.subject}: {event.what}  ({event.actor})",
+        )
 
 
 def _open_words(batch: BatchRow | None) -> str:
