@@ -225,6 +225,7 @@ def test_no_ledger_is_exit_code_3_and_one_message(tide: Tide, world: World) -> N
     result = tide("status")
     assert result.exit_code == 3
     assert "AIRFLOW_CONN_TIDEGATE_LEDGER" in result.output
+    assert "tidegate stack up" in result.output
 
 
 def test_debug_shows_the_trace(tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,6 +497,14 @@ def test_the_stacks_file_is_found_from_any_folder_below(tmp_path: Path) -> None:
     write_env(tmp_path, tmp_path / "x.db")
     (tmp_path / "a/b").mkdir(parents=True)
     assert surroundings.find_env_file(tmp_path / "a/b") == tmp_path / ".tidegate/stack/env"
+
+
+def test_a_checkout_without_a_stack_has_pipelines(tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.folder / ".tidegate/stack/env").unlink()
+    (world.folder / "dags").mkdir()
+    (world.folder / "pipelines").rename(world.folder / "dags/pipelines")
+    monkeypatch.setenv("AIRFLOW_HOME", "/nowhere")
+    assert "1 of 1 pipelines are right" in tide("spec", "validate").output
 
 
 def test_names_are_completed(tide: Tide, world: World) -> None:

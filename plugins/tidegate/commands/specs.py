@@ -32,7 +32,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     \b
     Exit code: 0 all are right; 2 one is wrong (file, line, field).
     """
-    results = [pair for path in files or (surroundings.settings().pipelines_folder,) for pair in _check(path)]
+    results = [pair for path in files or (surroundings.pipelines_folder(),) for pair in _check(path)]
     wrong = [(path, error) for path, error in results if error is not None]
     if as_json:
         found = [{"file": str(path), "error": error} for path, error in results]

@@ -204,7 +204,7 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
     if lines:
         out.print(_table(lines, narrow=out.width < 100))
     else:
-        out.print(f"no pipelines in {surroundings.settings().pipelines_folder}: one YAML file is one pipeline")
+        out.print(f"no pipelines in {surroundings.pipelines_folder()}: one YAML file is one pipeline")
     for line in lines:
         if line.error is not None:
             out.print(Text(f"\n{line.error}"), soft_wrap=True)

@@ -64,6 +64,16 @@ def settings() -> Settings:
         raise click.UsageError(str(e)) from None
 
 
+def pipelines_folder() -> Path:
+    """As set; where Airflow's own folder is not there, that of the checkout around the working directory."""
+    folder = settings().pipelines_folder
+    if folder.is_dir() or "AIRFLOW__TIDEGATE__PIPELINES_FOLDER" in os.environ:
+        return folder
+    here = Path.cwd()
+    places = (place / "dags/pipelines" for place in (here, *here.parents))
+    return next((place for place in places if place.is_dir()), folder)
+
+
 def actor() -> str:
     """Who stands in the event log for what a command changes."""
     try:
@@ -80,7 +90,7 @@ def loaded_pipelines() -> list[Loaded]:
     """Every YAML of the pipelines folder. Raises SpecError when there is no such folder."""
     from tidegate.spec import load_folder
 
-    return load_folder(settings().pipelines_folder)
+    return load_folder(pipelines_folder())
 
 
 def pipeline_named(name: str) -> Pipeline:
@@ -89,7 +99,7 @@ def pipeline_named(name: str) -> Pipeline:
 
     from tidegate.spec import load_file, names
 
-    folder = settings().pipelines_folder
+    folder = pipelines_folder()
     known = names(folder)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -107,7 +117,7 @@ def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: 
             use_env_file(Path(path))
         from tidegate.spec import names
 
-        return [name for name in names(settings().pipelines_folder) if name.startswith(incomplete)]
+        return [name for name in names(pipelines_folder()) if name.startswith(incomplete)]
     except Exception:  # a completion that fails must not speak
         return []
 
@@ -121,9 +131,14 @@ pipeline_argument: Callable[[Any], Any] = click.argument("pipeline", shell_compl
 @contextmanager
 def ledger() -> Iterator[SqlLedger]:
     """Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
+    from tidegate.adapters.connections import ConnectionMissing
     from tidegate.wiring import command_lookup, open_ledger
 
-    opened = open_ledger(actor(), command_lookup)
+    try:
+        opened = open_ledger(actor(), command_lookup)
+    except ConnectionMissing as e:
+        e.advice += "; for a trial on this machine: tidegate stack up"
+        raise
     try:
         yield opened  # type: ignore[misc]
     finally:
