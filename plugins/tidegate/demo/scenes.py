@@ -32,6 +32,7 @@ CLOSED_AT = utc(27, 22)  # what is reported later than this, and departed in tho
 HOURS = [FIRST_HOUR + timedelta(hours=n) for n in range(24)]
 INTACT, BROKEN = utc(26, 20), utc(26, 21)
 LEAST_BATCHES = 5
+_AUDIT_LINES = 9  # its findings; before them it tells its progress
 _PARSE_S, _INGEST_S, _BACKFILL_S, _RETRY_S, _CHECK_S = 180.0, 900.0, 900.0, 300.0, 300.0
 
 
@@ -234,7 +235,7 @@ def audit(world: World) -> None:
     words = ["audit", world.pipeline.name]
     world.out.line(f"$ tidegate {' '.join(words)}")
     finished = world.commands.run("audit", [sys.executable, "-m", "tidegate.cli", *words], _CHECK_S)
-    world.out.line("\n".join(finished.text.splitlines()[-12:]))
+    world.out.line("\n".join(finished.text.splitlines()[-_AUDIT_LINES:]))
     world.out.check(finished.ok, "the audit says balanced")
 
 
