@@ -22,6 +22,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import flag_modified
 
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.backfill import sweep, to_scheduled
@@ -153,7 +154,8 @@ def test_the_callback_changes_backfill_runs_after_the_commit(session: Session, k
     run = add_run(session, "running", kind)
     run.state = DagRunState.SUCCESS
     to_scheduled({"dag_run": run})  # type: ignore[typeddict-item]
-    run = session.merge(run)  # as update_state's caller does: set on the object, the change would be undone here
+    run.run_type = kind  # what merging a stale copy does after the callback, before the commit
+    flag_modified(run, "run_type")
     session.commit()
     assert again(session, run) == ("scheduled" if kind == DagRunType.BACKFILL_JOB else "manual", "success")
 
