@@ -112,6 +112,7 @@ class World:
         self.database = folder / "ledger.db"
         shutil.copy(_empty_ledger(), self.database)
         self.said: list[str] = []
+        self.events: list[tuple[int, int]] = []  # (window, generation) that other DAGs were told of
         self.launcher: InProcessLauncher | None = None
         self._ledgers: list[SqlLedger] = []
 
@@ -158,12 +159,16 @@ class World:
         return batch_id
 
     def archive(self, hour: int) -> archive.Published:
-        published = archive.publish(self.context(), window(hour))
+        ctx = self.context()
+        published = archive.publish(ctx, window(hour))
+        archive.announced(ctx, published)
         self.close()
         return published
 
     def replay(self, hour: int) -> archive.Published:
-        published = replay.replay(self.context(), window(hour))
+        ctx = self.context()
+        published = replay.replay(ctx, window(hour))
+        archive.announced(ctx, published)
         self.close()
         return published
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
-from spark_jobs.engine.strict import MAX_MS
+from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from tidegate.core.lateness import Floor
 from tidegate.core.layout import DAY_MS, HIVE_NULL, MINUTE_MS, fits, window_end, window_start
 from tidegate.core.pipeline import Pipeline, Windows
@@ -47,6 +47,7 @@ class Router:
         event = decoded.event_ms
         if event is None:
             event = self._kafka_time(chunk, bad)
+        event = self._in_every_calendar(event, bad)
         plausible = self._not_in_future(event, bad)
         values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
         for name, texts in values.items():
@@ -62,6 +63,17 @@ class Router:
                     bad.setdefault(i, Bad(f"no usable Kafka timestamp ({ms})"))
             return pa.array([ms if 0 <= ms <= MAX_MS else None for ms in chunk.timestamps], pa.int64())
         return pa.array(chunk.timestamps, pa.int64())
+
+    def _in_every_calendar(self, event: pa.Array, bad: dict[int, Bad]) -> pa.Array:
+        """Two days off both ends of the calendar: a window there has no local date in some zone."""
+        low, high = MIN_MS + 2 * DAY_MS, MAX_MS - 2 * DAY_MS
+        outside = pc.fill_null(pc.or_(pc.less(event, low), pc.greater(event, high)), False)
+        if not pc.any(outside).as_py():
+            return event
+        for i in pc.indices_nonzero(outside).to_pylist():
+            reason = "event time is at the end of the calendar (years 1 and 9999): a missing one?"
+            bad.setdefault(i, Bad(reason, self._pipeline.event_time.path or ""))
+        return pc.if_else(outside, pa.scalar(None, event.type), event)
 
     def _not_in_future(self, event: pa.Array, bad: dict[int, Bad]) -> pa.Array:
         plausible = pc.fill_null(pc.less_equal(event, self._horizon), False)

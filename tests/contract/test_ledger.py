@@ -194,7 +194,7 @@ def test_one_open_batch_at_a_time(ledger: SqlLedger) -> None:
         ledger.batches.insert_plan(plan(2, 5, 9), view.version, None)
 
 
-@pytest.mark.parametrize("what", ["take", "seal", "land", "refuse", "replan", "abandon", "adopt"])
+@pytest.mark.parametrize("what", ["take", "seal", "land", "refuse", "replan", "abandon", "block", "adopt"])
 def test_a_lost_epoch_changes_nothing(ledger: SqlLedger, what: str) -> None:
     stale = ledger.batches.take(planned(ledger), "n1")
     newer = ledger.batches.take(stale, "n2")
@@ -207,6 +207,7 @@ def test_a_lost_epoch_changes_nothing(ledger: SqlLedger, what: str) -> None:
         "refuse": lambda: ledger.batches.refuse(stale, "no"),
         "replan": lambda: ledger.batches.replan(stale, replace(stale.plan, revision=2)),
         "abandon": lambda: ledger.batches.abandon(stale, "no"),
+        "block": lambda: ledger.batches.block(stale, "no"),
         "adopt": lambda: ledger.batches.adopt(stale, manifest(stale)),
     }
     with pytest.raises(LostComparison):
@@ -220,11 +221,12 @@ def test_a_refused_batch_keeps_its_ranges_under_a_new_revision(ledger: SqlLedger
     ledger.batches.refuse(writing, "too dirty")
     assert ledger.batches.refusal(NAME, 1) == "too dirty"
     revised = replace(writing.plan, revision=2, spec_version=2)
-    ledger.batches.replan(writing, revised)
+    replanned = ledger.batches.replan(writing, revised)
+    assert replanned == ledger.batches.get(NAME, 1) == WritingBatch(revised, 2, "n1")
     assert ledger.batches.refusal(NAME, 1) is None
     with pytest.raises(LostComparison):
         ledger.batches.seal(writing, manifest(writing))  # the old revision's attempt
-    assert ledger.batches.take(WritingBatch(revised, 1, "n1"), "n2").epoch == 2
+    assert ledger.batches.take(replanned, "n2").epoch == 3
     with pytest.raises(ValueError, match="keeps the ranges"):
         ledger.batches.replan(writing, replace(plan(1, 0, 4), revision=2))
 

@@ -31,6 +31,7 @@ CHANGING: dict[str, frozenset[str]] = {
             "discard",
             "begin_swap",
             "publish",
+            "announced",
             "declare_intent",
             "answer_intent",
             "block",

@@ -14,7 +14,7 @@ from tests.world import World, record, window
 from tidegate.core.errors import TidegateError
 from tidegate.core.pipeline import Column
 from tidegate.workflow import archive, ingest, reconcile, replay
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.workflow.context import REQUEST_TTL_MS, Published
 
 TRIES = 6
 Task = Callable[[World], object]
@@ -37,11 +37,18 @@ def _ready(hour: int) -> Task:
 
 
 def _publish(hour: int) -> Task:
-    return lambda world: archive.publish(world.context(), window(hour))
+    return lambda world: _announce(world, archive.publish(world.context(), window(hour)))
 
 
 def _replay(hour: int) -> Task:
-    return lambda world: replay.replay(world.context(), window(hour))
+    return lambda world: _announce(world, replay.replay(world.context(), window(hour)))
+
+
+def _announce(world: World, published: Published) -> None:
+    """As the operators do: tell the world of what is new, then say so."""
+    if published.new:
+        world.events.append((published.window.start_ms, published.generation))
+        archive.announced(world.context(), published)
 
 
 def _maintain(world: World) -> None:
@@ -118,12 +125,13 @@ class Snapshot:
     catalogue: Any
     clock: Any
     pipeline: Any
+    events: Any
 
     @classmethod
     def of(cls, world: World, folder: Path) -> Snapshot:
         world.close()
         shutil.copytree(world.folder, folder)
-        state = (world.kafka, world.catalogue, world.clock, world.pipeline)
+        state = (world.kafka, world.catalogue, world.clock, world.pipeline, world.events)
         return cls(folder, *(copy.deepcopy(s) for s in state))
 
     def restore(self, folder: Path, faults: Faults) -> World:
@@ -147,6 +155,7 @@ def state(world: World) -> dict[str, Any]:
         "late": world.table("__late"),
         "dirty": world.table("__dirty"),
         "batches": batches,
+        "events": {start: max(g for s, g in world.events if s == start) for start, _ in world.events},
         "states": {h: (w.state, w.current is not None) for h, w in windows.items()},
     }
     world.close()

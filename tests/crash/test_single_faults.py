@@ -76,7 +76,7 @@ def test_every_changing_call_is_a_site(reference: Reference) -> None:
         "storage": {"list_files", "list_names", "exists", "read"},
         "catalogue": {"partitions", "execute"},
         "batches": {
-            "planning_view", "bound", "get", "open", "refusal", "side_duties", "manifest_files", "gaps",
+            "planning_view", "bound", "get", "open", "refusal", "side_duties", "manifest_files", "gaps", "newest_spec",
         },
         "windows": {
             "facts", "get", "generation", "certificate", "holds", "landed_files", "owed", "published_starts",

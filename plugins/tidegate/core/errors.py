@@ -21,6 +21,7 @@ TidegateError
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
+|- StepMissing           a step before this one is not done
 |- NotReady              a window may not be closed yet (retry), its certificate inside
 """
 
@@ -150,3 +151,7 @@ class Alarm(TidegateError):
 
 class NotReady(TidegateError):
     retry = True
+
+
+class StepMissing(TidegateError):
+    """Another task comes first."""

@@ -110,8 +110,8 @@ class BatchLedger(Protocol):
         """PLANNED or WRITING(e) -> WRITING(e + 1)."""
         ...
 
-    def replan(self, batch: WritingBatch, plan: Plan) -> None:
-        """A refused batch takes a new spec: same ranges, next revision. It stays WRITING until somebody takes it."""
+    def replan(self, batch: WritingBatch, plan: Plan) -> WritingBatch:
+        """A refused batch takes a new spec: same ranges, next revision, epoch + 1 (no attempt of it exists yet)."""
         ...
 
     def refuse(self, batch: WritingBatch, reason: str) -> None:
@@ -148,7 +148,13 @@ class BatchLedger(Protocol):
         """Gap intervals by Kafka partition."""
         ...
 
-    def block(self, name: str, batch_id: int, reason: str) -> None: ...
+    def newest_spec(self, name: str) -> int | None:
+        """Spec version of the newest batch; None before the first."""
+        ...
+
+    def block(self, batch: OpenBatch, reason: str) -> None:
+        """An alarm, if the batch is still in this state at this epoch."""
+        ...
 
 
 class WindowLedger(Protocol):
@@ -188,8 +194,8 @@ class WindowLedger(Protocol):
 
     def built(self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]) -> BuiltGeneration: ...
 
-    def discard(self, generation: BuiltGeneration, why: str) -> None:
-        """BUILT -> DISCARDED: nothing is published (unchanged content)."""
+    def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
+        """BUILDING(epoch) or BUILT -> DISCARDED: refused, unchanged, given up; the current one is the newest again."""
         ...
 
     def begin_swap(self, generation: BuiltGeneration) -> BuiltGeneration:
@@ -202,6 +208,10 @@ class WindowLedger(Protocol):
 
     def published_starts(self, name: str) -> set[int]:
         """Starts (UTC ms) of the windows that have a CURRENT generation."""
+        ...
+
+    def announced(self, name: str, key: WindowKey, number: int) -> None:
+        """The generation's `on_publish` statements ran and its event is on its way; done if it is set."""
         ...
 
     def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]: ...

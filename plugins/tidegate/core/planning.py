@@ -70,6 +70,8 @@ def plan_batch(
     )
     if plan.ranges or losses:
         return plan
+    if not view.planned_ends and any(o.high_watermark > o.log_start for o in topic.partitions.values()):
+        return plan  # the first batch pins where reading begins: `latest` would move on with every look
     if _moves_watermark(pipeline, view.facts, plan):
         return plan
     return NothingToPlan("no new records")

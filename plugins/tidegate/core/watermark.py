@@ -5,8 +5,8 @@ nothing to say about the future; `windows.idle` decides what stands in for it:
 
     wait     its own watermark: an idle partition holds every window
     follow   the largest own watermark of all partitions (loads of old data, where the wall clock means nothing)
-    clock    the clock of the newest plan in which any partition advanced, minus the delay; once the whole topic has
-             been silent for `topic_silence`, `on_silence: close` lets the newest plan's clock stand in, `hold` does not
+    clock    the clock of the newest plan in which another partition advanced, minus the delay; once the whole topic
+             has been silent for `topic_silence`, `on_silence: close` lets the newest plan's clock stand in for all
 
 The idea of per-source watermarks whose minimum counts is Flink's; a drained partition is exact here because a plan
 records both the planned end and the broker's end at the same instant.
@@ -81,13 +81,14 @@ def watermarks(windows: Windows, facts: TopicFacts) -> tuple[PartitionWatermark,
     """The watermark of each partition, idle policy applied."""
     delay = windows.watermark_delay_ms
     seen = [p.max_event_ms for p in facts.partitions if p.max_event_ms is not None]
-    stand_in: int | None = None
-    if windows.idle == "follow":
-        stand_in = max(seen) - delay if seen else None
-    elif windows.idle == "clock":
-        stand_in = _clock_stand_in(windows, facts)
+    largest = max(seen) - delay if seen else None
     result = []
     for p in facts.partitions:
+        stand_in: int | None = None
+        if windows.idle == "follow":
+            stand_in = largest
+        elif windows.idle == "clock":
+            stand_in = _clock_stand_in(windows, facts, p.partition)
         own = None if p.max_event_ms is None else p.max_event_ms - delay
         mark, basis = own, "own" if own is not None else "none"
         if p.drained and stand_in is not None and (own is None or stand_in > own):
@@ -100,14 +101,14 @@ def watermarks(windows: Windows, facts: TopicFacts) -> tuple[PartitionWatermark,
     return tuple(result)
 
 
-def _clock_stand_in(windows: Windows, facts: TopicFacts) -> int | None:
-    advanced = [p.advanced_ms for p in facts.partitions if p.advanced_ms is not None]
+def _clock_stand_in(windows: Windows, facts: TopicFacts, partition: int) -> int | None:
+    advanced = {p.partition: p.advanced_ms for p in facts.partitions if p.advanced_ms is not None}
     if not advanced or facts.clock_ms is None:
         return None
-    newest = max(advanced)
-    if windows.on_silence == "close" and facts.clock_ms - newest >= windows.topic_silence_ms:
-        newest = facts.clock_ms
-    return newest - windows.watermark_delay_ms
+    if windows.on_silence == "close" and facts.clock_ms - max(advanced.values()) >= windows.topic_silence_ms:
+        return facts.clock_ms - windows.watermark_delay_ms
+    others = [at for p, at in advanced.items() if p != partition]
+    return max(others) - windows.watermark_delay_ms if others else None
 
 
 def global_watermark(marks: tuple[PartitionWatermark, ...]) -> int | None:

@@ -68,7 +68,10 @@ class BuiltGeneration:
 
 @dataclass(frozen=True)
 class PublishedGeneration:
-    """In force (CURRENT) or once in force (RETIRED); `location` is where the catalogue points (a URI)."""
+    """In force (CURRENT) or once in force (RETIRED); `location` is where the catalogue points (a URI).
+
+    `announced`: its `on_publish` statements have run and its dataset event is on its way.
+    """
 
     pipeline: str
     window: WindowKey
@@ -80,6 +83,7 @@ class PublishedGeneration:
     digest: str
     published_ms: int
     state: str = CURRENT
+    announced: bool = False
 
 
 Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration

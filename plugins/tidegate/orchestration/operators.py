@@ -132,7 +132,7 @@ class PublishOperator(PipelineOperator):
         """A dataset event tells other DAGs of a new generation, and of nothing else."""
         from tidegate.workflow import archive
 
-        report(self, archive.publish(ctx, window_of(self.pipeline, context)), context)
+        report(self, ctx, archive.publish(ctx, window_of(self.pipeline, context)), context)
 
 
 class ReplayOperator(PipelineOperator):
@@ -147,7 +147,7 @@ class ReplayOperator(PipelineOperator):
         """The old generation stays readable until the swap."""
         from tidegate.workflow import replay
 
-        report(self, replay.replay(ctx, window_of(self.pipeline, context)), context)
+        report(self, ctx, replay.replay(ctx, window_of(self.pipeline, context)), context)
 
 
 class MaintainOperator(PipelineOperator):
@@ -216,10 +216,14 @@ def window_of(pipeline: Pipeline, context: Context) -> WindowKey:
     return WindowKey(start, end)
 
 
-def report(task: BaseOperator, published: Published, context: Context) -> None:
+def report(task: BaseOperator, ctx: PipelineContext, published: Published, context: Context) -> None:
     """Say what is in force now, to the log and, if it is new, to the DAGs that are scheduled by the table."""
+    from tidegate.workflow import archive
+
     what = "published" if published.new else "unchanged"
     task.log.info(
         "%s: generation %s, %s rows, %s", what, published.generation, f"{published.rows:,}", published.location
     )
     datasets.announce(task, published, context)
+    if published.new:  # last: a task that dies before this finds the generation still unannounced and says it again
+        archive.announced(ctx, published)

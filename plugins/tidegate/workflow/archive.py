@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegate.core import watermark
-from tidegate.core.errors import LostComparison, NotReady
+from tidegate.core.errors import LostComparison, NotReady, ReplayRefused
 from tidegate.core.instants import iso
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import (
@@ -17,12 +19,13 @@ from tidegate.core.window import (
     WindowKey,
 )
 from tidegate.workflow import assembly, publication, rebuild, verification
-from tidegate.workflow.context import ATTEMPTS, Context, Published
+from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
 
 def ready(ctx: Context, window: WindowKey) -> Certificate:
     """Whether the window may be closed; the answer is stored. A window that is closed already stays ready."""
+    guard(ctx)
     state = ctx.ledger.windows.get(ctx.name, window).state
     if state != OPEN:
         stored = ctx.ledger.windows.certificate(ctx.name, window)
@@ -42,6 +45,7 @@ def publish(ctx: Context, window: WindowKey) -> Published:
 
     Raises NotReady (retry) while it may not be closed, LostComparison (retry) when another task works on it.
     """
+    guard(ctx)
     for _ in range(ATTEMPTS):
         try:
             return _publish_once(ctx, window)
@@ -65,7 +69,9 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
         ctx.say(f"mended: {line}")
     if not found.lost_files:
         ctx.say(f"generation {generation.number} is as it was published ({len(generation.files)} files)")
-        return _published(generation, new=False, note="verified")
+        if not generation.announced:  # an earlier try ended between publishing it and telling others
+            return _published(ctx, generation, new=True)
+        return _published(ctx, generation, new=False, note="verified")
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
     number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, "heal")
     return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
@@ -78,15 +84,31 @@ def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Pu
         if taken.kind == "archive":
             generation = assembly.assemble(ctx, taken)
         else:
-            generation = rebuild.rebuild(ctx, taken)
+            generation = _rebuild(ctx, taken)
     if generation.state == "BUILT" and generation.kind == "replay":
         current = rebuild.unchanged(ctx, generation)
         if current is not None:
-            return _published(current, new=False, note="unchanged")
-    return _published(publication.publish(ctx, generation), new=True)
+            return replace(_verify(ctx, current), note="unchanged")
+    return _published(ctx, publication.publish(ctx, generation), new=True)
 
 
-def _published(generation: PublishedGeneration, new: bool, note: str = "") -> Published:
+def _rebuild(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
+    """What is refused is over: the generation in force stays the newest, so that Clear goes on verifying it."""
+    try:
+        return rebuild.rebuild(ctx, taken)
+    except ReplayRefused as e:
+        ctx.ledger.windows.discard(taken, str(e))
+        raise
+
+
+def announced(ctx: Context, published: Published) -> None:
+    """Whoever has told the world of a new generation says so; until then every try says it is new."""
+    ctx.ledger.windows.announced(ctx.name, published.window, published.generation)
+
+
+def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: str = "") -> Published:
+    if new:
+        publication.run_statements(ctx)
     rows = sum(f.rows for f in generation.files)
     return Published(generation.window, generation.number, new, rows, generation.digest, generation.location, note)
 

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tidegate.core.compatibility import incompatible
+from tidegate.core.errors import SpecError
 from tidegate.core.layout import Layout
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
@@ -46,6 +48,21 @@ class Context:
     @property
     def layout(self) -> Layout:
         return Layout.of(self.pipeline)
+
+
+def guard(ctx: Context) -> None:
+    """Refuse a spec under which landed batches and published windows would mean something else.
+
+    Raises SpecError (a human decides), naming each key with its old and new value."""
+    version = ctx.ledger.batches.newest_spec(ctx.name)
+    if version is None or version == ctx.spec_version:
+        return
+    reasons = incompatible(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline)
+    if reasons:
+        raise SpecError(
+            f"{ctx.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",
+            advice="take the change back, or make it a pipeline of its own (another name, table and location)",
+        )
 
 
 @dataclass(frozen=True)

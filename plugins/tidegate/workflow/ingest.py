@@ -19,6 +19,7 @@ from tidegate.core.errors import (
     LostComparison,
     PathExists,
     SourceError,
+    StepMissing,
     StorageAhead,
 )
 from tidegate.core.layout import RECEIPT, join
@@ -26,7 +27,7 @@ from tidegate.core.plain import dumps, to_plain
 from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
 from tidegate.workflow import landing, sealing
-from tidegate.workflow.context import ATTEMPTS, Context
+from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
 
 
@@ -35,11 +36,12 @@ def plan(ctx: Context, run: str) -> int | None:
 
     A run that is cleared verifies or finishes its own batch and never plans another.
     """
+    guard(ctx)
     bound = ctx.ledger.batches.bound(ctx.name, run)
     if bound is not None:
         ctx.say(f"this run belongs to batch {bound}")
         return bound
-    landing.finish_side_duties(ctx)
+    landing.finish_side_duties(ctx, register=False)
     for _ in range(ATTEMPTS):
         view = ctx.ledger.batches.planning_view(ctx.name)
         if view.open_batch is not None:
@@ -66,7 +68,7 @@ def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | Nothin
     spec = ctx.pipeline
     topic = ctx.source.describe(spec.source.topic)
     first: dict[int, int] = {}
-    if not view.planned_ends:
+    if not view.planned_ends and view.accepted_topic_id is None:  # an accepted new topic is read from its beginning
         at_time = {}
         if isinstance(spec.source.start, int):
             at_time = ctx.source.offsets_for_time(spec.source.topic, spec.source.start)
@@ -81,14 +83,16 @@ def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
 
 
 def _refuse_if_storage_is_ahead(ctx: Context, next_batch_id: int) -> None:
-    """R11: batch ids are contiguous, so a ledger that lost commits shows as storage knowing its next id."""
-    for path in (ctx.layout.high_water_mark(next_batch_id), ctx.layout.landed(next_batch_id)):
-        if ctx.storage.exists(path):
-            raise StorageAhead(f"{ctx.name}: the ledger's next batch is {next_batch_id}, but {path} exists")
+    """R11: storage that knows a batch id at or above the ledger's next one means that the ledger lost commits."""
+    for directory in (ctx.layout.high_water_marks(), ctx.layout.landing_zone()):
+        known = [int(name) for name in ctx.storage.list_names(directory) or [] if name.isdigit()]
+        if known and max(known) >= next_batch_id:
+            raise StorageAhead(f"{ctx.name}: the ledger's next batch is {next_batch_id}, {directory} has {max(known)}")
 
 
 def write(ctx: Context, run: str) -> None:
     """Bring the run's batch to SEALED: run the Spark job unless an attempt's complete receipt is already there."""
+    guard(ctx)
     batch_id = ctx.ledger.batches.bound(ctx.name, run)
     if batch_id is None:
         ctx.say("this run planned no batch")
@@ -128,9 +132,9 @@ def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
     if refused is None or plan_.spec_version == ctx.spec_version:
         return batch
     revised = planning.revise(plan_, ctx.pipeline, ctx.spec_version)
-    ctx.ledger.batches.replan(batch, revised)
+    replanned = ctx.ledger.batches.replan(batch, revised)
     ctx.say(f"batch {plan_.batch_id} was refused ({refused.splitlines()[0]}): it takes spec version {ctx.spec_version}")
-    return WritingBatch(revised, batch.epoch, batch.nonce)
+    return replanned
 
 
 def _job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
@@ -180,13 +184,14 @@ def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:
 
 def land(ctx: Context, run: str) -> bool:
     """Bring the run's batch to LANDED and its late and dirty files into their tables. True: a backlog is left."""
+    guard(ctx)
     batch_id = ctx.ledger.batches.bound(ctx.name, run)
     if batch_id is None:
         ctx.say("this run planned no batch")
         return False
     batch = ctx.ledger.batches.get(ctx.name, batch_id)
     if isinstance(batch, PlannedBatch | WritingBatch):
-        raise LostComparison(f"batch {batch_id} is {batch.state}: it is not written yet", advice="clear the write task")
+        raise StepMissing(f"batch {batch_id} is {batch.state}: it is not written yet", advice="clear the write task")
     if isinstance(batch, AbandonedBatch):
         ctx.say(f"batch {batch_id} was abandoned: {batch.reason}")
         return False

@@ -25,10 +25,10 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         # the mark is written after the rename: where it stands, files may already have moved on from here
         if not ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
             move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
-            _mark(ctx, batch_id)
+            mark(ctx, batch_id)
         result = ctx.ledger.batches.land(batch)
     except Alarm as e:
-        ctx.ledger.batches.block(ctx.name, batch_id, str(e))
+        ctx.ledger.batches.block(batch, str(e))
         raise
     except (MovedOn, LostComparison):
         now = ctx.ledger.batches.get(ctx.name, batch_id)
@@ -39,7 +39,7 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
     return result
 
 
-def _mark(ctx: Context, batch_id: int) -> None:
+def mark(ctx: Context, batch_id: int) -> None:
     """Never cleaned: it tells a ledger that was restored from an old backup that this id is taken (R11)."""
     try:
         ctx.storage.write_new(ctx.layout.high_water_mark(batch_id), b"")
@@ -47,28 +47,45 @@ def _mark(ctx: Context, batch_id: int) -> None:
         pass
 
 
-def finish_side_duties(ctx: Context) -> list[str]:
+def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False) -> list[str]:
     """Late and dirty files of landed batches into their tables: a duty that land, plan and maintain take up.
 
-    A catalogue that does not answer never holds a batch up: the files are in place, registration is tried again."""
+    A catalogue that does not answer never holds a batch up: the files are in place, registration is tried again. Nor
+    does an alarm of one batch hold up the others; `strict` raises the first one at the end (the maintenance DAG)."""
     done: list[str] = []
+    alarms: list[Alarm] = []
+    tables: set[str] = set()
     for batch_id, moved in ctx.ledger.batches.side_duties(ctx.name):
         files = {k: ctx.ledger.batches.manifest_files(ctx.name, batch_id, k) for k in (LATE, DIRTY)}
-        if not moved:
-            for kind, entries in files.items():
-                if entries:
-                    _move_side(ctx, batch_id, kind, entries)
-            ctx.ledger.batches.mark_side(ctx.name, batch_id, "moved")
         try:
-            _register_side(ctx, batch_id, files)
+            if not moved:
+                _move_all(ctx, batch_id, files)
+            if not register:
+                continue
+            _register_side(ctx, batch_id, files, tables)
+        except Alarm as e:
+            ctx.say(f"ALARM: batch {batch_id}: {e}")
+            alarms.append(e)
+            continue
         except CatalogueError as e:
             ctx.say(f"batch {batch_id}: its late and dirty rows are not in the catalogue yet: {e}")
+            if e.retry:
+                break  # an endpoint that is down costs every call its time-out: the rest waits for the next run
             continue
         ctx.ledger.batches.mark_side(ctx.name, batch_id, "registered")
         counts = ", ".join(f"{sum(f.rows for f in v):,} {k}" for k, v in files.items() if v)
         done.append(f"batch {batch_id}: {counts} rows in their tables")
         ctx.say(done[-1])
+    if strict and alarms:
+        raise alarms[0]
     return done
+
+
+def _move_all(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) -> None:
+    for kind, entries in files.items():
+        if entries:
+            _move_side(ctx, batch_id, kind, entries)
+    ctx.ledger.batches.mark_side(ctx.name, batch_id, "moved")
 
 
 def _move_side(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry]) -> None:
@@ -78,7 +95,8 @@ def _move_side(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry])
     manifest = {_below(kind, f.path): f.bytes for f in entries}
 
     def still_owed() -> bool:
-        return (batch_id, False) in ctx.ledger.batches.side_duties(ctx.name)
+        now = ctx.ledger.batches.get(ctx.name, batch_id)
+        return isinstance(now, LandedBatch) and not now.side_moved
 
     try:
         if not ctx.storage.exists(target):
@@ -99,18 +117,20 @@ def _below(kind: str, path: str) -> str:
     return path.removeprefix(f"{kind}/")
 
 
-def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) -> None:
-    """ADD PARTITION IF NOT EXISTS needs no intent: a batch's side directory never changes its place."""
+def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]], tables: set[str]) -> None:
+    """ADD PARTITION IF NOT EXISTS needs no intent: a batch's side directory never changes its place.
+
+    `tables` remembers which ones this run has ensured."""
     batch_value = (("_batch", str(batch_id)),)
     late: dict[PartitionValues, str] = {}
     for f in files[LATE]:
         folder = _below(LATE, f.path).rsplit("/", 1)[0]
         late[batch_value + parse_partition_path(folder)] = join(ctx.layout.side(batch_id, LATE), folder)
-    if late:
-        table = late_table(ctx.pipeline)
-        ctx.catalogue.ensure_table(table)
-        ctx.catalogue.add_partitions(table.name, late)
-    if files[DIRTY]:
-        table = dirty_table(ctx.pipeline)
-        ctx.catalogue.ensure_table(table)
-        ctx.catalogue.add_partitions(table.name, {batch_value: ctx.layout.side(batch_id, DIRTY)})
+    dirty = {batch_value: ctx.layout.side(batch_id, DIRTY)} if files[DIRTY] else {}
+    for table, partitions in ((late_table(ctx.pipeline), late), (dirty_table(ctx.pipeline), dirty)):
+        if not partitions:
+            continue
+        if table.name not in tables:
+            ctx.catalogue.ensure_table(table)
+            tables.add(table.name)
+        ctx.catalogue.add_partitions(table.name, partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core.errors import Alarm, CatalogueError, CatalogueMismatch, CatalogueUnsure, LostComparison, PathExists
+from tidegate.core.errors import Alarm, CatalogueError, CatalogueUnsure, LostComparison, PathExists
 from tidegate.core.layout import (
     CERTIFICATE,
     SUCCESS,
@@ -26,6 +26,7 @@ from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
 def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger."""
     location = final_location(ctx, generation)
+    ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     _write_certificate(ctx, generation)
     _move_into_place(ctx, generation, location)
     try:
@@ -38,8 +39,6 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
         raise MovedOn from None
     rows = sum(f.rows for f in generation.files)
     ctx.say(f"published generation {generation.number}: {rows:,} rows at {location}")
-    for statement in ctx.pipeline.archive.on_publish:
-        _on_publish(ctx, statement)
     return published
 
 
@@ -117,13 +116,14 @@ def write_success(ctx: Context, location: str) -> None:
         pass
 
 
-def _on_publish(ctx: Context, statement: str) -> None:
-    """Other engines' refresh: the window is published whether or not they answer."""
-    try:
-        ctx.catalogue.execute(statement)
-        ctx.say(f"on_publish: {statement}")
-    except CatalogueError as e:
-        ctx.say(f"WARNING: on_publish failed, the window is published all the same: {statement}: {e}")
+def run_statements(ctx: Context) -> None:
+    """`archive.on_publish`, other engines' refresh: the window is published whether or not they answer."""
+    for statement in ctx.pipeline.archive.on_publish:
+        try:
+            ctx.catalogue.execute(statement)
+            ctx.say(f"on_publish: {statement}")
+        except CatalogueError as e:
+            ctx.say(f"WARNING: on_publish failed, the window is published all the same: {statement}: {e}")
 
 
 # ---------------------------------------------------------------- the catalogue
@@ -169,7 +169,7 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     if changes.made:
         have = ctx.catalogue.partitions(table.name, time)
         if have != want:
-            raise CatalogueMismatch(
+            raise CatalogueError(
                 f"{table.name} {partition_path(time)}: the catalogue says {len(have)} partitions after the change, "
                 f"{len(want)} were set; first difference: {_first_difference(have, want)}",
                 advice="the next try aligns it again; if it stays, somebody else alters this table",

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from tidegate.core import watermark
+from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
+from tidegate.core.errors import StepMissing
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.window import WindowKey
 from tidegate.workflow import landing
-from tidegate.workflow.context import Context
+from tidegate.workflow.context import Context, guard
 
 
 def maintain(ctx: Context) -> list[str]:
     """The maintenance DAG's duties for one pipeline; what was done, in words."""
-    return landing.finish_side_duties(ctx)
+    guard(ctx)
+    return landing.finish_side_duties(ctx, strict=True)
+
+
+def abandon(ctx: Context, batch_id: int, why: str) -> AbandonedBatch:
+    """An operator gives up a batch whose offsets can never be read again: its ranges stay a term of the balance.
+
+    Raises StepMissing for a batch that is sealed or landed: its rows are there, nothing needs to be given up."""
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if not isinstance(batch, PlannedBatch | WritingBatch):
+        raise StepMissing(f"batch {batch_id} is {batch.state}: only a batch that was never sealed can be abandoned")
+    ctx.ledger.batches.abandon(batch, why)
+    landing.mark(ctx, batch_id)
+    return AbandonedBatch(batch.plan, why)
 
 
 def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:

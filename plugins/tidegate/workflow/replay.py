@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from tidegate.core.errors import LostComparison, NotReady
 from tidegate.core.instants import iso
-from tidegate.core.window import PublishedGeneration, WindowKey
+from tidegate.core.tables import data_table
+from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow import archive
-from tidegate.workflow.context import ATTEMPTS, Context, Published
+from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
 
 def replay(ctx: Context, window: WindowKey) -> Published:
     """Rebuild the window from Kafka with today's columns and publish it, unless its content is the same.
 
-    A generation that an earlier try left unfinished is finished first. Raises NotReady if the window was never
+    What an earlier replay left BUILT is given up, SWAPPING is finished first. Raises NotReady if the window was never
     published, ReplayRefused if a rebuild would change what belongs to it."""
+    guard(ctx)
     for _ in range(ATTEMPTS):
         try:
             return _replay_once(ctx, window)
@@ -31,7 +33,15 @@ def _replay_once(ctx: Context, key: WindowKey) -> Published:
             advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
         )
     generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+    if isinstance(generation, BuiltGeneration):
+        # it was built by the spec of its time: one that readers may have met is finished, any other given up
+        if generation.state == BUILT:
+            ctx.ledger.windows.discard(generation, "a newer replay was asked for")
+        else:
+            archive.finish(ctx, generation)
+        raise MovedOn
     if isinstance(generation, PublishedGeneration):
+        ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before an hour of Spark, not after it
         number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
         ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
         generation = ctx.ledger.windows.generation(ctx.name, key, number)

@@ -73,7 +73,9 @@ def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> Non
         ctx.ledger.batches.refuse(batch, str(e))
         raise
     except Alarm as e:
-        ctx.ledger.batches.block(ctx.name, batch.plan.batch_id, str(e))
+        if ctx.ledger.batches.get(ctx.name, batch.plan.batch_id) != batch:
+            raise LostComparison(f"batch {batch.plan.batch_id} has moved on") from e
+        ctx.ledger.batches.block(batch, str(e))
         raise
 
 
@@ -85,10 +87,14 @@ def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
     plan = batch.plan
     directory = ctx.layout.landed(plan.batch_id)
     receipt = read_receipt(ctx, directory)
-    if receipt is None:
-        if ctx.storage.exists(directory):
-            raise StorageAhead(f"{directory} exists without a receipt, and batch {plan.batch_id} is {batch.state}")
+    marked = ctx.storage.exists(ctx.layout.high_water_mark(plan.batch_id))
+    if receipt is None and not marked and not ctx.storage.exists(directory):
         return None
+    if ctx.ledger.batches.get(ctx.name, plan.batch_id) != batch:  # R10: before any alarm
+        raise LostComparison(f"batch {plan.batch_id} has moved on: another task works on it")
+    if receipt is None:
+        what = "its high-water mark exists" if marked else f"{directory} exists without a receipt"
+        raise StorageAhead(f"batch {plan.batch_id} is {batch.state} in the ledger, but {what}")
     covered = tuple(r.range for r in receipt.ranges)
     if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
         raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")

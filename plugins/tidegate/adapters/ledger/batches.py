@@ -88,6 +88,11 @@ class SqlBatches:
             row = row_of(c, schema.run_bindings, pipeline=name, run=run)
         return row and row.batch_id
 
+    def newest_spec(self, name: str) -> int | None:
+        newest = select(b.c.spec_version).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
+        with self._store.begin() as c:
+            return c.scalar(newest)
+
     def refusal(self, name: str, batch_id: int) -> str | None:
         with self._store.begin() as c:
             row = row_of(c, b, pipeline=name, batch_id=batch_id)
@@ -176,17 +181,18 @@ class SqlBatches:
             self._store.note(c, plan.pipeline, "writing", f"batch {plan.batch_id}", detail)
         return WritingBatch(plan, epoch + 1, nonce)
 
-    def replan(self, batch: WritingBatch, plan: Plan) -> None:
+    def replan(self, batch: WritingBatch, plan: Plan) -> WritingBatch:
         old = batch.plan
         if plan.ranges != old.ranges or plan.revision != old.revision + 1:
             raise ValueError("a new revision keeps the ranges")
         with self._store.begin() as c:
             change = self._from(old, "WRITING", batch.epoch).values(
-                revision=plan.revision, spec_version=plan.spec_version, refused=None
+                revision=plan.revision, spec_version=plan.spec_version, epoch=batch.epoch + 1, refused=None
             )
             self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
             detail = {"revision": plan.revision, "spec": [old.spec_version, plan.spec_version]}
             self._store.note(c, old.pipeline, "replanned", f"batch {old.batch_id}", detail)
+        return WritingBatch(plan, batch.epoch + 1, batch.nonce)
 
     def refuse(self, batch: WritingBatch, reason: str) -> None:
         plan = batch.plan
@@ -294,11 +300,12 @@ class SqlBatches:
             self._store.raise_version(c, plan.pipeline)
             self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", {"reason": reason})
 
-    def block(self, name: str, batch_id: int, reason: str) -> None:
+    def block(self, batch: OpenBatch, reason: str) -> None:
+        plan, epoch = batch.plan, 0 if isinstance(batch, PlannedBatch) else batch.epoch
         with self._store.begin() as c:
-            change = update(b).where(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state.in_(_OPEN))
-            self._store.compare_and_set(c, change.values(blocked=reason), f"blocking batch {batch_id}")
-            self._store.note(c, name, "blocked", f"batch {batch_id}", {"reason": reason})
+            change = self._from(plan, batch.state, epoch).values(blocked=reason)
+            self._store.compare_and_set(c, change, f"blocking batch {plan.batch_id}")
+            self._store.note(c, plan.pipeline, "blocked", f"batch {plan.batch_id}", {"reason": reason})
 
     def _from(self, plan: Plan, state: str, epoch: int) -> Any:
         """UPDATE of this batch if it is still in `state` at `epoch` and `revision`: the comparison of every change."""

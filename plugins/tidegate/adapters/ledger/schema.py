@@ -109,7 +109,7 @@ batch_partitions = _table(
 
 def _file_columns() -> list[Column]:
     return [
-        Column("path", String(1000), primary_key=True),
+        Column("path", Text, primary_key=True),
         _required("kind", String(8)),
         _required("partition_values", Text),
         _required("rows", BigInteger),
@@ -127,6 +127,7 @@ batch_files = _table(
     Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
     Column("window_ms", BigInteger),  # null for dirty files
     *_file_columns(),
+    Index("ix_batch_files_window", "pipeline", "window_ms", "batch_id"),
 )
 batch_window_totals = _table(
     "batch_window_totals",
@@ -164,6 +165,7 @@ generations = _table(
     Column("digest", String(64)),
     Column("built_ms", BigInteger),
     Column("published_ms", BigInteger),
+    Column("announced_ms", BigInteger),
     Column("retired_ms", BigInteger),
     Index("ix_generations_state", "pipeline", "state"),
 )
@@ -203,8 +205,9 @@ losses = _table(
     Column("pipeline", _NAME, primary_key=True),
     Column("partition", Integer, primary_key=True, autoincrement=False),
     Column("start", BigInteger, primary_key=True, autoincrement=False),
+    # part of the key: a recreated topic can lose the same offsets again
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
     _required("end", BigInteger),
-    _required("batch_id", BigInteger),
     _required("reason", Text),
 )
 run_bindings = _table(

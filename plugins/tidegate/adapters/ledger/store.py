@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import create_engine, event, insert, inspect, select, update
 from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import (
+    IntegrityError,
+    InterfaceError,
+    InvalidRequestError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,
+)
 from sqlalchemy.sql import ClauseElement
 
 from tidegate.adapters.ledger import schema
@@ -51,14 +59,8 @@ class Store:
                 self.check_revision()
             with self.engine.begin() as connection:
                 yield connection
-        except IntegrityError as e:
-            raise LostComparison(f"somebody else wrote the same row: {e.orig}") from e
         except SQLAlchemyError as e:
-            first = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
-            raise LedgerError(
-                f"the ledger does not answer as it should: {first}",
-                advice="the next try goes on by itself once the database is back",
-            ) from e
+            raise _in_our_words(e) from e
 
     def check_revision(self) -> None:
         """Raises WrongRevision unless the database is at this code's schema revision."""
@@ -95,6 +97,23 @@ class Store:
                 detail=dumps(detail if detail is not None else {}),
             )
         )
+
+
+def _in_our_words(error: SQLAlchemyError) -> LedgerError:
+    """A taken key is a lost comparison; a database that is away comes back; anything else a retry cannot mend."""
+    first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    if isinstance(error, IntegrityError) and re.search("unique", first, re.IGNORECASE):
+        return LostComparison(f"somebody else wrote the same row: {first}")
+    if isinstance(error, OperationalError | InterfaceError | TimeoutError | InvalidRequestError):
+        return LedgerError(
+            f"the ledger does not answer as it should: {first}",
+            advice="the next try goes on by itself once the database is back",
+        )
+    refused = LedgerError(
+        f"the ledger's database refuses: {first}", advice="this is a defect: report it with this line"
+    )
+    refused.retry = False
+    return refused
 
 
 def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:

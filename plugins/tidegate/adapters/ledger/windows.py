@@ -100,7 +100,17 @@ class SqlWindows:
                 name, key, number, row.epoch, row.kind, batches, row.directory, files, row.digest, row.state
             )
         return PublishedGeneration(
-            name, key, number, row.kind, batches, row.location, files, row.digest, row.published_ms, row.state
+            name,
+            key,
+            number,
+            row.kind,
+            batches,
+            row.location,
+            files,
+            row.digest,
+            row.published_ms,
+            row.state,
+            row.announced_ms is not None,
         )
 
     def holds(self, generation: BuildingGeneration) -> bool:
@@ -110,6 +120,13 @@ class SqlWindows:
     def published_starts(self, name: str) -> set[int]:
         with self._store.begin() as c:
             return set(c.scalars(select(g.c.window_ms).where(g.c.pipeline == name, g.c.state == CURRENT)))
+
+    def announced(self, name: str, key: WindowKey, number: int) -> None:
+        mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms, g.c.number == number)
+        with self._store.begin() as c:
+            change = update(g).where(mine, g.c.published_ms.is_not(None), g.c.announced_ms.is_(None))
+            if c.execute(change.values(announced_ms=self._store.now_ms())).rowcount:
+                self._store.note(c, name, "announced", _subject(key), {"generation": number})
 
     def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]:
         f = schema.batch_files
@@ -132,8 +149,11 @@ class SqlWindows:
     # ------------------------------------------------------------ certificates and closing
 
     def save_certificate(self, certificate: Certificate) -> None:
+        key = {"pipeline": certificate.pipeline, "start_ms": certificate.window.start_ms}
         with self._store.begin() as c:
-            self._save_certificate(c, certificate)
+            # a sensor's old "blocked" must not cover the answer that the window was closed on
+            if certificate.ready or row_of(c, w, **key) is None:
+                self._save_certificate(c, certificate)
 
     def _save_certificate(self, c: Connection, certificate: Certificate) -> None:
         """The newest answer stands; what a window was closed on goes into the event log too."""
@@ -213,6 +233,7 @@ class SqlWindows:
     def begin_generation(self, name: str, key: WindowKey, current: int, kind: str) -> int:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
+            _lock(c, name, key)
             newest, in_force = self._numbers(c, name, key)
             if newest != current or in_force != current:
                 raise LostComparison(f"generation {current} of {iso(key.start_ms)} is not the newest any more")
@@ -265,16 +286,19 @@ class SqlWindows:
             digest,
         )
 
-    def discard(self, generation: BuiltGeneration, why: str) -> None:
+    def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
         name, key = generation.pipeline, generation.window
+        building = isinstance(generation, BuildingGeneration)
+        held = _building(generation) if building else _in_state(generation, BUILT)
         with self._store.begin() as c:
-            change = update(g).where(_in_state(generation, BUILT)).values(state=DISCARDED)
+            change = update(g).where(held).values(state=DISCARDED)
             self._store.compare_and_set(c, change, f"discarding generation {generation.number}")
             self._store.note(c, name, "discarded", _subject(key), {"generation": generation.number, "why": why})
 
     def begin_swap(self, generation: BuiltGeneration) -> BuiltGeneration:
         name, key = generation.pipeline, generation.window
         with self._store.begin() as c:
+            _lock(c, name, key)
             change = update(g).where(_in_state(generation, BUILT)).values(state=SWAPPING)
             self._store.compare_and_set(c, change, f"swapping in generation {generation.number}")
             self._store.note(c, name, "swapping", _subject(key), {"generation": generation.number})
@@ -284,6 +308,7 @@ class SqlWindows:
         name, key, now = generation.pipeline, generation.window, self._store.now_ms()
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
+            _lock(c, name, key)
             self._no_doubt(c, name, key, location)
             change = update(g).where(_in_state(generation, SWAPPING))
             change = change.values(state=CURRENT, location=location, published_ms=now)
@@ -304,6 +329,7 @@ class SqlWindows:
     def declare_intent(self, generation: BuiltGeneration | PublishedGeneration, location: str, ttl_ms: int) -> str:
         name, key, call_id = generation.pipeline, generation.window, uuid.uuid4().hex
         with self._store.begin() as c:
+            _lock(c, name, key)
             newest, _ = self._numbers(c, name, key)
             still = c.scalar(select(g.c.number).where(_in_state(generation, generation.state)))
             if newest != generation.number or still is None:
@@ -366,6 +392,11 @@ def _building(generation: BuildingGeneration) -> Any:
         g.c.epoch == generation.epoch,
         g.c.nonce == generation.nonce,
     )
+
+
+def _lock(c: Connection, name: str, key: WindowKey) -> None:
+    """One at a time on this window: what is read here and changed in another row must not cross (write skew)."""
+    c.execute(select(w.c.state).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).with_for_update())
 
 
 def _subject(key: WindowKey) -> str:

@@ -13,7 +13,7 @@ def upgrade() -> None:
         sa.Column("pipeline", sa.String(length=200), nullable=False),
         sa.Column("batch_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("window_ms", sa.BigInteger(), nullable=True),
-        sa.Column("path", sa.String(length=1000), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
         sa.Column("kind", sa.String(length=8), nullable=False),
         sa.Column("partition_values", sa.Text(), nullable=False),
         sa.Column("rows", sa.BigInteger(), nullable=False),
@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("partitions", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("pipeline", "batch_id", "path"),
     )
+    op.create_index("ix_batch_files_window", "batch_files", ["pipeline", "window_ms", "batch_id"], unique=False)
     op.create_table(
         "batch_partitions",
         sa.Column("pipeline", sa.String(length=200), nullable=False),
@@ -129,7 +130,7 @@ def upgrade() -> None:
         sa.Column("pipeline", sa.String(length=200), nullable=False),
         sa.Column("window_ms", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("path", sa.String(length=1000), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
         sa.Column("kind", sa.String(length=8), nullable=False),
         sa.Column("partition_values", sa.Text(), nullable=False),
         sa.Column("rows", sa.BigInteger(), nullable=False),
@@ -155,6 +156,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.String(length=64), nullable=True),
         sa.Column("built_ms", sa.BigInteger(), nullable=True),
         sa.Column("published_ms", sa.BigInteger(), nullable=True),
+        sa.Column("announced_ms", sa.BigInteger(), nullable=True),
         sa.Column("retired_ms", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("pipeline", "window_ms", "number"),
     )
@@ -174,10 +176,10 @@ def upgrade() -> None:
         sa.Column("pipeline", sa.String(length=200), nullable=False),
         sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("start", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("batch_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("end", sa.BigInteger(), nullable=False),
-        sa.Column("batch_id", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("pipeline", "partition", "start"),
+        sa.PrimaryKeyConstraint("pipeline", "partition", "start", "batch_id"),
     )
     op.create_table(
         "pipelines",
