@@ -141,7 +141,8 @@ class Snapshot:
         world = World.__new__(World)
         World.__init__(world, folder, copy.deepcopy(self.pipeline), faults.wrap)
         shutil.copy(self.folder / "ledger.db", world.database)
-        world.kafka, world.catalogue, world.clock = (copy.deepcopy(s) for s in (self.kafka, self.catalogue, self.clock))
+        state = (self.kafka, self.catalogue, self.clock, self.events)
+        world.kafka, world.catalogue, world.clock, world.events = (copy.deepcopy(s) for s in state)
         return world
 
 
