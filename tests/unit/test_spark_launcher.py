@@ -184,17 +184,21 @@ def test_a_kill_ends_the_jvm_and_the_driver_below_it(
         except BaseException as e:
             errors.append(e)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 20
     while not driver.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process = psutil.Process(int(driver.read_text()))
-    job.kill()
-    thread.join(20)
-    assert not thread.is_alive()
-    psutil.wait_procs([process], timeout=10)
-    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        job.kill()
+        thread.join(20)
+        assert not thread.is_alive()
+        psutil.wait_procs([process], timeout=10)
+        assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    finally:
+        if process.is_running():
+            process.kill()
     assert len(errors) == 1
     assert isinstance(errors[0], JobFailed)
