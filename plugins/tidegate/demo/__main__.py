@@ -25,6 +25,7 @@ from tidegate.embedded.stack import Stack
 from tidegate.embedded.state import State
 from tidegate.spec.loader import load_file
 
+_MARK = "made-by-demo"
 _EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
 
 
@@ -46,12 +47,10 @@ def main() -> int:
 def _run(out: Output) -> int:
     places = Places.of_checkout()
     stack = Stack(places.stack, progress=out.line)
-    if stack.status().info is not None:
-        raise DemoFailed(
-            "a stack is up, and the demo starts from clean data; end it first: .venv/bin/tidegate stack down"
-        )
+    _refuse_to_destroy(stack, places.stack / _MARK)
     out.heading("Start Kafka, PostgreSQL, Hive (Spark's Thrift server) and Airflow, without earlier data")
     stack.wipe()
+    (places.stack / _MARK).write_text("The data here is of `make demo`, which starts by removing it.\n")
     with stack as info:
         world = _world(info, places, out)
         try:
@@ -60,6 +59,17 @@ def _run(out: Output) -> int:
             world.ledger.close()
         out.heading("Stop the stack; its data stays in .tidegate")
     return _end(out, table)
+
+
+def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
+    """The demo starts from clean data, but only its own: a user's trial in the same place is not touched."""
+    if stack.status().info is not None:
+        raise DemoFailed("a stack is up; end it first: .venv/bin/tidegate stack down")
+    if (mark.parent / "stack.json").exists() and not mark.exists():
+        raise DemoFailed(
+            f"{mark.parent} holds the data of a trial of yours, and the demo starts from clean data; "
+            "if you no longer need it: .venv/bin/tidegate stack wipe"
+        )
 
 
 def _world(info: StackInfo, places: Places, out: Output) -> World:
