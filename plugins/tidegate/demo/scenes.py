@@ -244,13 +244,13 @@ def count(world: World) -> dict:
     numbers = Path(world.info.root) / "check.json"
     ends = flights.end_offsets(world.info.kafka_bootstrap)
     argv = [
-        sys.executable, os.path.abspath(check.__file__), "--csv", str(flights.csv_archive()),
+        sys.executable, "-I", os.path.abspath(check.__file__), "--csv", str(flights.csv_archive()),
         "--hive", f"{world.info.hive_host}:{world.info.hive_port}", "--table", world.pipeline.sink.table,
         "--landed", str(world.workdir / "landed"), "--from", hour_name(FIRST_HOUR), "--to", hour_name(LAST_HOUR),
         "--closed-at", hour_name(CLOSED_AT), "--end-offsets", ",".join(str(ends[p]) for p in sorted(ends)),
         "--json", str(numbers),
     ]  # fmt: skip
-    world.out.line("$ python check.py  (csv, duckdb and pyhive; imports nothing of Tidegate)")
+    world.out.line("$ python -I check.py  (csv, duckdb and pyhive; imports nothing of Tidegate)")
     finished = world.commands.run("check", argv, _CHECK_S)
     world.out.line(finished.text)
     world.out.check(finished.ok, "the independent checker confirms it")
