@@ -156,7 +156,7 @@ def state(world: World) -> dict[str, Any]:
         "late": world.table("__late"),
         "dirty": world.table("__dirty"),
         "batches": batches,
-        "events": {start: max(g for s, g in world.events if s == start) for start, _ in world.events},
+        "announced": {h: (w.key.start_ms, w.current) in world.events for h, w in windows.items() if w.current},
         "states": {h: (w.state, w.current is not None) for h, w in windows.items()},
     }
     world.close()
