@@ -112,7 +112,7 @@ def built(ledger: SqlLedger) -> BuiltGeneration:
     closed(ledger)
     taken = ledger.windows.take(NAME, WINDOW, 1, "n")
     files = ledger.batches.manifest_files(NAME, 1)
-    return ledger.windows.built(taken, "file:///work/1", files)
+    return ledger.windows.built(taken, "file:///assembled/1", files)
 
 
 # ---------------------------------------------------------------- schema
@@ -315,7 +315,7 @@ def test_a_generation_through_all_its_states(ledger: SqlLedger) -> None:
     with pytest.raises(LostComparison):
         ledger.windows.begin_generation(NAME, WINDOW, 1, "replay")
     taken = ledger.windows.take(NAME, WINDOW, number, "n")
-    second = ledger.windows.built(taken, "file:///work/2", first.files)
+    second = ledger.windows.built(taken, "file:///assembled/2", first.files)
     assert ledger.windows.get(NAME, WINDOW).current == 1, "readable until the swap"
     ledger.windows.publish(ledger.windows.begin_swap(second), "file:///lake/2", "cert")
     window = ledger.windows.get(NAME, WINDOW)
@@ -327,7 +327,7 @@ def test_a_discarded_generation_is_as_if_it_never_was_but_keeps_its_number(ledge
     first = ledger.windows.begin_swap(built(ledger))
     ledger.windows.publish(first, "file:///lake/1", "cert")
     number = ledger.windows.begin_generation(NAME, WINDOW, 1, "replay")
-    second = ledger.windows.built(ledger.windows.take(NAME, WINDOW, number, "n"), "file:///work/2", first.files)
+    second = ledger.windows.built(ledger.windows.take(NAME, WINDOW, number, "n"), "file:///assembled/2", first.files)
     ledger.windows.discard(second, "unchanged")
     assert ledger.windows.get(NAME, WINDOW).newest == 1
     assert ledger.windows.begin_generation(NAME, WINDOW, 1, "replay") == 3

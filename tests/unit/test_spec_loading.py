@@ -70,7 +70,7 @@ def test_local_days_and_kafka_time_with_defaults(cards):
         "spark.executor.cores": "2",
         "spark.speculation": "false",
     }
-    assert cards.sink.workdir == "hdfs://nameservice/lake/work/card_payments"
+    assert cards.sink.workdir == "hdfs://nameservice/lake/workdirs/card_payments"
     assert cards.archive.on_publish == ("REFRESH TABLE finance.card_payments",)
     assert cards.webhook_conn_id == "oncall"
     assert cards.windows.max_age_ms == 30 * 86_400_000
