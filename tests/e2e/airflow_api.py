@@ -6,6 +6,7 @@ import base64
 import json
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -33,14 +34,30 @@ class AirflowApi:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Basic {login}"},
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            text = answer.read()
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            error.add_note(f"{method} {path}: {error.read().decode(errors='replace')}")
+            raise
         return json.loads(text) if text else None
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
         """End a run and remove it with its tasks."""
-        self.fail_run(dag_id, run_id)  # a running one is not removed
-        self.call("DELETE", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}")
+
+        def removed() -> bool:
+            try:
+                self.fail_run(dag_id, run_id)  # a running one is not removed
+                self.call("DELETE", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id)}")
+            except urllib.error.HTTPError as error:
+                if error.code == 404:
+                    return True
+                if error.code != 400:  # the scheduler, in the middle of its round, called it running again
+                    raise
+                return False
+            return True
+
+        eventually(f"{run_id} is removed", removed, timeout_s=60)
 
     def fail_run(self, dag_id: str, run_id: str) -> None:
         """What "mark state as failed" does: running tasks are ended."""
