@@ -13,11 +13,13 @@ from tidegate.commands.output import json_option, print_json
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.batch import OpenBatch
     from tidegate.core.pipeline import Pipeline
     from tidegate.workflow.context import Context
 
 _why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
 _yes = click.option("--yes", is_flag=True, help="Don't ask.")
+_WHY_NEEDED = "--why is needed: it goes into the event log"
 
 
 @click.command()
@@ -25,36 +27,53 @@ _yes = click.option("--yes", is_flag=True, help="Don't ask.")
 @click.option("--list", "only_list", is_flag=True, help="List the blocks (this is what happens without options).")
 @click.option("--batch", type=int, metavar="ID", help="Clear the block of this open batch.")
 @click.option("--window", metavar="WINDOW", help="Clear the block of this window.")
+@click.option("--abandon", type=int, metavar="ID", help="Give up this open batch: its offsets are never read.")
 @_why
 @_yes
 @json_option
 def repair(
-    pipeline: str, only_list: bool, batch: int | None, window: str | None, why: str | None, yes: bool, as_json: bool
+    pipeline: str,
+    only_list: bool,
+    batch: int | None,
+    window: str | None,
+    abandon: int | None,
+    why: str | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
-    """List what alarms have blocked, or clear one block once its cause is understood.
+    """List what alarms have blocked, clear one block once its cause is understood, or give up an open batch.
 
     Clearing changes nothing but the block: the next try of the task looks at files and ledger again, and raises the
     alarm again if they still contradict each other.
+
+    --abandon is for a batch that can never be read, since retention passed its offsets after it was planned. All of
+    its ranges are given up, also what the topic still holds of them; they stay in the ledger as a term of the
+    balance, and the next ingest run begins after them. A batch that is SEALED or LANDED has its rows and is refused.
 
     \b
     Examples:
       tidegate repair flights
       tidegate repair flights --batch 12 --why "restored landed/12 from the snapshot"
       tidegate repair flights --window 2013-01-26T16 --why "removed a stray file"
+      tidegate repair flights --abandon 12 --why "retention passed it while ingest was off"
 
     \b
-    Exit code: 0 nothing is blocked, or the block is cleared; 1 something is blocked; 2 usage; 3 no ledger.
+    Exit code: 0 nothing is blocked, the block is cleared or the batch given up; 1 something is blocked, or refused;
+    2 usage; 3 the ledger or the storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    if batch is not None and window is not None:
-        raise click.UsageError("either --batch or --window")
+    given = sum(option is not None for option in (batch, window, abandon))
+    if given > 1:
+        raise click.UsageError("only one of --batch, --window and --abandon")
     with surroundings.ledger() as ledger:
-        if only_list or (batch is None and window is None):
+        if only_list or not given:
             _list_blocks(ledger, pipeline, as_json)
-            return
-        if not why:
-            raise click.UsageError("--why is needed: it goes into the event log")
-        _clear(ledger, spec, batch, window, why, yes)
+        elif not why:
+            raise click.UsageError(_WHY_NEEDED)
+        elif abandon is not None:
+            _abandon(surroundings.context(spec, ledger), abandon, why, yes)
+        else:
+            _clear(ledger, spec, batch, window, why, yes)
 
 
 def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
@@ -88,6 +107,30 @@ def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | N
     click.echo(f"cleared; now clear the failed task in Airflow, it looks again at {subject}")
 
 
+def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
+    from tidegate.workflow import reconcile
+
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None or batch.plan.batch_id != batch_id:
+        raise Failed(f"{ctx.name}: batch {batch_id} is not the open one; {_open_one(batch)}", NOT_WELL)
+    if batch.state == "SEALED":
+        raise Failed(
+            f"{ctx.name}: batch {batch_id} is SEALED: its rows are there; clear the land task instead", NOT_WELL
+        )
+    click.echo(f"batch {batch_id} ({batch.state}) will be ABANDONED, {batch.plan.records:,} offsets are given up:")
+    for r in batch.plan.ranges:
+        click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
+    click.echo("none of them is read any more, whether or not the topic still holds it")
+    if not yes:
+        click.confirm("Give them up?", abort=True)
+    reconcile.abandon(ctx, batch_id, why)
+    click.echo(f"abandoned: the next run of {ctx.name}.ingest begins after these offsets")
+
+
+def _open_one(batch: OpenBatch | None) -> str:
+    return "none is open" if batch is None else f"that is batch {batch.plan.batch_id} ({batch.state})"
+
+
 @click.group()
 def source() -> None:
     """What concerns a pipeline's topic."""
@@ -98,7 +141,7 @@ def source() -> None:
 @_why
 @_yes
 def reset(pipeline: str, why: str | None, yes: bool) -> None:
-    """Accept a topic that was recreated: its offsets start anew, by source.start.
+    """Accept a topic that was recreated: its offsets start anew, and it is read from its beginning.
 
     Rows that were landed from the old topic stay. A batch that is open and was planned from the old topic can't be
     read any more: it is ABANDONED, its offsets stay in the ledger as a term of the balance.
@@ -117,6 +160,7 @@ def reset(pipeline: str, why: str | None, yes: bool) -> None:
 
 def _reset(ctx: Context, why: str | None, yes: bool) -> None:
     from tidegate.core.batch import SealedBatch
+    from tidegate.workflow import reconcile
 
     name, topic = ctx.name, ctx.source.describe(ctx.pipeline.source.topic)
     row = ctx.ledger.pipelines.row(name)
@@ -127,7 +171,7 @@ def _reset(ctx: Context, why: str | None, yes: bool) -> None:
     click.echo(f"{name}: the ledger's offsets belong to topic id {row.accepted_topic_id}")
     click.echo(
         f"{topic.topic} now has id {topic.topic_id}, {len(topic.partitions)} partitions, {offsets:,} offsets; "
-        f"reading would begin at: {ctx.pipeline.source.start}"
+        "it will be read from its beginning"
     )
     open_batch = ctx.ledger.batches.open(name)
     if isinstance(open_batch, SealedBatch) or (open_batch and open_batch.plan.topic_id == topic.topic_id):
@@ -136,10 +180,10 @@ def _reset(ctx: Context, why: str | None, yes: bool) -> None:
         plan = open_batch.plan
         click.echo(f"batch {plan.batch_id} ({open_batch.state}) will be ABANDONED: {plan.records:,} offsets are lost")
     if not why:
-        raise click.UsageError("--why is needed: it goes into the event log")
+        raise click.UsageError(_WHY_NEEDED)
     if not yes:
         click.confirm("Accept the new topic?", abort=True)
     if open_batch is not None:
-        ctx.ledger.batches.abandon(open_batch, f"topic recreated: {why}")
+        reconcile.abandon(ctx, open_batch.plan.batch_id, f"topic recreated: {why}")
     ctx.ledger.pipelines.accept_topic(name, row.accepted_topic_id, topic.topic_id, why)
     click.echo(f"accepted: the next run of {name}.ingest reads {topic.topic} ({topic.topic_id})")

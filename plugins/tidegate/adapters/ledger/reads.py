@@ -53,6 +53,11 @@ class SqlReads:
                 c.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield c
 
+    @property
+    def _unanswered(self) -> Any:
+        """Intents that may still be executed: the catalogue refuses a request once its deadline has passed."""
+        return schema.intents.c.deadline_ms > self._store.now_ms()
+
     # ------------------------------------------------------------ pipelines
 
     def names(self) -> list[str]:
@@ -80,7 +85,7 @@ class SqlReads:
                 _totals(c, name),
                 _sum(c, select(func.sum(g.c.rows)).where(g.c.pipeline == name, g.c.state == CURRENT)),
                 _sum(c, lost),
-                _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name)),
+                _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
                 _newest_batch(c, name, _OPEN),
                 _newest_batch(c, name, ("LANDED",)),
                 _planned_ends(c, name, pipeline.topic_id),
@@ -125,7 +130,9 @@ class SqlReads:
             ]
             generations = _generations(c, name, key.start_ms)
             ids = {t.batch_id for t in totals} | {i for one in generations for i in one.batches}
-            asked = select(intents).where(intents.c.pipeline == name, intents.c.window_ms == key.start_ms)
+            asked = select(intents).where(
+                intents.c.pipeline == name, intents.c.window_ms == key.start_ms, self._unanswered
+            )
             return WindowView(
                 row and _window(row),
                 tuple(generations),
