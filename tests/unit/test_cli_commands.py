@@ -393,7 +393,7 @@ def test_plan_says_why_it_would_be_refused(tide: Tide, world: World) -> None:
 
 def test_events_newest_last_and_by_subject(tide: Tide) -> None:
     found = the_json(tide("events", "readings", "--json"))["events"]
-    assert [e["what"] for e in found][-1] == "published"
+    assert [e["what"] for e in found][-2:] == ["published", "announced"]
     about = the_json(tide("events", "readings", "--about", "batch 1", "--json"))["events"]
     assert [e["what"] for e in about][:3] == ["planned", "writing", "sealed"]
     assert "batch 1: landed" in tide("events", "readings").output
@@ -423,8 +423,8 @@ def test_repair_of_a_batch(tide: Tide, world: World) -> None:
     world.produce(record("e", 3.6))
     ctx = world.context()
     ingest.plan(ctx, "r2")
-    ctx.ledger.batches.take(ctx.ledger.batches.open("readings"), "n")
-    ctx.ledger.batches.block("readings", 2, "odd")
+    taken = ctx.ledger.batches.take(ctx.ledger.batches.open("readings"), "n")
+    ctx.ledger.batches.block(taken, "odd")
     assert tide("repair", "readings", "--batch", "2", "--why", "looked", "--yes").exit_code == 0
     result = tide("repair", "readings", "--batch", "2", "--why", "again", "--yes")
     assert result.exit_code == 1

@@ -49,8 +49,11 @@ def _run(out: Output) -> int:
     stack = Stack(places.stack, progress=out.line)
     _refuse_to_destroy(stack, places.stack / _MARK)
     out.heading("Start Kafka, PostgreSQL, Hive (Spark's Thrift server) and Airflow, without earlier data")
-    stack.wipe()
-    (places.stack / _MARK).write_text("The data here is of `make demo`, which starts by removing it.\n")
+    try:
+        stack.wipe()
+    finally:  # also when interrupted half way: what is left is the demo's
+        places.stack.mkdir(parents=True, exist_ok=True)
+        (places.stack / _MARK).write_text("The data here is of `make demo`, which starts by removing it.\n")
     with stack as info:
         world = _world(info, places, out)
         try:

@@ -22,6 +22,9 @@ def abandon(ctx: Context, batch_id: int, why: str) -> AbandonedBatch:
 
     Raises StepMissing for a batch that is sealed or landed: its rows are there, nothing needs to be given up."""
     batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, AbandonedBatch):
+        landing.mark(ctx, batch_id)  # an earlier try may have died before it
+        return batch
     if not isinstance(batch, PlannedBatch | WritingBatch):
         raise StepMissing(f"batch {batch_id} is {batch.state}: only a batch that was never sealed can be abandoned")
     ctx.ledger.batches.abandon(batch, why)

@@ -10,8 +10,8 @@ from sqlalchemy import and_, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
-from tidegate.adapters.ledger.windows import topic_facts
 from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.offsets import Interval, union

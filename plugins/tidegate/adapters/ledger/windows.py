@@ -11,6 +11,7 @@ from sqlalchemy import and_, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.core.errors import CatalogueUnsure, LedgerError, LostComparison
 from tidegate.core.instants import iso
@@ -18,7 +19,7 @@ from tidegate.core.layout import window_id
 from tidegate.core.ledger import LandedFile, OwedSpan
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import DATA, FileEntry, content_digest
-from tidegate.core.watermark import Certificate, PartitionFacts, TopicFacts
+from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
     BUILDING,
     BUILT,
@@ -38,24 +39,6 @@ from tidegate.core.window import (
 )
 
 w, g = schema.windows, schema.generations
-
-
-def topic_facts(c: Connection, name: str) -> TopicFacts:
-    """What the newest LANDED batch left behind; that is all that readiness rests on."""
-    b = schema.batches
-    newest = select(b).where(b.c.pipeline == name, b.c.state == "LANDED").order_by(b.c.batch_id.desc()).limit(1)
-    row = c.execute(newest).first()
-    if row is None:
-        return TopicFacts(None, None, ())
-    parts = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=row.batch_id)
-    return TopicFacts(
-        row.batch_id,
-        row.clock_ms,
-        tuple(
-            PartitionFacts(p.partition, p.max_event_ms, bool(p.drained), p.advanced_ms, p.open_transaction_since_ms)
-            for p in parts
-        ),
-    )
 
 
 class SqlWindows:

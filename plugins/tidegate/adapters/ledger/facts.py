@@ -1,0 +1,28 @@
+"""What the ledger knows of a topic's event time: the ground of every readiness decision."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.store import rows_of
+from tidegate.core.watermark import PartitionFacts, TopicFacts
+
+
+def topic_facts(c: Connection, name: str) -> TopicFacts:
+    """What the newest LANDED batch left behind; that is all that readiness rests on."""
+    b = schema.batches
+    newest = select(b).where(b.c.pipeline == name, b.c.state == "LANDED").order_by(b.c.batch_id.desc()).limit(1)
+    row = c.execute(newest).first()
+    if row is None:
+        return TopicFacts(None, None, ())
+    parts = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=row.batch_id)
+    return TopicFacts(
+        row.batch_id,
+        row.clock_ms,
+        tuple(
+            PartitionFacts(p.partition, p.max_event_ms, bool(p.drained), p.advanced_ms, p.open_transaction_since_ms)
+            for p in parts
+        ),
+    )
