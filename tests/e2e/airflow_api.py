@@ -28,6 +28,8 @@ class AirflowApi:
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """One request to the stable API. Raises HTTPError."""
         login = base64.b64encode(f"{self.info.airflow_user}:{self.info.airflow_password}".encode()).decode()
+        # a content type without content is a bad request
+        content = {} if body is None else {"Content-Type": "application/json"}
         request = urllib.request.Request(
             f"{self.info.airflow_url}/api/v1{path}",
             method=method,
