@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import time
 import urllib.error
@@ -35,8 +37,7 @@ class AirflowApi:
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             # a content type without content is a bad request
-            headers={"Authorization": f"Basic {login}"}
-            | ({} if body is None else {"Content-Type": "application/json"}),
+            headers={"Authorization": f"Basic {login}"} | content,
         )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -88,16 +89,21 @@ class AirflowApi:
 
     def command(self, *words: str, timeout_s: float = 300) -> str:
         """`airflow ...`; its output. Fails the test with it when the exit code isn't 0."""
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["airflow", *words],
             env=self.info.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout_s,
+            start_new_session=True,
         )
-        assert done.returncode == 0, done.stdout[-4000:]
-        return done.stdout
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        finally:
+            if process.poll() is None:  # interrupted: a backfill's executor would outlive it
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == 0, output[-4000:]
+        return output
 
 
 def eventually(what: str, look: Callable[[], T], timeout_s: float = 240.0) -> T:
