@@ -73,6 +73,22 @@ def test_the_second_one_oclock_of_autumn_has_a_name_of_its_own() -> None:
     assert hours == ["02", "02-fold", "03"]
 
 
+@pytest.mark.parametrize(
+    "zone", ["America/Sao_Paulo", "Africa/Cairo", "Asia/Beirut", "America/Havana", "Europe/Berlin"]
+)
+def test_days_tile_where_clocks_change_at_midnight(zone: str) -> None:
+    start = int(datetime(2012, 1, 1, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+    spec = Windows(DAY_MS, zone, start, 0)
+    dates, at = set(), start
+    while at < start + 3000 * DAY_MS:
+        end = layout.window_end(at, spec)
+        assert {layout.window_start(i, spec) for i in (at, at + HOUR_MS, end - 1)} == {at}
+        (value,) = layout.time_values(at, ("date",), zone)
+        assert value not in dates
+        dates.add(value)
+        at = end
+
+
 @given(st.integers(-(10**13), 10**13))
 def test_events_before_the_start_have_windows_too(event_ms: int) -> None:
     spec = Windows(HOUR_MS, "UTC", JAN_5_4H, 0)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from tidegate.core.pipeline import Pipeline, Windows
 
@@ -113,8 +113,9 @@ def window_end(start_ms: int, windows: Windows) -> int:
     if windows.size_ms < DAY_MS:
         return start_ms + windows.size_ms
     zone = zoneinfo.ZoneInfo(windows.timezone)
-    following = datetime.fromtimestamp(start_ms / 1000, zone).replace(tzinfo=None) + timedelta(days=1)
-    return int(following.replace(tzinfo=zone).timestamp() * 1000)
+    # midnight of the next date, not this time tomorrow: where clocks change at midnight a day may begin at 01:00
+    following = datetime.fromtimestamp(start_ms / 1000, zone).date() + timedelta(days=1)
+    return int(datetime.combine(following, time.min, zone).timestamp() * 1000)
 
 
 def join(base: str, *parts: str) -> str:

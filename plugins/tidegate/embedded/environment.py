@@ -81,7 +81,7 @@ def _airflow_settings(site: Site) -> dict[str, str]:
         },
         "scheduler": {
             "min_file_process_interval": 10,  # s; how soon a new pipeline's YAML is seen
-            "dag_dir_list_interval": 10,
+            "dag_dir_list_interval": 300,  # s; a listing forgets import errors; new YAMLs need none
             "parsing_processes": 1,
             "scheduler_heartbeat_sec": 2,
             "scheduler_idle_sleep_time": 0.5,
