@@ -11,6 +11,7 @@ from tidegate.embedded.environment import read_env_file, write_env_file
 from tidegate.embedded.errors import PartDied, StackError, last_lines
 from tidegate.embedded.locks import file_lock
 from tidegate.embedded.ports import LOOPBACK, choose_ports, is_free
+from tidegate.embedded.processes import inherited
 from tidegate.embedded.secrets import Secrets
 from tidegate.embedded.stack import Stack
 from tidegate.embedded.state import State
@@ -114,3 +115,8 @@ def test_a_root_without_a_stack_is_not_well(tmp_path: Path) -> None:
     status = Stack(tmp_path / "none").status()
     assert not status.ok
     assert status.parts == []
+
+
+def test_settings_of_another_airflow_do_not_reach_the_parts() -> None:
+    shell = {"PATH": "/bin", "AIRFLOW_HOME": "/elsewhere", "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR"}
+    assert inherited(shell) == {"PATH": "/bin"}

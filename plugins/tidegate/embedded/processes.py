@@ -157,9 +157,14 @@ class Launcher:
         with open(log, "ab") as out:  # the keeper's own last words, should it fail to start the program
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=program.cwd or self.logs,
-                env={**os.environ, **LOCALE, **program.env, RUN_MARK: self.run_id}, start_new_session=True,
+                env={**inherited(os.environ), **LOCALE, **program.env, RUN_MARK: self.run_id}, start_new_session=True,
             )  # fmt: skip
         return process, log
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a part may take over from whoever starts it: all but settings of some other Airflow."""
+    return {name: value for name, value in environ.items() if not name.startswith("AIRFLOW_")}
 
 
 def end_all(keepers: Iterable[Identity], grace_s: float) -> None:
