@@ -94,7 +94,11 @@ def run_elsewhere(root: Path, command: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_no_process_outlives_the_owner(root: Path, number: int) -> None:
     owner = subprocess.Popen(
-        [sys.executable, "-c", _OWNER, str(root)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", _OWNER, str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # a run in the background may have been started with SIGINT ignored, which children inherit
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert owner.stdout is not None

@@ -9,6 +9,7 @@ import pytest
 
 from tidegate.embedded.environment import read_env_file, write_env_file
 from tidegate.embedded.errors import PartDied, StackError, last_lines
+from tidegate.embedded.kafka import cluster_id
 from tidegate.embedded.locks import file_lock
 from tidegate.embedded.ports import LOOPBACK, choose_ports, is_free
 from tidegate.embedded.processes import inherited
@@ -120,3 +121,7 @@ def test_a_root_without_a_stack_is_not_well(tmp_path: Path) -> None:
 def test_settings_of_another_airflow_do_not_reach_the_parts() -> None:
     shell = {"PATH": "/bin", "AIRFLOW_HOME": "/elsewhere", "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR"}
     assert inherited(shell) == {"PATH": "/bin"}
+
+
+def test_a_cluster_id_is_never_taken_for_an_option() -> None:
+    assert all(cluster_id()[0] not in "-_" and len(cluster_id()) == 22 for _ in range(2000))

@@ -15,6 +15,12 @@ from tidegate.embedded.processes import Program
 _START_S = 60.0
 
 
+def cluster_id() -> str:
+    """Kafka's form of a UUID; never with a dash in front, which its tools would read as an option."""
+    first = uuid.uuid4().bytes
+    return base64.urlsafe_b64encode(bytes([first[0] & 0x7F]) + first[1:]).decode().rstrip("=")
+
+
 class Kafka(Part):
     """Topics are created explicitly; records are kept for ever unless a topic says otherwise."""
 
@@ -32,7 +38,7 @@ class Kafka(Part):
         config = folder / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in self._properties(folder).items()))
         if not (folder / "data" / "meta.properties").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            cluster = cluster_id()
             formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
             command = self._java(jars, "-Xmx128m", "-XX:TieredStopAtLevel=1")
             self.site.launcher.run("kafka", Program([*command, *formatting], cwd=folder), _START_S)
