@@ -145,10 +145,11 @@ def wanted_partitions(
 def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGeneration, location: str) -> list[str]:
     """Make the catalogue's partitions of the window equal to the manifest's; what was changed, in words.
 
+    The caller has ensured the table.
+
     New values appear at an empty directory first while others are still to be switched, so that the whole window
     turns partition by partition from old to new and never shows both."""
     table = data_table(ctx.pipeline)
-    ctx.catalogue.ensure_table(table)
     time = window_values(ctx, generation.window)
     want = wanted_partitions(ctx, generation.window, generation.files, location)
     have = ctx.catalogue.partitions(table.name, time)

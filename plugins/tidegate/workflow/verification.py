@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.layout import SUCCESS
+from tidegate.core.tables import data_table
 from tidegate.core.window import PublishedGeneration
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import manifest_of
@@ -30,5 +31,6 @@ def verify(ctx: Context, generation: PublishedGeneration) -> Verified:
         mended.append("_SUCCESS")
     if not ctx.storage.exists(generation.location):
         lost = lost or (generation.location,)
+    ctx.catalogue.ensure_table(data_table(ctx.pipeline))
     mended += align_catalogue(ctx, generation, generation.location)
     return Verified(tuple(mended), lost)
