@@ -39,6 +39,7 @@ pipelines = _table(
     _required("next_batch_id", BigInteger),
     Column("topic_id", String(100)),
     _required("created_ms", BigInteger),
+    Column("publications", BigInteger, nullable=False, server_default="0"),  # generations ever published
 )
 spec_versions = _table(
     "spec_versions",
@@ -73,6 +74,7 @@ batches = _table(
     _required("planned_ms", BigInteger),
     Column("sealed_ms", BigInteger),
     Column("landed_ms", BigInteger),
+    Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
     Index("ix_batches_state", "pipeline", "state"),
 )
 batch_ranges = _table(
@@ -167,6 +169,7 @@ generations = _table(
     Column("published_ms", BigInteger),
     Column("announced_ms", BigInteger),
     Column("retired_ms", BigInteger),
+    Column("cleaned_ms", BigInteger),  # when its files were deleted; only RETIRED and DISCARDED ones
     Index("ix_generations_state", "pipeline", "state"),
 )
 generation_batches = _table(
