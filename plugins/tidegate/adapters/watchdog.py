@@ -58,9 +58,12 @@ class Watchdog:
         if self._stuck >= self._most_stuck:
             raise self._refused(f"{name}{about}: not tried: {self._stuck} calls before it hang without an answer")
         call = _Call(function)
-        threading.Thread(target=self._run, args=(call,), name=f"tidegate {name}", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(call,), name=f"tidegate {name}", daemon=True)
         try:
+            thread.start()
             in_time = call.done.wait(self.limit(name))
+        except RuntimeError as e:  # no memory or no thread left
+            raise self._refused(f"{name}{about}: not tried: {e}") from e
         except BaseException:  # the task is ended while it waits
             self._give_up(call)
             raise
