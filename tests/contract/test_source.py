@@ -261,6 +261,17 @@ def test_a_group_commit_is_seen_by_a_consumer_of_that_group(broker, topic):
     source.commit_group(f"tidegate-{topic}", topic, {})
 
 
+def test_committed_offsets_are_told_to_whom_committed_them(broker, topic):
+    broker.create(topic, partitions=2)
+    broker.append(topic, 0, [1, 2, 3])
+    source, group = broker.source(), f"tidegate-{topic}"
+    assert source.committed_group(group, topic, "mine") == {}
+    source.commit_group(group, topic, {0: 2, 1: 0}, "mine")
+    source.commit_group(group, topic, {1: 0}, "another's")
+    assert source.committed_group(group, topic, "mine") == {0: 2}
+    assert source.committed_group(group, topic, "another's") == {1: 0}
+
+
 def test_a_group_commit_for_a_partition_that_is_not_there(broker, topic):
     broker.create(topic)
     with pytest.raises(SourceError, match="partition 7"):
@@ -283,6 +294,7 @@ def test_a_broker_that_is_down_is_an_error_within_seconds(broker, topic):
         lambda: source.describe(topic),
         lambda: source.offsets_for_time(topic, 0),
         lambda: source.commit_group("g", topic, {0: 0}),
+        lambda: source.committed_group("g", topic),
     ]
     started = time.monotonic()
     for call in calls:

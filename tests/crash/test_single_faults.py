@@ -82,7 +82,7 @@ def test_every_changing_call_is_a_site(reference: Reference) -> None:
             "facts", "get", "generation", "certificate", "holds", "landed_files", "owed", "published_starts",
         },
         "launcher": set(),
-        "source": {"describe", "offsets_for_time", "client_settings"},
+        "source": {"describe", "offsets_for_time", "client_settings", "committed_group"},
     }  # fmt: skip
     protocols = {
         "storage": ports.Storage,

@@ -66,6 +66,7 @@ class FakeKafka:
         self.isolation = isolation
         self.unavailable = False
         self.groups: dict[tuple[str, str], dict[int, int]] = {}
+        self._marks: dict[tuple[str, str, int], str] = {}
         self._topics: dict[str, _Topic] = {}
         self._created = 0
 
@@ -83,11 +84,17 @@ class FakeKafka:
             for p, log in sorted(self._topic(topic).logs.items())
         }
 
-    def commit_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+    def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
         unknown = offsets.keys() - self._topic(topic).logs.keys()
         if unknown:
             raise SourceError(f"Kafka took no offset of group {group} for topic {topic}, partition {min(unknown)}")
         self.groups.setdefault((group, topic), {}).update(offsets)
+        self._marks |= {(group, topic, partition): mark for partition in offsets}
+
+    def committed_group(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
+        self._topic(topic)
+        offsets = self.groups.get((group, topic), {})
+        return {p: offset for p, offset in offsets.items() if self._marks[group, topic, p] == mark}
 
     def client_settings(self) -> dict[str, str]:
         return {"bootstrap.servers": "fake:9092", "client.id": "tidegate", "isolation.level": self.isolation}

@@ -105,9 +105,9 @@ class KafkaSource:
         found = self._list_offsets(topic, numbers, OffsetSpec.for_timestamp(timestamp_ms), READ_UNCOMMITTED)
         return {p: found[p] if found[p] >= 0 else ends[p] for p in numbers}
 
-    def commit_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
-        """Raises SourceError, which the caller may ignore: only Kafka's own tools look at it."""
-        partitions = [TopicPartition(topic, p, offset) for p, offset in sorted(offsets.items())]
+    def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
+        """Raises SourceError, which the caller may ignore: nothing is lost when it fails."""
+        partitions = [TopicPartition(topic, p, offset, mark) for p, offset in sorted(offsets.items())]
         if not partitions:
             return
         deadline = time.monotonic() + self._timeout_s
@@ -117,6 +117,13 @@ class KafkaSource:
                 message = f"Kafka took no offset of group {group} for {place}: {refused.error.str()}"
                 raise SourceError(message, advice="if another consumer is in this group, it must not be")
             time.sleep(_PAUSE_S)  # the group's coordinator moves, or is elected for the first time
+
+    def committed_group(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
+        """Raises SourceError. A group that does not exist has committed nothing."""
+        request = [ConsumerGroupTopicPartitions(group)]
+        answer = self._answer(self._admin.list_consumer_group_offsets(request, **self._limit), topic)
+        found = [p for p in answer.topic_partitions if p.topic == topic and p.error is None and p.offset >= 0]
+        return {p.partition: p.offset for p in found if (p.metadata or "") == mark}
 
     def client_settings(self) -> dict[str, str]:
         """With `client.id` and `isolation.level`; group settings are the reader's own affair."""

@@ -11,7 +11,8 @@ Below the work directory (`<location>/_tidegate` by default):
     publish/<window>.<generation>.<epoch>/      a window being assembled
     generations/<window>.<generation>.<epoch>/  published generations from the second on
     quarantine/<name>                           what contradicted the ledger, kept for people
-    hwm/<batch>                                 never cleaned: which batch ids have landed
+    hwm/<batch>                                 never cleaned: the record of a batch that has landed
+    hwm/published/<day>/<window>.<gen>.<epoch>  never cleaned: the record of a generation about to be published
 """
 
 from __future__ import annotations
@@ -77,6 +78,11 @@ def window_id(start_ms: int) -> str:
 
 def parse_window_id(text: str) -> int:
     return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def publication_day(at_ms: int) -> str:
+    """`2013-01-05`, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def time_values(start_ms: int, names: tuple[str, ...], timezone: str) -> PartitionValues:
@@ -166,6 +172,16 @@ class Layout:
     def high_water_mark(self, batch_id: int) -> str:
         return join(self.high_water_marks(), str(batch_id))
 
+    def publication_marks(self) -> str:
+        return join(self.high_water_marks(), "published")
+
+    def publication_day(self, at_ms: int) -> str:
+        """The folder for publications of the UTC day of `at_ms`, so that only the newest need to be listed."""
+        return join(self.publication_marks(), publication_day(at_ms))
+
+    def publication_mark(self, at_ms: int, start_ms: int, generation: int, epoch: int) -> str:
+        return join(self.publication_day(at_ms), f"{window_id(start_ms)}.{generation}.{epoch}")
+
     def side_staging(self, batch_id: int, kind: str) -> str:
         """`kind`: late | dirty."""
         return join(self.workdir, "side", f"{batch_id}.{kind}")
@@ -180,10 +196,16 @@ class Layout:
         return join(self.workdir, "quarantine", name)
 
     def assembly(self, start_ms: int, generation: int, epoch: int) -> str:
-        return join(self.workdir, "publish", f"{window_id(start_ms)}.{generation}.{epoch}")
+        return join(self.assemblies(), f"{window_id(start_ms)}.{generation}.{epoch}")
+
+    def assemblies(self) -> str:
+        return join(self.workdir, "publish")
+
+    def generations(self) -> str:
+        return join(self.workdir, "generations")
 
     def generation(self, start_ms: int, generation: int, epoch: int) -> str:
-        return join(self.workdir, "generations", f"{window_id(start_ms)}.{generation}.{epoch}")
+        return join(self.generations(), f"{window_id(start_ms)}.{generation}.{epoch}")
 
     def empty(self) -> str:
         """An empty directory that new partitions point to until a window's swap."""

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
+from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
+from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
     BuildingGeneration,
@@ -232,6 +233,37 @@ class WindowLedger(Protocol):
     def block(self, name: str, key: WindowKey, reason: str) -> None: ...
 
 
+class RecoveryLedger(Protocol):
+    """What is held against storage's records, and how lost rows come back from them (R11)."""
+
+    def identity(self, name: str) -> str:
+        """Tells this ledger's pipeline from one of the same name in another ledger."""
+        ...
+
+    def record(self, batch: SealedBatch | AbandonedBatch) -> BatchRecord:
+        """All that the ledger knows of the batch, to be written to storage."""
+        ...
+
+    def newest_publication_ms(self, name: str) -> int | None:
+        """When the newest generation was published, UTC ms."""
+        ...
+
+    def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those of (window start UTC ms, generation number) that the ledger has no row of."""
+        ...
+
+    def withdraw(self, batch: OpenBatch, why: str) -> None:
+        """PLANNED or WRITING of the newest batch id -> no such batch: storage holds another batch of this id."""
+        ...
+
+    def restore(self, record: GenerationRecord, state: str, published_ms: int | None, why: str) -> None:
+        """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED; its window is CLOSED.
+
+        An unfinished generation of the same number is overwritten: its files are where the record says. Raises
+        LostComparison if the ledger has another finished one, or other batches for the window."""
+        ...
+
+
 class Ledger(Protocol):
     """`actor` says who makes the changes that follow, for the event log."""
 
@@ -245,5 +277,8 @@ class Ledger(Protocol):
 
     @property
     def windows(self) -> WindowLedger: ...
+
+    @property
+    def recovery(self) -> RecoveryLedger: ...
 
     def close(self) -> None: ...

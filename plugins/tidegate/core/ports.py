@@ -48,8 +48,12 @@ class Source(Protocol):
         """First offset at or after the Kafka timestamp, for each partition; the high watermark where there is none."""
         ...
 
-    def commit_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
-        """Tell Kafka's own tools how far we are. Informational: the ledger alone decides."""
+    def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
+        """Tell Kafka's own tools how far we are. Informational: the ledger alone decides. `mark` says whose it is."""
+        ...
+
+    def committed_group(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
+        """Offsets (exclusive) that were last committed with this `mark`, by partition; others are left out."""
         ...
 
     def client_settings(self) -> dict[str, str]:

@@ -175,7 +175,7 @@ class SqlBatches:
         epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
         plan = batch.plan
         with self._store.begin() as c:
-            change = self._from(plan, batch.state, epoch).values(state="WRITING", epoch=epoch + 1, nonce=nonce)
+            change = self._from(batch).values(state="WRITING", epoch=epoch + 1, nonce=nonce)
             self._store.compare_and_set(c, change, f"taking batch {plan.batch_id}")
             detail = {"epoch": epoch + 1, "nonce": nonce}
             self._store.note(c, plan.pipeline, "writing", f"batch {plan.batch_id}", detail)
@@ -186,7 +186,7 @@ class SqlBatches:
         if plan.ranges != old.ranges or plan.revision != old.revision + 1:
             raise ValueError("a new revision keeps the ranges")
         with self._store.begin() as c:
-            change = self._from(old, "WRITING", batch.epoch).values(
+            change = self._from(batch).values(
                 revision=plan.revision, spec_version=plan.spec_version, epoch=batch.epoch + 1, refused=None
             )
             self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
@@ -197,21 +197,21 @@ class SqlBatches:
     def refuse(self, batch: WritingBatch, reason: str) -> None:
         plan = batch.plan
         with self._store.begin() as c:
-            change = self._from(plan, "WRITING", batch.epoch).values(refused=reason)
+            change = self._from(batch).values(refused=reason)
             self._store.compare_and_set(c, change, f"refusing batch {plan.batch_id}")
             self._store.note(c, plan.pipeline, "refused", f"batch {plan.batch_id}", {"reason": reason})
 
     def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
-        return self._seal(batch.plan, "WRITING", batch.epoch, manifest, "sealed")
+        return self._seal(batch, manifest, "sealed")
 
     def adopt(self, batch: OpenBatch, manifest: Receipt) -> SealedBatch:
-        epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
-        return self._seal(batch.plan, batch.state, epoch, manifest, "adopted")
+        return self._seal(batch, manifest, "adopted")
 
-    def _seal(self, plan: Plan, state: str, epoch: int, manifest: Receipt, what: str) -> SealedBatch:
+    def _seal(self, batch: OpenBatch, manifest: Receipt, what: str) -> SealedBatch:
+        plan = batch.plan
         key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
         with self._store.begin() as c:
-            change = self._from(plan, state, epoch).values(
+            change = self._from(batch).values(
                 state="SEALED",
                 epoch=manifest.epoch,
                 nonce=manifest.nonce,
@@ -254,7 +254,7 @@ class SqlBatches:
         side = any(f.kind in (LATE, DIRTY) for f in files)
         with self._store.begin() as c:
             before = topic_facts(c, plan.pipeline)
-            change = self._from(plan, "SEALED", batch.epoch).values(
+            change = self._from(batch).values(
                 state="LANDED",
                 landed_ms=self._store.now_ms(),
                 side_moved=not side,
@@ -293,27 +293,31 @@ class SqlBatches:
 
     def abandon(self, batch: OpenBatch, reason: str) -> None:
         plan = batch.plan
-        epoch = 0 if isinstance(batch, PlannedBatch) else batch.epoch
         with self._store.begin() as c:
-            change = self._from(plan, batch.state, epoch).values(state="ABANDONED", blocked=reason)
+            change = self._from(batch).values(state="ABANDONED", blocked=reason)
             self._store.compare_and_set(c, change, f"abandoning batch {plan.batch_id}")
             self._store.raise_version(c, plan.pipeline)
             self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", {"reason": reason})
 
     def block(self, batch: OpenBatch, reason: str) -> None:
-        plan, epoch = batch.plan, 0 if isinstance(batch, PlannedBatch) else batch.epoch
+        plan = batch.plan
         with self._store.begin() as c:
-            change = self._from(plan, batch.state, epoch).values(blocked=reason)
+            change = self._from(batch).values(blocked=reason)
             self._store.compare_and_set(c, change, f"blocking batch {plan.batch_id}")
             self._store.note(c, plan.pipeline, "blocked", f"batch {plan.batch_id}", {"reason": reason})
 
-    def _from(self, plan: Plan, state: str, epoch: int) -> Any:
-        """UPDATE of this batch if it is still in `state` at `epoch` and `revision`: the comparison of every change."""
+    def _from(self, batch: OpenBatch) -> Any:
+        """UPDATE of this batch if it is still as it was read: the comparison of every change.
+
+        The nonce counts too: in a ledger that lost commits an epoch can come twice, each time with another nonce."""
+        plan = batch.plan
+        epoch, nonce = (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)
         return update(b).where(
             b.c.pipeline == plan.pipeline,
             b.c.batch_id == plan.batch_id,
-            b.c.state == state,
+            b.c.state == batch.state,
             b.c.epoch == epoch,
+            b.c.nonce == nonce,
             b.c.revision == plan.revision,
         )
 

@@ -39,7 +39,6 @@ pipelines = _table(
     _required("next_batch_id", BigInteger),
     Column("topic_id", String(100)),
     _required("created_ms", BigInteger),
-    Column("publications", BigInteger, nullable=False, server_default="0"),  # generations ever published
 )
 spec_versions = _table(
     "spec_versions",

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Engine
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.batches import SqlBatches
 from tidegate.adapters.ledger.reads import SqlReads
+from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.windows import SqlWindows
@@ -38,6 +39,7 @@ class SqlLedger:
         self.batches = SqlBatches(self.store)
         self.windows = SqlWindows(self.store)
         self.reads = SqlReads(self.store)
+        self.recovery = SqlRecovery(self.store)
         self.repairs = SqlRepairs(self.store)
 
     def close(self) -> None:

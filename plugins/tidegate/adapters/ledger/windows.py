@@ -357,11 +357,14 @@ class SqlWindows:
 
 
 def _in_state(generation: BuiltGeneration | PublishedGeneration, state: str) -> Any:
+    """Content counts too: in a ledger that lost commits a number can come twice."""
     return and_(
         g.c.pipeline == generation.pipeline,
         g.c.window_ms == generation.window.start_ms,
         g.c.number == generation.number,
         g.c.state == state,
+        g.c.digest == generation.digest,
+        *((g.c.epoch == generation.epoch,) if isinstance(generation, BuiltGeneration) else ()),
     )
 
 

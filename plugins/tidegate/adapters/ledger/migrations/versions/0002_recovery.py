@@ -1,4 +1,4 @@
-"""What recovery needs: the sequence of publications, and what has been cleaned away."""
+"""What has been cleaned away."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    op.add_column("pipelines", sa.Column("publications", sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column("batches", sa.Column("cleaned_ms", sa.BigInteger(), nullable=True))
     op.add_column("generations", sa.Column("cleaned_ms", sa.BigInteger(), nullable=True))

@@ -1,0 +1,162 @@
+"""Rows that the ledger lost, written again from what storage recorded of them (R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.store import Store, row_of
+from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
+from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.layout import window_id
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import loads
+from tidegate.core.receipt import DATA
+from tidegate.core.record import BatchRecord, GenerationRecord
+from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING
+
+b, g, w = schema.batches, schema.generations, schema.windows
+_OF_A_BATCH = (schema.batch_ranges, schema.batch_partitions, schema.losses)  # runs stay bound to the id
+_CHUNK = 200
+
+
+class SqlRecovery:
+    """core.ledger.RecoveryLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ------------------------------------------------------------ looking
+
+    def identity(self, name: str) -> str:
+        with self._store.begin() as c:
+            row = row_of(c, schema.pipelines, name=name)
+        if row is None:
+            raise LedgerError(f"pipeline {name} is not in the ledger", advice="its first ingest run registers it")
+        return f"{name}@{row.created_ms}"
+
+    def record(self, batch: SealedBatch | AbandonedBatch) -> BatchRecord:
+        plan = batch.plan
+        with self._store.begin() as c:
+            spec = row_of(c, schema.spec_versions, pipeline=plan.pipeline, version=plan.spec_version)
+        if spec is None:
+            raise LedgerError(f"the ledger has no spec version {plan.spec_version} of {plan.pipeline}")
+        pipeline = loads(Pipeline, spec.compiled)
+        if isinstance(batch, AbandonedBatch):
+            return BatchRecord(plan, pipeline, spec.fingerprint, abandoned=batch.reason)
+        return BatchRecord(plan, pipeline, spec.fingerprint, manifest=batch.manifest)
+
+    def newest_publication_ms(self, name: str) -> int | None:
+        with self._store.begin() as c:
+            return c.scalar(select(func.max(g.c.published_ms)).where(g.c.pipeline == name))
+
+    def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        wanted, known = sorted(set(found)), set()
+        with self._store.begin() as c:
+            for at in range(0, len(wanted), _CHUNK):
+                part = wanted[at : at + _CHUNK]
+                same = or_(*(and_(g.c.window_ms == start, g.c.number == number) for start, number in part))
+                statement = select(g.c.window_ms, g.c.number).where(g.c.pipeline == name, same)
+                known |= {(r.window_ms, r.number) for r in c.execute(statement)}
+        return [one for one in wanted if one not in known]
+
+    # ------------------------------------------------------------ changing
+
+    def withdraw(self, batch: OpenBatch, why: str) -> None:
+        plan, p = batch.plan, schema.pipelines
+        name, batch_id = plan.pipeline, plan.batch_id
+        epoch = 0 if isinstance(batch, PlannedBatch) else batch.epoch
+        mine = and_(b.c.pipeline == name, b.c.batch_id == batch_id)
+        with self._store.begin() as c:
+            step_back = update(p).where(p.c.name == name, p.c.next_batch_id == batch_id + 1)
+            change = step_back.values(next_batch_id=batch_id, version=p.c.version + 1)
+            self._store.compare_and_set(c, change, f"withdrawing batch {batch_id}")
+            gone = delete(b).where(mine, b.c.state == batch.state, b.c.epoch == epoch, b.c.state != "SEALED")
+            self._store.compare_and_set(c, gone, f"withdrawing batch {batch_id}")
+            for table in _OF_A_BATCH:
+                c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
+            self._store.note(c, name, "withdrawn", f"batch {batch_id}", {"why": why, "ranges": plan.ranges})
+
+    def restore(self, record: GenerationRecord, state: str, published_ms: int | None, why: str) -> None:
+        name, start = record.pipeline, record.window.start_ms
+        with self._store.begin() as c:
+            self._close(c, record)
+            owing = self._contributors(c, name, start)
+            if tuple(owing) != tuple(sorted(record.batches)):
+                raise LostComparison(
+                    f"window {window_id(start)}: the record is of batches {record.batches}, not {owing}"
+                )
+            self._clear_unfinished(c, record)
+            if state == CURRENT:
+                older = update(g).where(
+                    g.c.pipeline == name, g.c.window_ms == start, g.c.state == CURRENT, g.c.number < record.number
+                )
+                c.execute(older.values(state=RETIRED, retired_ms=self._store.now_ms()))
+            self._insert(c, record, state, published_ms)
+            detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
+            self._store.note(c, name, "restored", f"window {window_id(start)}", detail)
+
+    def _close(self, c: Connection, record: GenerationRecord) -> None:
+        name, key, now = record.pipeline, record.window, self._store.now_ms()
+        row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+        if row is not None and row.state == CLOSED:
+            return
+        p = schema.pipelines
+        following = c.scalar(select(p.c.next_batch_id).where(p.c.name == name))
+        if row is None:
+            values = {"pipeline": name, "start_ms": key.start_ms, "end_ms": key.end_ms, "state": CLOSED}
+            c.execute(insert(w).values(**values, closing_batch=following, closed_ms=now))
+        else:
+            change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == row.state)
+            self._store.compare_and_set(
+                c, change.values(state=CLOSED, closed_ms=now), f"window {window_id(key.start_ms)}"
+            )
+        self._store.raise_version(c, name)
+
+    def _contributors(self, c: Connection, name: str, start_ms: int) -> list[int]:
+        t = schema.batch_window_totals
+        owing = select(t.c.batch_id).where(t.c.pipeline == name, t.c.window_ms == start_ms, t.c.kind == DATA)
+        return sorted(set(c.scalars(owing)))
+
+    def _clear_unfinished(self, c: Connection, record: GenerationRecord) -> None:
+        key = {"pipeline": record.pipeline, "window_ms": record.window.start_ms, "number": record.number}
+        row = row_of(c, g, **key)
+        if row is None:
+            return
+        if row.state not in (BUILDING, BUILT, SWAPPING, DISCARDED):
+            raise LostComparison(f"generation {record.number} is {row.state} in the ledger already")
+        mine = and_(*(g.c[column] == value for column, value in key.items()))
+        gone = delete(g).where(mine, g.c.state == row.state, g.c.epoch == row.epoch)
+        self._store.compare_and_set(c, gone, f"generation {record.number}")
+        for table in (schema.generation_batches, schema.generation_files):
+            c.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))
+
+    def _insert(self, c: Connection, record: GenerationRecord, state: str, published_ms: int | None) -> None:
+        now = self._store.now_ms()
+        key: dict[str, Any] = {
+            "pipeline": record.pipeline,
+            "window_ms": record.window.start_ms,
+            "number": record.number,
+        }
+        values = {
+            "state": state,
+            "epoch": record.epoch,
+            "nonce": "",
+            "kind": record.kind,
+            "directory": record.directory,
+            "location": None if state == BUILT else record.location,
+            "rows": sum(f.rows for f in record.files),
+            "digest": record.digest,
+            "built_ms": now,
+            "published_ms": None if state == BUILT else published_ms or now,
+            "retired_ms": now if state == RETIRED else None,
+        }
+        c.execute(insert(g).values(**key, **values))
+        if record.batches:
+            c.execute(insert(schema.generation_batches), [key | {"batch_id": i} for i in record.batches])
+        if record.files:
+            c.execute(insert(schema.generation_files), [key | rows.file_values(f) for f in record.files])

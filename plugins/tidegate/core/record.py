@@ -1,0 +1,79 @@
+"""What storage keeps of the ledger, so that a ledger that lost commits, or all of itself, can be rebuilt (R11).
+
+A record is written beside the files before the ledger says LANDED or CURRENT, and is never cleaned. It holds all that
+the ledger's rows are made of: for a batch its pinned plan, its spec and its manifest, for a generation its manifest.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tidegate.core.batch import Plan
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import dumps, loads
+from tidegate.core.receipt import FileEntry, Receipt
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import WindowKey
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """`hwm/<batch>`. `spec` is the one that the plan pins, `fingerprint` its identity: version numbers are a ledger's
+    own. `manifest` is None for an abandoned batch, which has a reason instead."""
+
+    plan: Plan
+    spec: Pipeline
+    fingerprint: str
+    manifest: Receipt | None = None
+    abandoned: str | None = None
+
+
+@dataclass(frozen=True)
+class GenerationRecord:
+    """`hwm/published/...`: a generation as it was built, about to be renamed from `directory` to `location` (URIs).
+
+    Paths of `files` are relative to either."""
+
+    pipeline: str
+    window: WindowKey
+    number: int
+    epoch: int
+    kind: str
+    batches: tuple[int, ...]
+    directory: str
+    location: str
+    files: tuple[FileEntry, ...]
+    digest: str
+    certificate: Certificate | None = None
+
+
+def pack(record: BatchRecord | GenerationRecord) -> bytes:
+    """Compressed JSON; equal records give equal bytes."""
+    return gzip.compress(dumps(record).encode(), mtime=0)
+
+
+def unpack(kind: type[T], content: bytes) -> T:
+    """Raises ValueError for anything that `pack` did not write whole."""
+    try:
+        return loads(kind, gzip.decompress(content))
+    except (OSError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as e:
+        raise ValueError(f"not a {kind.__name__}: {e}") from None
+
+
+def same_plan(one: Plan, other: Plan) -> bool:
+    """Whether two ledgers' plans mean the same batch: everything but the spec's number, which each ledger gives."""
+    return replace(one, spec_version=0) == replace(other, spec_version=0)
+
+
+def parse_mark(name: str) -> tuple[str, int, int] | None:
+    """`<window>.<generation>.<epoch>` -> (window id, generation, epoch); None for anything else."""
+    window, _, rest = name.partition(".")
+    number, _, epoch = rest.partition(".")
+    if not window or not number.isdigit() or not epoch.isdigit():
+        return None
+    return window, int(number), int(epoch)
