@@ -55,14 +55,19 @@ class Stack:
         env: Mapping[str, str] | None = None,
         ports: Mapping[str, int] | None = None,
         progress: Progress = lambda line: None,
+        durable: bool | None = None,
     ) -> None:
-        """`env` is added to (and wins over) the stack's own environment; `ports` asks for fixed ports by name."""
+        """`env` is added to (and wins over) the stack's own environment; `ports` asks for fixed ports by name.
+
+        `durable`: databases wait for the disk, so that their data survive any crash; by default only a daemon's do.
+        """
         unknown = set(parts) - set(PARTS)
         if unknown:
             raise StackError(f"unknown part {sorted(unknown)[0]}; there are {', '.join(PARTS)}")
         self.root = root.absolute()
         self.parts = tuple(part for part in PARTS if part in parts or (part == "postgres" and "airflow" in parts))
         self.hive, self.foreground, self.progress = hive, foreground, progress
+        self._durable = not foreground if durable is None else durable
         self._places = Places.of_checkout()
         self._dags = (dags_folder or self._places.dags).absolute()
         self._plugins = (plugins_folder or self._places.plugins).absolute()
@@ -162,7 +167,7 @@ class Stack:
         )
         site = Site(
             self.root, self._places, state.ports, Secrets.of_root(self.root), launcher, self.progress,
-            durable=not self.foreground, env={},
+            durable=self._durable, env={},
         )  # fmt: skip
         parts = [kind(site) for kind in types]
         try:
