@@ -65,6 +65,14 @@ class LandedFile:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """Generation `number` has left the directory that another takes, and lies at `place` (a URI)."""
+
+    number: int
+    place: str
+
+
+@dataclass(frozen=True)
 class Intent:
     """A catalogue change that may still be executed until `deadline_ms` (R8)."""
 
@@ -185,8 +193,8 @@ class WindowLedger(Protocol):
         """The next generation beside `current`, BUILDING(0), its batch list fixed now; its number."""
         ...
 
-    def take(self, name: str, key: WindowKey, number: int, nonce: str) -> BuildingGeneration:
-        """BUILDING(e) -> BUILDING(e + 1)."""
+    def take(self, name: str, key: WindowKey, number: int, nonce: str, above: int = 0) -> BuildingGeneration:
+        """BUILDING(e) -> BUILDING(e + 1), or the epoch after `above` if storage has seen higher ones (R11)."""
         ...
 
     def holds(self, generation: BuildingGeneration) -> bool:
@@ -199,12 +207,15 @@ class WindowLedger(Protocol):
         """BUILDING(epoch) or BUILT -> DISCARDED: refused, unchanged, given up; the current one is the newest again."""
         ...
 
-    def begin_swap(self, generation: BuiltGeneration) -> BuiltGeneration:
-        """BUILT -> SWAPPING."""
+    def begin_swap(self, generation: BuiltGeneration, location: str | None = None) -> BuiltGeneration:
+        """BUILT -> SWAPPING. `location` is where it goes: pinned, whatever the spec says later."""
         ...
 
-    def publish(self, generation: BuiltGeneration, location: str, certificate: str) -> PublishedGeneration:
-        """SWAPPING -> CURRENT, and the one before -> RETIRED, in one transaction."""
+    def publish(
+        self, generation: BuiltGeneration, location: str, certificate: str, moved: Moved | None = None
+    ) -> PublishedGeneration:
+        """SWAPPING -> CURRENT, and the one before -> RETIRED, in one transaction; `moved` is where an older one lies
+        now that had `location`."""
         ...
 
     def published_starts(self, name: str) -> set[int]:
@@ -223,7 +234,7 @@ class WindowLedger(Protocol):
         """The call id of a catalogue change about to be made (R8).
 
         Raises LostComparison if the generation is no longer the window's newest in that state, and CatalogueUnsure
-        while an intent for another location is unanswered and not yet outlived."""
+        while an intent of another generation or location is unanswered and not yet outlived."""
         ...
 
     def answer_intent(self, call_id: str) -> None:
@@ -256,9 +267,10 @@ class RecoveryLedger(Protocol):
         """PLANNED or WRITING of the newest batch id -> no such batch: storage holds another batch of this id."""
         ...
 
-    def restore(self, record: GenerationRecord, state: str, published_ms: int | None, why: str) -> None:
+    def restore(self, record: GenerationRecord, state: str, gone: bool, why: str) -> None:
         """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED; its window is CLOSED.
 
+        `gone`: its files have been cleaned away already.
         An unfinished generation of the same number is overwritten: its files are where the record says. Raises
         LostComparison if the ledger has another finished one, or other batches for the window."""
         ...

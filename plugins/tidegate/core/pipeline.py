@@ -97,6 +97,17 @@ class ArchiveRun:
     max_active_runs: int = 16
     on_publish: tuple[str, ...] = ()
     keep_generations: int = 2
+    swap: str = "pointer"  # pointer | directory
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """How long what nobody needs any more is kept, ms; None: for ever."""
+
+    attempts_ms: int | None = 86_400_000
+    landed_ms: int | None = 7 * 86_400_000
+    generations_ms: int | None = 86_400_000
+    quarantine_ms: int | None = 30 * 86_400_000
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,7 @@ class Pipeline:
     kafka_columns: bool = True
     webhook_conn_id: str | None = None
     description: str = ""
+    clean: Cleaning = Cleaning()
 
     @property
     def time_partitions(self) -> tuple[str, ...]:

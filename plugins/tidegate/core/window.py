@@ -51,7 +51,7 @@ class BuildingGeneration:
 class BuiltGeneration:
     """Complete in `directory` (a URI), not yet in force; also SWAPPING and DISCARDED.
 
-    Paths of `files` are relative to the directory.
+    Paths of `files` are relative to the directory. `location` is where it goes (a URI), pinned when the swap began.
     """
 
     pipeline: str
@@ -64,11 +64,13 @@ class BuiltGeneration:
     files: tuple[FileEntry, ...]
     digest: str
     state: str = BUILT
+    location: str | None = None
 
 
 @dataclass(frozen=True)
 class PublishedGeneration:
-    """In force (CURRENT) or once in force (RETIRED); `location` is where the catalogue points (a URI).
+    """In force (CURRENT) or once in force (RETIRED); `location` is where it lies (a URI): what is CURRENT has the
+    catalogue point there.
 
     `announced`: its `on_publish` statements have run and its dataset event is on its way.
     """
@@ -84,6 +86,7 @@ class PublishedGeneration:
     published_ms: int
     state: str = CURRENT
     announced: bool = False
+    epoch: int = 0  # of its assembly
 
 
 Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration

@@ -200,6 +200,7 @@ intents = _table(
     _required("window_ms", BigInteger),
     _required("location", String(2000)),
     _required("deadline_ms", BigInteger),
+    Column("number", Integer, nullable=False, server_default="0"),  # the generation that it is for
     Index("ix_intents_window", "pipeline", "window_ms"),
 )
 losses = _table(

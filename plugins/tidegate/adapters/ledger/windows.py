@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger import intents, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
-from tidegate.core.errors import CatalogueUnsure, LedgerError, LostComparison
+from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
-from tidegate.core.ledger import LandedFile, OwedSpan
+from tidegate.core.ledger import LandedFile, Moved, OwedSpan
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.watermark import Certificate, TopicFacts
@@ -80,8 +79,9 @@ class SqlWindows:
         files = tuple(rows.file_entry(r) for r in rows_of(c, schema.generation_files, **where))
         if row.state in (BUILT, SWAPPING, DISCARDED):
             return BuiltGeneration(
-                name, key, number, row.epoch, row.kind, batches, row.directory, files, row.digest, row.state
-            )
+                name, key, number, row.epoch, row.kind, batches, row.directory, files, row.digest, row.state,
+                row.location,
+            )  # fmt: skip
         return PublishedGeneration(
             name,
             key,
@@ -94,6 +94,7 @@ class SqlWindows:
             row.published_ms,
             row.state,
             row.announced_ms is not None,
+            row.epoch,
         )
 
     def holds(self, generation: BuildingGeneration) -> bool:
@@ -227,16 +228,16 @@ class SqlWindows:
             self._store.note(c, name, "generation begun", _subject(key), detail)
         return number
 
-    def take(self, name: str, key: WindowKey, number: int, nonce: str) -> BuildingGeneration:
+    def take(self, name: str, key: WindowKey, number: int, nonce: str, above: int = 0) -> BuildingGeneration:
         with self._store.begin() as c:
             now = self._generation(c, name, key, number)
             if not isinstance(now, BuildingGeneration):
                 raise LostComparison(f"generation {number} of {iso(key.start_ms)} is {now.state} already")
-            change = update(g).where(_building(now)).values(epoch=now.epoch + 1, nonce=nonce)
+            epoch = max(now.epoch, above) + 1
+            change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce)
             self._store.compare_and_set(c, change, f"taking generation {number}")
-            detail = {"generation": number, "epoch": now.epoch + 1}
-            self._store.note(c, name, "assembling", _subject(key), detail)
-        return BuildingGeneration(name, key, number, now.epoch + 1, nonce, now.kind, now.batches)
+            self._store.note(c, name, "assembling", _subject(key), {"generation": number, "epoch": epoch})
+        return BuildingGeneration(name, key, number, epoch, nonce, now.kind, now.batches)
 
     def built(self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]) -> BuiltGeneration:
         files, name, key = tuple(files), generation.pipeline, generation.window
@@ -278,76 +279,56 @@ class SqlWindows:
             self._store.compare_and_set(c, change, f"discarding generation {generation.number}")
             self._store.note(c, name, "discarded", _subject(key), {"generation": generation.number, "why": why})
 
-    def begin_swap(self, generation: BuiltGeneration) -> BuiltGeneration:
+    def begin_swap(self, generation: BuiltGeneration, location: str | None = None) -> BuiltGeneration:
         name, key = generation.pipeline, generation.window
         with self._store.begin() as c:
             _lock(c, name, key)
-            change = update(g).where(_in_state(generation, BUILT)).values(state=SWAPPING)
+            change = update(g).where(_in_state(generation, BUILT)).values(state=SWAPPING, location=location)
             self._store.compare_and_set(c, change, f"swapping in generation {generation.number}")
             self._store.note(c, name, "swapping", _subject(key), {"generation": generation.number})
-        return replace(generation, state=SWAPPING)
+        return replace(generation, state=SWAPPING, location=location)
 
-    def publish(self, generation: BuiltGeneration, location: str, certificate: str) -> PublishedGeneration:
+    def publish(
+        self, generation: BuiltGeneration, location: str, certificate: str, moved: Moved | None = None
+    ) -> PublishedGeneration:
         name, key, now = generation.pipeline, generation.window, self._store.now_ms()
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
             _lock(c, name, key)
-            self._no_doubt(c, name, key, location)
+            intents.refuse_doubt(c, generation, location, now)
             change = update(g).where(_in_state(generation, SWAPPING))
             change = change.values(state=CURRENT, location=location, published_ms=now)
             self._store.compare_and_set(c, change, f"publishing generation {generation.number}")
             older = update(g).where(mine, g.c.state == CURRENT, g.c.number < generation.number)
             c.execute(older.values(state=RETIRED, retired_ms=now))
-            i = schema.intents
-            c.execute(delete(i).where(i.c.pipeline == name, i.c.window_ms == key.start_ms, i.c.deadline_ms <= now))
             detail = {"generation": generation.number, "location": location, "certificate": certificate}
+            if moved is not None:
+                left = update(g).where(mine, g.c.number == moved.number, g.c.location == location)
+                self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
+                detail["moved"] = moved
+            intents.forget_outlived(c, name, key.start_ms, now)
             self._store.note(c, name, "published", _subject(key), detail)
         return PublishedGeneration(
             name, key, generation.number, generation.kind, generation.batches, location, generation.files,
-            generation.digest, now,
+            generation.digest, now, epoch=generation.epoch,
         )  # fmt: skip
 
     # ------------------------------------------------------------ intents (R8)
 
     def declare_intent(self, generation: BuiltGeneration | PublishedGeneration, location: str, ttl_ms: int) -> str:
-        name, key, call_id = generation.pipeline, generation.window, uuid.uuid4().hex
+        name, key, now = generation.pipeline, generation.window, self._store.now_ms()
         with self._store.begin() as c:
             _lock(c, name, key)
             newest, _ = self._numbers(c, name, key)
             still = c.scalar(select(g.c.number).where(_in_state(generation, generation.state)))
             if newest != generation.number or still is None:
                 raise LostComparison(f"generation {generation.number} of {iso(key.start_ms)} has been overtaken")
-            self._no_doubt(c, name, key, location)
-            c.execute(
-                insert(schema.intents).values(
-                    call_id=call_id,
-                    pipeline=name,
-                    window_ms=key.start_ms,
-                    location=location,
-                    deadline_ms=self._store.now_ms() + ttl_ms,
-                )
-            )
-        return call_id
-
-    def _no_doubt(self, c: Connection, name: str, key: WindowKey, location: str) -> None:
-        """While a change to another location may still be executed, neither swap nor retire."""
-        i = schema.intents
-        doubt = select(func.max(i.c.deadline_ms)).where(
-            i.c.pipeline == name,
-            i.c.window_ms == key.start_ms,
-            i.c.location != location,
-            i.c.deadline_ms > self._store.now_ms(),
-        )
-        until = c.scalar(doubt)
-        if until is not None:
-            raise CatalogueUnsure(
-                f"an earlier catalogue change of window {iso(key.start_ms)} got no answer and may still be executed",
-                advice=f"nothing to do: tries after {iso(until)} go on",
-            )
+            intents.refuse_doubt(c, generation, location, now)
+            return intents.declare(c, generation, location, now + ttl_ms)
 
     def answer_intent(self, call_id: str) -> None:
         with self._store.begin() as c:
-            c.execute(delete(schema.intents).where(schema.intents.c.call_id == call_id))
+            intents.answer(c, call_id)
 
     def block(self, name: str, key: WindowKey, reason: str) -> None:
         with self._store.begin() as c:

@@ -1,4 +1,4 @@
-"""What has been cleaned away."""
+"""What has been cleaned away, and which generation an intent is for."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,4 +9,5 @@ down_revision = "0001"
 
 def upgrade() -> None:
     op.add_column("batches", sa.Column("cleaned_ms", sa.BigInteger(), nullable=True))
+    op.add_column("intents", sa.Column("number", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("generations", sa.Column("cleaned_ms", sa.BigInteger(), nullable=True))
