@@ -8,6 +8,7 @@ from datetime import datetime
 from tidegate.core import layout
 from tidegate.core.pipeline import (
     ArchiveRun,
+    Cleaning,
     Column,
     DirtyLimits,
     EventTime,
@@ -19,12 +20,12 @@ from tidegate.core.pipeline import (
     Windows,
 )
 from tidegate.core.plain import dumps, to_plain
-from tidegate.spec.model import ArchiveSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.model import ArchiveSpec, CleanSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
 from tidegate.spec.rules import archive_runs, epoch_ms, local_instant
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
-OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "webhook_conn_id")
+OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id")
 """Fields of a Pipeline that say how and when it runs, not what its rows are."""
 
 
@@ -49,6 +50,7 @@ def pipeline_of(spec: PipelineSpec) -> Pipeline:
         where=spec.where,
         kafka_columns=spec.kafka_columns,
         webhook_conn_id=spec.notify.webhook_conn_id,
+        clean=_clean(spec.clean),
     )
 
 
@@ -119,3 +121,7 @@ def _archive(spec: ArchiveSpec, max_active_runs: int) -> ArchiveRun:
         on_publish=spec.on_publish,
         keep_generations=spec.keep_generations,
     )
+
+
+def _clean(spec: CleanSpec) -> Cleaning:
+    return Cleaning(spec.attempts, spec.landed, spec.generations, spec.quarantine)

@@ -230,6 +230,26 @@ class ArchiveSpec(Section):
     keep_generations: Count = _key("Generations of a window that are kept, the one in force included.", 2)
 
 
+class CleanSpec(Section):
+    """How long `<name>.maintain` keeps what the ledger proves that nobody needs; null: for ever."""
+
+    attempts: Duration | None = _key(
+        "What overtaken, landed or abandoned attempts have left: work directories and plan files.", "1d"
+    )
+    landed: Duration | None = _key(
+        "What is left of a landed batch (its receipt) once all its rows are in the tables, counted from its landing.",
+        "7d",
+    )
+    generations: Duration | None = _key(
+        "Generations that are no longer in force, for queries that still read them, counted from the change; "
+        "`archive.keep_generations` keeps the newest ones in any case.",
+        "1d",
+    )
+    quarantine: Duration | None = _key(
+        "What contradicted the ledger, once that is settled, counted from the last event of its batch or window.", "30d"
+    )
+
+
 class NotifySpec(Section):
     """Who is told when something needs a human."""
 
@@ -268,4 +288,5 @@ class PipelineSpec(Section):
     )
     ingest: IngestSpec = Field(default_factory=IngestSpec)
     archive: ArchiveSpec = Field(default_factory=ArchiveSpec)
+    clean: CleanSpec = Field(default_factory=CleanSpec)
     notify: NotifySpec = Field(default_factory=NotifySpec)
