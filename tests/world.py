@@ -218,6 +218,7 @@ class _WrappedLedger:
         self.pipelines = ledger.pipelines
         self.batches = wrap("batches", ledger.batches)
         self.windows = wrap("windows", ledger.windows)
+        self.cleaning = wrap("cleaning", ledger.cleaning)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
+from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
@@ -276,6 +277,42 @@ class RecoveryLedger(Protocol):
         ...
 
 
+class CleaningLedger(Protocol):
+    """What a cleaner asks before each deletion, and notes after it (R7)."""
+
+    def batches(self, name: str, ids: Iterable[int]) -> dict[int, BatchFacts]:
+        """Those that the ledger knows."""
+        ...
+
+    def uncleaned_batches(self, name: str, after: int, landed_before_ms: int, limit: int) -> list[int]:
+        """Ids above `after` of batches that landed until then and are not marked as cleaned, oldest first."""
+        ...
+
+    def generations(self, name: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], GenerationFacts]:
+        """By (window start UTC ms, number): those that the ledger knows."""
+        ...
+
+    def uncleaned_generations(self, name: str, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
+        """RETIRED and DISCARDED ones after (window start, number) that are not marked as cleaned, oldest first."""
+        ...
+
+    def history(self, name: str, subject: str, whats: Iterable[str] = ()) -> list[Moment]:
+        """Events of one subject, oldest first; `whats`: only of these kinds."""
+        ...
+
+    def batch_cleaned(self, name: str, batch_id: int) -> None:
+        """The remains of a LANDED batch are gone; done if it is marked."""
+        ...
+
+    def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
+        """The files of a RETIRED or DISCARDED generation are gone; done if it is marked."""
+        ...
+
+    def cleaned(self, name: str, counts: dict[str, int], kept: dict[str, str]) -> None:
+        """One event for a run: deletions by kind, and what was kept (path -> why) because it contradicts the ledger."""
+        ...
+
+
 class Ledger(Protocol):
     """`actor` says who makes the changes that follow, for the event log."""
 
@@ -292,5 +329,8 @@ class Ledger(Protocol):
 
     @property
     def recovery(self) -> RecoveryLedger: ...
+
+    @property
+    def cleaning(self) -> CleaningLedger: ...
 
     def close(self) -> None: ...

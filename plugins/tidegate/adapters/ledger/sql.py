@@ -10,6 +10,7 @@ from sqlalchemy.engine import Engine
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.batches import SqlBatches
+from tidegate.adapters.ledger.cleaning import SqlCleaning
 from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.repairs import SqlRepairs
@@ -41,6 +42,7 @@ class SqlLedger:
         self.reads = SqlReads(self.store)
         self.recovery = SqlRecovery(self.store)
         self.repairs = SqlRepairs(self.store)
+        self.cleaning = SqlCleaning(self.store)
 
     def close(self) -> None:
         self.store.engine.dispose()
