@@ -90,6 +90,15 @@ class IngestRun:
 
 
 @dataclass(frozen=True)
+class Merge:
+    """`min_files` small files of one partition are worth a merge (None: never); up to `local_size` bytes in all it
+    runs beside the control plane, above as a Spark job."""
+
+    min_files: int | None = 8
+    local_size: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
 class ArchiveRun:
     sla_ms: int
     pool: str = "tidegate_archive"
@@ -98,6 +107,7 @@ class ArchiveRun:
     on_publish: tuple[str, ...] = ()
     keep_generations: int = 2
     swap: str = "pointer"  # pointer | directory
+    merge: Merge = Merge()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tidegate.core.pipeline import (
     EventTime,
     Format,
     IngestRun,
+    Merge,
     Pipeline,
     Sink,
     Source,
@@ -120,6 +121,8 @@ def _archive(spec: ArchiveSpec, max_active_runs: int) -> ArchiveRun:
         max_active_runs=max_active_runs,
         on_publish=spec.on_publish,
         keep_generations=spec.keep_generations,
+        swap=spec.swap,
+        merge=Merge(spec.merge.min_files, spec.merge.local_size),
     )
 
 

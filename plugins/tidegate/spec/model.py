@@ -20,6 +20,7 @@ from tidegate.spec.values import (
     HiveType,
     Instant,
     Location,
+    MergeCount,
     MessagePath,
     NotYet,
     Period,
@@ -48,6 +49,7 @@ Idle = choice("clock", "follow", "wait")
 OnSilence = choice("hold", "close")
 LatePolicy = choice("side", later=("reroute", "drop"))
 FileFormat = choice("parquet", later=("orc", "text"))
+Swap = choice("pointer", "directory")
 Compression = choice("zstd", "snappy", "gzip", "none")
 
 
@@ -212,6 +214,17 @@ class IngestSpec(Section):
     retries: CountOrZero = _key("How often a failed task is tried again.", 6)
 
 
+class MergeSpec(Section):
+    """Small files of a window become larger ones before it is published."""
+
+    min_files: MergeCount | None = _key(
+        "Files of one partition below half of `sink.target_file_size` that are worth a merge; null: never.", 8
+    )
+    local_size: Size = _key(
+        "Up to this size of all files together the merge runs on the Airflow worker, above it as a Spark job.", "256MB"
+    )
+
+
 class ArchiveSpec(Section):
     """The DAG `<name>.archive`: one window a run."""
 
@@ -228,6 +241,13 @@ class ArchiveSpec(Section):
         "SQL statements for the Hive endpoint after each publication, for example a REFRESH for another engine.", ()
     )
     keep_generations: Count = _key("Generations of a window that are kept, the one in force included.", 2)
+    swap: Swap = _key(
+        "How a replayed window replaces the published one. `pointer`: the new files lie in a directory of their own "
+        "and the catalogue is switched; for readers that ask the catalogue. `directory`: the new directory takes the "
+        "place of the old one in the table, the hour is absent for an instant; for readers by path.",
+        "pointer",
+    )
+    merge: MergeSpec = Field(default_factory=MergeSpec)
 
 
 class CleanSpec(Section):

@@ -284,6 +284,7 @@ def _no_bool(value: object) -> object:
 
 Count = Annotated[int, Field(gt=0, le=MOST), BeforeValidator(_no_bool)]
 """A whole number, one or more."""
+MergeCount = Annotated[int, Field(ge=2, le=MOST), BeforeValidator(_no_bool)]
 CountOrZero = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(_no_bool)]
 Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_bool)]
 
