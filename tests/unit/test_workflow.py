@@ -271,6 +271,8 @@ def test_r5_a_close_between_gathering_and_planning_makes_the_plan_gather_again(w
     source = ctx.source
 
     class ClosesMeanwhile:
+        committed_group = source.committed_group
+
         def describe(self, topic: str):
             ctx.source = source
             world.archive(0)

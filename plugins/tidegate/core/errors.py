@@ -109,7 +109,8 @@ class OutcomeUnknown(StorageError):
 class StorageAhead(StorageError):
     retry = False
     advice = (
-        "the ledger lost a commit (restored backup, failover?): run `tidegate audit` and restore it before going on"
+        "the ledger lost commits (a failover, a restored backup?): `tidegate repair <pipeline> --adopt` shows what "
+        "storage remembers and writes it back"
     )
 
 

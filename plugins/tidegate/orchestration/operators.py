@@ -105,7 +105,9 @@ class WriteOperator(PipelineOperator):
 
 
 class LandOperator(PipelineOperator):
-    """Seal and land the batch by one rename; with a backlog left, trigger the next run."""
+    """Land the batch by one rename; with a backlog left, trigger the next run."""
+
+    runs_spark = True  # only where the ledger forgot what the write task had done
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """The run that is triggered is named by this run's batch, so a cleared task triggers nothing twice."""

@@ -18,7 +18,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import assembly, publication, rebuild, verification
+from tidegate.workflow import ahead, assembly, publication, rebuild, verification
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
@@ -80,7 +80,8 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
 def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Published:
     """Carry an unfinished generation to its end: BUILDING by a new epoch, BUILT and SWAPPING as they stand."""
     if isinstance(generation, BuildingGeneration):
-        taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce())
+        above = ahead.highest_epoch(ctx, generation.window, generation.number)
+        taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
         if taken.kind == "archive":
             generation = assembly.assemble(ctx, taken)
         else:
@@ -113,6 +114,11 @@ def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: s
     return Published(generation.window, generation.number, new, rows, generation.digest, generation.location, note)
 
 
+def _next_batch_id(ctx: Context) -> int:
+    row = ctx.ledger.pipelines.row(ctx.name)
+    return 1 if row is None else row.next_batch_id
+
+
 def close(ctx: Context, key: WindowKey) -> Window:
     """OPEN -> CLOSING -> CLOSED. Raises NotReady with the certificate, or with the batches that must land first."""
     for _ in range(ATTEMPTS):
@@ -121,6 +127,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
             return window
         try:
             if window.state == OPEN:
+                ahead.refuse_if_ahead(ctx, _next_batch_id(ctx))
                 certificate = ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f))
                 if not certificate.ready:
                     raise NotReady(certificate.text(), advice="the sensor waits for this; clear the ready task")

@@ -19,14 +19,12 @@ from tidegate.core.errors import (
     LostComparison,
     PathExists,
     SourceError,
-    StepMissing,
-    StorageAhead,
 )
 from tidegate.core.layout import RECEIPT, join
 from tidegate.core.plain import dumps, to_plain
 from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
-from tidegate.workflow import landing, sealing
+from tidegate.workflow import ahead, landing, records, sealing
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
 
@@ -48,7 +46,9 @@ def plan(ctx: Context, run: str) -> int | None:
             batch_id = view.open_batch.plan.batch_id
             ctx.say(f"batch {batch_id} is {view.open_batch.state}: this run goes on with it")
             return ctx.ledger.batches.bind(ctx.name, run, batch_id)
-        _refuse_if_storage_is_ahead(ctx, view.next_batch_id)
+        ahead.refuse_if_ahead(ctx, view.next_batch_id)
+        ahead.refuse_if_group_is_ahead(ctx, view)
+        _mark_abandoned(ctx, view.next_batch_id - 1)
         decided = _decide(ctx, view)
         if isinstance(decided, NothingToPlan):
             ctx.say(decided.reason)
@@ -82,12 +82,13 @@ def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
     return view.open_batch or _decide(ctx, view)
 
 
-def _refuse_if_storage_is_ahead(ctx: Context, next_batch_id: int) -> None:
-    """R11: storage that knows a batch id at or above the ledger's next one means that the ledger lost commits."""
-    for directory in (ctx.layout.high_water_marks(), ctx.layout.landing_zone()):
-        known = [int(name) for name in ctx.storage.list_names(directory) or [] if name.isdigit()]
-        if known and max(known) >= next_batch_id:
-            raise StorageAhead(f"{ctx.name}: the ledger's next batch is {next_batch_id}, {directory} has {max(known)}")
+def _mark_abandoned(ctx: Context, batch_id: int) -> None:
+    """Marks have no holes: who abandoned the last batch may have died before its mark."""
+    if batch_id < 1 or ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+        return
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, AbandonedBatch):
+        records.mark_batch(ctx, batch)
 
 
 def write(ctx: Context, run: str) -> None:
@@ -191,7 +192,12 @@ def land(ctx: Context, run: str) -> bool:
         return False
     batch = ctx.ledger.batches.get(ctx.name, batch_id)
     if isinstance(batch, PlannedBatch | WritingBatch):
-        raise StepMissing(f"batch {batch_id} is {batch.state}: it is not written yet", advice="clear the write task")
+        # the write task has ended well, so the ledger lost what it had said (a failover): nobody else would do it again
+        ctx.say(f"batch {batch_id} is {batch.state} although its write task is done: writing it now")
+        write(ctx, run)
+        batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, PlannedBatch | WritingBatch):
+        raise LostComparison(f"batch {batch_id} is {batch.state}: another task works on it")
     if isinstance(batch, AbandonedBatch):
         ctx.say(f"batch {batch_id} was abandoned: {batch.reason}")
         return False
@@ -203,9 +209,10 @@ def land(ctx: Context, run: str) -> bool:
 
 
 def _tell_kafka(ctx: Context, batch: LandedBatch) -> None:
-    """Informational, so that Kafka's own tools show the lag; the ledger alone decides."""
+    """So that Kafka's own tools show the lag, and a ledger that lost commits notices; the ledger alone decides."""
     ends = {p.partition: p.end for p in batch.plan.partitions}
     try:
-        ctx.source.commit_group(f"tidegate-{ctx.name}", batch.plan.topic, ends)
+        mark = ahead.group_mark(ctx, batch.plan.topic_id)
+        ctx.source.commit_group(ahead.group_of(ctx), batch.plan.topic, ends, mark)
     except SourceError as e:
         ctx.say(f"the consumer group's offsets were not committed (harmless): {e}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidegate.core.batch import LandedBatch, SealedBatch
-from tidegate.core.errors import Alarm, CatalogueError, LostComparison, PathExists
+from tidegate.core.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.layout import PartitionValues, join, parse_partition_path
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import dirty_table, late_table
+from tidegate.workflow import records
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory, move_files
 
@@ -25,7 +26,7 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         # the mark is written after the rename: where it stands, files may already have moved on from here
         if not ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
             move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
-            mark(ctx, batch_id)
+            records.mark_batch(ctx, batch)
         result = ctx.ledger.batches.land(batch)
     except Alarm as e:
         ctx.ledger.batches.block(batch, str(e))
@@ -37,14 +38,6 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         result = now
     ctx.say(f"landed batch {batch_id} ({plan.records:,} offsets)")
     return result
-
-
-def mark(ctx: Context, batch_id: int) -> None:
-    """Never cleaned: it tells a ledger that was restored from an old backup that this id is taken (R11)."""
-    try:
-        ctx.storage.write_new(ctx.layout.high_water_mark(batch_id), b"")
-    except PathExists:
-        pass
 
 
 def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False) -> list[str]:

@@ -7,7 +7,7 @@ from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
 from tidegate.core.errors import StepMissing
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.window import WindowKey
-from tidegate.workflow import landing
+from tidegate.workflow import landing, records
 from tidegate.workflow.context import Context, guard
 
 
@@ -23,13 +23,14 @@ def abandon(ctx: Context, batch_id: int, why: str) -> AbandonedBatch:
     Raises StepMissing for a batch that is sealed or landed: its rows are there, nothing needs to be given up."""
     batch = ctx.ledger.batches.get(ctx.name, batch_id)
     if isinstance(batch, AbandonedBatch):
-        landing.mark(ctx, batch_id)  # an earlier try may have died before it
+        records.mark_batch(ctx, batch)  # an earlier try may have died before it
         return batch
     if not isinstance(batch, PlannedBatch | WritingBatch):
         raise StepMissing(f"batch {batch_id} is {batch.state}: only a batch that was never sealed can be abandoned")
     ctx.ledger.batches.abandon(batch, why)
-    landing.mark(ctx, batch_id)
-    return AbandonedBatch(batch.plan, why)
+    abandoned = AbandonedBatch(batch.plan, why)
+    records.mark_batch(ctx, abandoned)
+    return abandoned
 
 
 def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core.batch import OpenBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import Alarm, BatchRefused, LostComparison, StorageAhead, TopicRecreated
+from tidegate.core.batch import JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.errors import Alarm, BatchRefused, LostComparison, PathMissing, StorageAhead, TopicRecreated
+from tidegate.core.plain import loads
 from tidegate.core.receipt import DIRTY, LATE, Receipt, arithmetic_errors
+from tidegate.core.record import same_plan
 from tidegate.core.recovery import Seen
 from tidegate.core.thresholds import refusal
+from tidegate.workflow import records
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt
 from tidegate.workflow.moves import look, manifest_of
@@ -26,8 +29,9 @@ def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
     except LostComparison:
         now = ctx.ledger.batches.get(ctx.name, batch.plan.batch_id)
         ours = getattr(now, "epoch", None) == batch.epoch and getattr(now, "nonce", None) == batch.nonce
-        if now.state == "WRITING" and not ours:
-            raise LostComparison(f"batch {batch.plan.batch_id} belongs to a newer attempt now") from None
+        if isinstance(now, PlannedBatch | WritingBatch):
+            # a newer attempt's, or a ledger that forgot this one: its next try sees which
+            raise LostComparison(f"batch {batch.plan.batch_id} does not belong to attempt {batch.epoch} now") from None
         ctx.say(f"batch {batch.plan.batch_id} is {now.state} already" + (" by this attempt" if ours else ""))
         return None
     ctx.say(f"sealed batch {batch.plan.batch_id}: {_summary(receipt)}")
@@ -80,14 +84,15 @@ def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> Non
 
 
 def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
-    """R11: `landed/<batch>` before SEALED means that the ledger lost a commit; its receipt is the manifest.
+    """R11: `landed/<batch>` or its record before SEALED means that the ledger lost a commit.
 
-    Only if it covers exactly the plan's ranges of the plan's topic; otherwise raises StorageAhead.
+    Adopted if it is of this very plan; otherwise raises StorageAhead.
     """
     plan = batch.plan
     directory = ctx.layout.landed(plan.batch_id)
-    receipt = read_receipt(ctx, directory)
-    marked = ctx.storage.exists(ctx.layout.high_water_mark(plan.batch_id))
+    record = records.batch_record(ctx, plan.batch_id)
+    receipt = record.manifest if record is not None else read_receipt(ctx, directory)
+    marked = record is not None or ctx.storage.exists(ctx.layout.high_water_mark(plan.batch_id))
     if receipt is None and not marked and not ctx.storage.exists(directory):
         return None
     if ctx.ledger.batches.get(ctx.name, plan.batch_id) != batch:  # R10: before any alarm
@@ -98,9 +103,24 @@ def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
     covered = tuple(r.range for r in receipt.ranges)
     if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
         raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
-    _check_landed_files(ctx, directory, receipt)
+    if record is not None and not same_plan(record.plan, plan):
+        raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
+    if record is None:
+        _check_landed_files(ctx, directory, receipt)
+        _check_its_plan(ctx, plan, receipt)
     ctx.say(f"batch {plan.batch_id} has landed before the ledger says so: its receipt is adopted")
     return ctx.ledger.batches.adopt(batch, receipt)
+
+
+def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
+    """Two plans of the same ranges can differ in what makes a row late: the attempt's own plan file tells."""
+    path = ctx.layout.plan(plan.batch_id, receipt.epoch, receipt.nonce)
+    try:
+        (part,) = loads(JobPlan, ctx.storage.read(path)).parts
+    except PathMissing:
+        return  # a batch without ranges has none
+    if (part.clock_ms, part.floor, part.rules_version) != (plan.clock_ms, plan.floor, plan.rules_version):
+        raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
 
 
 def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:

@@ -81,7 +81,7 @@ class SqlRecovery:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
             self._store.note(c, name, "withdrawn", f"batch {batch_id}", {"why": why, "ranges": plan.ranges})
 
-    def restore(self, record: GenerationRecord, state: str, published_ms: int | None, why: str) -> None:
+    def restore(self, record: GenerationRecord, state: str, gone: bool, why: str) -> None:
         name, start = record.pipeline, record.window.start_ms
         with self._store.begin() as c:
             self._close(c, record)
@@ -96,7 +96,7 @@ class SqlRecovery:
                     g.c.pipeline == name, g.c.window_ms == start, g.c.state == CURRENT, g.c.number < record.number
                 )
                 c.execute(older.values(state=RETIRED, retired_ms=self._store.now_ms()))
-            self._insert(c, record, state, published_ms)
+            self._insert(c, record, state, gone)
             detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
             self._store.note(c, name, "restored", f"window {window_id(start)}", detail)
 
@@ -135,7 +135,7 @@ class SqlRecovery:
         for table in (schema.generation_batches, schema.generation_files):
             c.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))
 
-    def _insert(self, c: Connection, record: GenerationRecord, state: str, published_ms: int | None) -> None:
+    def _insert(self, c: Connection, record: GenerationRecord, state: str, gone: bool) -> None:
         now = self._store.now_ms()
         key: dict[str, Any] = {
             "pipeline": record.pipeline,
@@ -152,8 +152,9 @@ class SqlRecovery:
             "rows": sum(f.rows for f in record.files),
             "digest": record.digest,
             "built_ms": now,
-            "published_ms": None if state == BUILT else published_ms or now,
+            "published_ms": None if state == BUILT else now,
             "retired_ms": now if state == RETIRED else None,
+            "cleaned_ms": now if gone else None,
         }
         c.execute(insert(g).values(**key, **values))
         if record.batches:

@@ -1,0 +1,182 @@
+"""`tidegate repair --adopt`: rows that the ledger lost come back from what storage recorded (R11).
+
+Batches first, in the order of their ids, then the generations of windows. Every step is one of the protocol's own, so
+that an adoption which ends half-way is gone on with by calling it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.errors import CatalogueError, LedgerError, StorageAhead
+from tidegate.core.instants import iso
+from tidegate.core.planning import PlanningView
+from tidegate.core.record import BatchRecord, GenerationRecord, same_plan
+from tidegate.core.recovery import Seen
+from tidegate.core.window import BUILT, CURRENT, RETIRED, PublishedGeneration
+from tidegate.workflow import ahead, landing, records, verification
+from tidegate.workflow.context import Context
+from tidegate.workflow.moves import look, manifest_of
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What storage knows beyond the ledger. `withdraw` is an open batch whose id storage gave to another one.
+
+    `obstacles` are what nobody but a human can decide; with any of them nothing is adopted."""
+
+    withdraw: OpenBatch | None
+    batches: tuple[BatchRecord, ...]
+    generations: tuple[GenerationRecord, ...]
+    obstacles: tuple[str, ...]
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.withdraw or self.batches or self.generations or self.obstacles)
+
+
+def survey(ctx: Context) -> Survey:
+    """Looks only. Raises StorageAhead for records that cannot be read."""
+    row = ctx.ledger.pipelines.row(ctx.name)
+    if row is None:
+        raise LedgerError(f"pipeline {ctx.name} is not in the ledger")
+    obstacles: list[str] = []
+    found: list[BatchRecord] = []
+    withdraw = None
+    open_batch = ctx.ledger.batches.open(ctx.name)
+    if isinstance(open_batch, PlannedBatch | WritingBatch):
+        record = records.batch_record(ctx, open_batch.plan.batch_id)
+        if record is not None:
+            found.append(record)
+            withdraw = None if same_plan(record.plan, open_batch.plan) else open_batch
+    batch_id = row.next_batch_id
+    while (record := records.batch_record(ctx, batch_id)) is not None:
+        found.append(record)
+        batch_id += 1
+    for path in (ctx.layout.high_water_mark(batch_id), ctx.layout.landed(batch_id)):
+        if ctx.storage.exists(path):
+            obstacles.append(f"{path} exists, but there is no record of batch {batch_id} to rebuild its rows from")
+    paths = ahead.unknown_publications(ctx).values()
+    generations = tuple(records.generation_record(ctx, path) for path in paths)
+    return Survey(withdraw, tuple(found), generations, tuple(obstacles))
+
+
+def adopt(ctx: Context, found: Survey, why: str) -> list[str]:
+    """What was done, in words. Raises StorageAhead where record and ledger contradict each other."""
+    if found.obstacles:
+        raise StorageAhead(f"{ctx.name}: {found.obstacles[0]}", advice="restore the ledger from a newer backup")
+    done: list[str] = []
+
+    def say(line: str) -> None:
+        ctx.say(line)
+        done.append(line)
+
+    if found.withdraw is not None:
+        ctx.ledger.recovery.withdraw(found.withdraw, why)
+        say(f"withdrawn: batch {found.withdraw.plan.batch_id} as the ledger had it ({found.withdraw.state})")
+    for record in found.batches:
+        _adopt_batch(ctx, record, why)
+        what = "abandoned" if record.manifest is None else f"{record.manifest.rows:,} rows"
+        say(f"adopted: batch {record.plan.batch_id} ({what})")
+    for record in found.generations:
+        _adopt_generation(ctx, record, found.generations, why, say)
+    return done
+
+
+# ---------------------------------------------------------------- batches
+
+
+def _adopt_batch(ctx: Context, record: BatchRecord, why: str) -> None:
+    """Through the states, each by its own comparison: PLANNED, SEALED by adoption, LANDED; or ABANDONED."""
+    ledger, name = ctx.ledger, ctx.name
+    version = ledger.pipelines.register(record.spec, record.fingerprint)
+    plan = replace(record.plan, spec_version=version)
+    view = ledger.batches.planning_view(name)
+    if plan.batch_id >= view.next_batch_id:
+        view = _accept_topic(ctx, plan, view, why)
+        _refuse_unless_continuous(plan, view)
+        ledger.batches.insert_plan(plan, view.version, None)
+    batch = ledger.batches.get(name, plan.batch_id)
+    if record.manifest is None:
+        if isinstance(batch, PlannedBatch | WritingBatch):
+            ledger.batches.abandon(batch, record.abandoned or why)
+        return
+    if isinstance(batch, PlannedBatch | WritingBatch):
+        batch = ledger.batches.adopt(batch, replace(record.manifest, spec_version=version))
+    if isinstance(batch, SealedBatch):
+        landing.land_sealed(ctx, batch)
+    elif isinstance(batch, AbandonedBatch):
+        raise StorageAhead(f"batch {plan.batch_id} is ABANDONED in the ledger, but storage holds its rows")
+
+
+def _accept_topic(ctx: Context, plan: Plan, view: PlanningView, why: str) -> PlanningView:
+    """The ledger also forgot that an operator had accepted a recreated topic."""
+    if view.accepted_topic_id in (None, plan.topic_id):
+        return view
+    ctx.ledger.pipelines.accept_topic(ctx.name, view.accepted_topic_id, plan.topic_id, f"batch {plan.batch_id}: {why}")
+    return ctx.ledger.batches.planning_view(ctx.name)
+
+
+def _refuse_unless_continuous(plan: Plan, view: PlanningView) -> None:
+    """A record continues where the ledger's newest batch ends; else offsets would be left out, or doubled."""
+    losses = {(x.partition, x.start): x.end for x in plan.losses}
+    for p in plan.partitions:
+        due = view.planned_ends.get(p.partition)
+        if due is None or p.start == due or losses.get((p.partition, due)) == p.start:
+            continue
+        raise StorageAhead(
+            f"the record of batch {plan.batch_id} starts at offset {p.start} of partition {p.partition}, "
+            f"the ledger's batches end at {due}",
+            advice="records and ledger are of different histories: restore the ledger from a newer backup",
+        )
+
+
+# ---------------------------------------------------------------- generations
+
+
+def _adopt_generation(
+    ctx: Context,
+    record: GenerationRecord,
+    others: tuple[GenerationRecord, ...],
+    why: str,
+    say: Callable[[str], None],
+) -> None:
+    newest = max(
+        ctx.ledger.windows.get(ctx.name, record.window).newest,
+        *(o.number for o in others if o.window == record.window),
+    )
+    state, gone = _state_of(ctx, record, record.number == newest)
+    name = f"generation {record.number} of {iso(record.window.start_ms)}"
+    ctx.ledger.recovery.restore(record, state, gone, why)
+    say(f"adopted: {name} as {state}, {sum(f.rows for f in record.files):,} rows")
+    if state == CURRENT:
+        _verify(ctx, record, say)
+
+
+def _state_of(ctx: Context, record: GenerationRecord, is_newest: bool) -> tuple[str, bool]:
+    """(state to restore, whether its files are gone).
+
+    A BUILT one is published by the window's next archive task; a CURRENT one without its files is rebuilt by it."""
+    manifest = manifest_of(record.files)
+    in_place = look(ctx.storage, record.location, manifest) is Seen.MATCHES
+    if not is_newest:
+        return RETIRED, not in_place
+    if not in_place and look(ctx.storage, record.directory, manifest) is Seen.MATCHES:
+        return BUILT, False
+    return CURRENT, False
+
+
+def _verify(ctx: Context, record: GenerationRecord, say: Callable[[str], None]) -> None:
+    generation = ctx.ledger.windows.generation(ctx.name, record.window, record.number)
+    assert isinstance(generation, PublishedGeneration)
+    try:
+        found = verification.verify(ctx, generation)
+    except CatalogueError as e:
+        say(f"the catalogue was not compared: {str(e).splitlines()[0]}; clear the window's publish task later")
+        return
+    for line in found.mended:
+        say(f"mended: {line}")
+    if found.lost_files:
+        say(f"lost: {found.lost_files[0]} and {len(found.lost_files) - 1} more; clear the window's publish task")

@@ -1,0 +1,103 @@
+"""Records of batches and generations in storage: written beside the files, read when the ledger knows less (R11)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tidegate.core.batch import AbandonedBatch, SealedBatch
+from tidegate.core.errors import PathExists, PathMissing, StorageAhead
+from tidegate.core.layout import join, parse_window_id
+from tidegate.core.record import BatchRecord, GenerationRecord, pack, parse_mark, unpack
+from tidegate.core.window import BuiltGeneration
+from tidegate.workflow.context import Context
+
+T = TypeVar("T")
+
+
+def mark_batch(ctx: Context, batch: SealedBatch | AbandonedBatch) -> None:
+    """Never cleaned: it tells a ledger that lost commits that this id is taken, and what the batch was."""
+    path = ctx.layout.high_water_mark(batch.plan.batch_id)
+    _write_once(ctx, path, pack(ctx.ledger.recovery.record(batch)))
+
+
+def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
+    """Before its directory is renamed to where readers look."""
+    key = generation.window
+    record = GenerationRecord(
+        ctx.name,
+        key,
+        generation.number,
+        generation.epoch,
+        generation.kind,
+        generation.batches,
+        generation.directory,
+        location,
+        generation.files,
+        generation.digest,
+        ctx.ledger.windows.certificate(ctx.name, key),
+    )
+    path = ctx.layout.publication_mark(ctx.clock.now_ms(), key.start_ms, generation.number, generation.epoch)
+    _write_once(ctx, path, pack(record))
+
+
+def _write_once(ctx: Context, path: str, content: bytes) -> None:
+    try:
+        ctx.storage.write_new(path, content)
+    except PathExists:
+        pass
+
+
+def batch_record(ctx: Context, batch_id: int) -> BatchRecord | None:
+    """None if there is no mark, or one that says no more than that the id is taken.
+
+    Raises StorageAhead for a mark that cannot be read."""
+    path = ctx.layout.high_water_mark(batch_id)
+    try:
+        content = ctx.storage.read(path)
+    except PathMissing:
+        return None
+    if not content:
+        return None
+    return _unpacked(BatchRecord, path, content)
+
+
+def generation_record(ctx: Context, path: str) -> GenerationRecord:
+    """Raises StorageAhead for a record that cannot be read."""
+    return _unpacked(GenerationRecord, path, ctx.storage.read(path))
+
+
+def _unpacked(kind: type[T], path: str, content: bytes) -> T:
+    try:
+        return unpack(kind, content)
+    except ValueError as e:
+        raise StorageAhead(f"{path} cannot be read: {e}", advice="restore it from a backup of the filesystem") from e
+
+
+def publication_marks(ctx: Context, since_ms: int | None) -> dict[tuple[int, int], str]:
+    """(window start UTC ms, generation) -> path of its newest record, for publications since a day before `since_ms`.
+
+    Names that are none of ours are left out."""
+    layout = ctx.layout
+    days = [d for d in ctx.storage.list_names(layout.publication_marks()) or [] if _is_day(d)]
+    if since_ms is not None:
+        first = layout.publication_day(since_ms - 86_400_000).rsplit("/", 1)[1]
+        days = [d for d in days if d >= first]
+    found: dict[tuple[int, int], tuple[int, str]] = {}
+    for day in days:
+        folder = join(layout.publication_marks(), day)
+        for name in ctx.storage.list_names(folder) or []:
+            mark = parse_mark(name)
+            if mark is None:
+                continue
+            window, number, epoch = mark
+            try:
+                key = (parse_window_id(window), number)
+            except ValueError:
+                continue
+            if epoch >= found.get(key, (0, ""))[0]:
+                found[key] = (epoch, join(folder, name))
+    return {key: path for key, (_, path) in sorted(found.items())}
+
+
+def _is_day(name: str) -> bool:
+    return len(name) == 10 and name[4] == name[7] == "-" and name.replace("-", "").isdigit()
