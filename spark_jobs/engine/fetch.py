@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_jobs.engine.failures import refuse
+from spark_jobs.engine import unreadable
+from spark_jobs.engine.failures import JobError
 from tidegate.core.batch import JobPlan
 from tidegate.core.offsets import OffsetRange
 
@@ -23,6 +25,8 @@ FETCH = {
 FIRST_ASK, MOST_RECORDS, CHUNK_BYTES = 200, 20_000, 24 * 1024 * 1024
 WAIT_SECONDS = 0.2
 STALL_SECONDS = 60.0
+ANSWER_SECONDS, LOOK_SECONDS = 30.0, 10.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,84 +58,102 @@ class Reader:
 
 
 class KafkaReader(Reader):
-    """`settings` are librdkafka's, secrets included."""
+    """`settings` are librdkafka's, secrets included. Whatever happens to the broker, a read ends: it gives up after
+    `stall_seconds` without progress, and says why as far as the broker can tell."""
 
     def __init__(self, plan: JobPlan, settings: dict[str, Any], stall_seconds: float = STALL_SECONDS) -> None:
-        self._topic, self._stall_seconds = plan.topic, stall_seconds
+        self._plan, self._topic, self._stall_seconds = plan, plan.topic, stall_seconds
         self._client = f"tidegate-{plan.pipeline['name']}"
         self._settings = {**settings, "client.id": self._client}
-        self._isolation = plan.pipeline["source"]["isolation"]
-        self._consumer: Consumer | None = None
-        self._last_error = ""
+        self._brokers = str(settings.get("bootstrap.servers", ""))
+        self._consumers: dict[str, Consumer] = {}
+        self._last_error = self._over_limit = ""
 
     def topic_id(self) -> str | None:
-        from confluent_kafka import KafkaException, TopicCollection
+        return self._topic_id(ANSWER_SECONDS)
+
+    def _topic_id(self, seconds: float) -> str:
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient(self._settings, logger=_quiet_logger())
+        admin = self._client_of(AdminClient, {"error_cb": self._note_error})
         try:
-            future = admin.describe_topics(TopicCollection([self._topic]), request_timeout=30)[self._topic]
+            future = admin.describe_topics(TopicCollection([self._topic]), request_timeout=seconds)[self._topic]
             return str(future.result().topic_id)
         except KafkaException as e:
-            raise refuse(
-                f"topic {self._topic}: {e.args[0].str()}",
-                advice="check the topic's name and the Kafka connection",
-                retry=True,
-            ) from None
+            error = e.args[0]
+            if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                raise unreadable.no_topic(self._topic, self._brokers) from None
+            admin.poll(0)  # delivers what the client's threads have complained about
+            raise unreadable.no_answer(self._topic, self._brokers, self._last_error or error.str()) from None
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         from confluent_kafka import TopicPartition
 
-        consumer = self._open()
+        consumer = self._consumer(isolation_of(self._plan, wanted))
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
         at, ask, moved = wanted.start, FIRST_ASK, time.monotonic()
         while at < wanted.end:
             messages = consumer.consume(min(ask, wanted.end - at), timeout=WAIT_SECONDS)
-            chunk, size, past = self._chunk(messages, wanted)
+            chunk, size, past = self._chunk(messages, wanted, at)
             if chunk:
                 yield chunk
                 ask = max(1, min(MOST_RECORDS, CHUNK_BYTES * len(chunk) // max(size, 1), ask * 8))
             if past:
                 break
-            reached = self._position(consumer, wanted) if not chunk else chunk.offsets[-1] + 1
+            reached = chunk.offsets[-1] + 1 if chunk else self._position(consumer, wanted)
             if reached > at:
                 at, moved = reached, time.monotonic()
+            elif self._over_limit:
+                raise unreadable.too_large(wanted, at, self._over_limit)
             elif time.monotonic() - moved > self._stall_seconds:
-                raise self._stalled(wanted, at)
+                raise self._why(wanted, at)
         consumer.unassign()
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
 
-    def _open(self) -> Consumer:
-        if self._consumer is None:
+    def _consumer(self, isolation: str) -> Consumer:
+        if isolation not in self._consumers:
             from confluent_kafka import Consumer
 
-            self._consumer = Consumer(
-                {
-                    **FETCH,
-                    **self._settings,
-                    "group.id": self._client,
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "auto.offset.reset": "error",
-                    "isolation.level": self._isolation,
-                    "error_cb": self._note_error,
-                },
-                logger=_quiet_logger(),
-            )
-        return self._consumer
+            ours = {
+                "group.id": self._client,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": isolation,
+                "error_cb": self._note_error,
+            }
+            self._consumers[isolation] = self._client_of(Consumer, ours)
+        return self._consumers[isolation]
+
+    def _client_of(self, kind: type[T], ours: dict[str, Any]) -> T:
+        from confluent_kafka import Consumer, KafkaException
+
+        fetch = FETCH if issubclass(kind, Consumer) else {}
+        try:
+            return kind({**fetch, **self._settings, **ours}, logger=_quiet_logger())
+        except (KafkaException, TypeError, ValueError) as e:
+            why = e.args[0].str() if isinstance(e, KafkaException) else str(e)
+            raise unreadable.wrong_settings(why) from None
 
     def _note_error(self, error: Any) -> None:
-        self._last_error = error.str()
+        from confluent_kafka import KafkaError
 
-    def _chunk(self, messages: list[Message], wanted: OffsetRange) -> tuple[Chunk | None, int, bool]:
+        text = re.sub(r" \(after \d+ms in state \w+\)", "", error.str())
+        if error.code() == KafkaError._BAD_MSG and "receive.message.max.bytes" in text:
+            self._over_limit = text
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:  # it says less than what led to it
+            self._last_error = text
+
+    def _chunk(self, messages: list[Message], wanted: OffsetRange, at: int) -> tuple[Chunk | None, int, bool]:
         """The messages inside the range, their bytes, and whether one at or past its end was among them."""
         if any(m.error() for m in messages):
             for message in messages:
-                self._check(message, wanted)
+                self._check(message, wanted, at)
             messages = [m for m in messages if not m.error()]
         past = bool(messages) and messages[-1].offset() >= wanted.end
         if past:
@@ -144,39 +166,44 @@ class KafkaReader(Reader):
         )
         return chunk, sum(len(v) for v in values if v is not None), past
 
-    def _check(self, message: Message, wanted: OffsetRange) -> None:
+    def _check(self, message: Message, wanted: OffsetRange, at: int) -> None:
         from confluent_kafka import KafkaError
 
         error = message.error()
         if error is None:
             return
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise self._gone(wanted)
+            raise self._why(wanted, at, lost=True)
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            raise refuse(
-                f"topic {wanted.topic} has no partition {wanted.partition} on this broker",
-                advice="check that the connection points to the cluster that was planned from",
-                partition=wanted.partition,
-                retry=True,
-            )
+            self._topic_id(LOOK_SECONDS)  # the topic itself may be gone, which is said in other words
+            raise unreadable.no_partition(wanted)
         self._last_error = error.str()
 
-    def _gone(self, wanted: OffsetRange) -> Exception:
+    def _why(self, wanted: OffsetRange, at: int, *, lost: bool = False) -> JobError:
+        """What to report of a range that gives nothing more from `at` on: looks at the topic and at its log once.
+
+        `lost`: the broker has said already that the offset is outside the log."""
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
+            found = self._topic_id(LOOK_SECONDS)
+            if self._plan.topic_id and found != self._plan.topic_id:
+                return unreadable.recreated(wanted.topic, self._plan.topic_id, found)
             place = TopicPartition(wanted.topic, wanted.partition)
-            low, high = self._open().get_watermark_offsets(place, timeout=10)
-            now = f"the log now holds [{low}, {high})"
+            isolation = isolation_of(self._plan, wanted)
+            low, high = self._consumer(isolation).get_watermark_offsets(place, timeout=LOOK_SECONDS)
+        except JobError as e:
+            if lost:
+                return unreadable.gone(wanted, at, f"the log's present bounds are not known: {e}")
+            return JobError(replace(e.failure, partition=wanted.partition, offset=at))
         except KafkaException as e:
-            now = f"the log's present bounds are not known: {e.args[0].str()}"
-        return refuse(
-            f"data loss: {wanted.topic} partition {wanted.partition}, planned offsets "
-            f"[{wanted.start}, {wanted.end}) are not all in the topic any more; {now}",
-            advice="the offsets cannot be read again: abandon the batch, or restore the topic",
-            partition=wanted.partition,
-            offset=wanted.start,
-        )
+            why = e.args[0].str()
+            if lost:
+                return unreadable.gone(wanted, at, f"the log's present bounds are not known: {why}")
+            return unreadable.stalled(wanted, at, self._stall_seconds, self._last_error or why)
+        if lost or at < low or high < wanted.end:
+            return unreadable.gone(wanted, at, f"the log now holds [{low}, {high})")
+        return unreadable.stalled(wanted, at, self._stall_seconds, self._last_error)
 
     def _position(self, consumer: Consumer, wanted: OffsetRange) -> int:
         from confluent_kafka import TopicPartition
@@ -184,16 +211,14 @@ class KafkaReader(Reader):
         # moves over control records, aborted tails and compacted gaps without a message
         return consumer.position([TopicPartition(wanted.topic, wanted.partition)])[0].offset
 
-    def _stalled(self, wanted: OffsetRange, at: int) -> Exception:
-        why = f"; the client's last error: {self._last_error}" if self._last_error else ""
-        return refuse(
-            f"no progress in {self._stall_seconds:g} s: {wanted.topic} partition {wanted.partition} at offset {at} "
-            f"of [{wanted.start}, {wanted.end}){why}",
-            advice="check the broker and the partition's leader; the next try reads the same offsets",
-            partition=wanted.partition,
-            offset=at,
-            retry=True,
-        )
+
+def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:
+    """R1: a replay sees what the range's batch could see when it was planned, whatever the spec says today."""
+    for part in plan.parts:
+        for r in part.ranges if part.pinned is not None else ():
+            if r.partition == wanted.partition and r.start <= wanted.start and wanted.end <= r.end:
+                return part.pinned["source"]["isolation"]  # type: ignore[index]
+    return plan.pipeline["source"]["isolation"]
 
 
 def _quiet_logger() -> Any:

@@ -11,6 +11,7 @@ from spark_jobs.engine.failures import JobError, from_exception, refuse
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.tally import merge
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
+from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.write import check_explosion
 from tidegate.core.batch import RULES_VERSION, JobPlan
 from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
@@ -127,10 +128,7 @@ def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> Non
     finally:
         reader.close()
     if found is not None and found != plan.topic_id:
-        raise refuse(
-            f"topic {plan.topic} has id {found}, planned was {plan.topic_id}: it was deleted and created again",
-            advice="if the topic was recreated on purpose, run `tidegate source reset <pipeline>`",
-        )
+        raise recreated(plan.topic, plan.topic_id, found)
 
 
 def cut(plan: JobPlan, tasks: int) -> list[Task]:

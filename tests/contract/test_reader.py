@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from fakes.kafka import FakeKafka
@@ -12,7 +13,8 @@ from fakes.kafka import FakeKafka
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import KafkaReader, Reader
 from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.batch import JobPlan
+from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
 
 
@@ -34,7 +36,7 @@ def place(request: pytest.FixtureRequest) -> tuple[Reader, str, Callable]:
     bootstrap = request.getfixturevalue("kafka").kafka_bootstrap
     _fill_real(bootstrap, topic)
     settings = {"bootstrap.servers": bootstrap}
-    return KafkaReader(plan, settings, stall_seconds=20), topic, lambda: KafkaSource(settings, "read_committed")
+    return KafkaReader(plan, settings, stall_seconds=1), topic, lambda: KafkaSource(settings, "read_committed")
 
 
 def _fill_fake(kafka: FakeKafka, topic: str) -> None:
@@ -118,6 +120,32 @@ def test_what_retention_took_is_data_loss(place):
             _read(reader, topic, 0, 0, 5)
         assert not lost.value.failure.retry
         assert (lost.value.failure.partition, lost.value.failure.offset) == (0, 0)
+    finally:
+        reader.close()
+
+
+def test_a_range_past_the_end_of_the_log_is_data_loss(place):
+    """Truncated after it was planned: waiting for producers to write other records there would read the wrong ones."""
+    reader, topic, _ = place
+    try:
+        for start, end in ((9, 13), (14, 15)):
+            with pytest.raises(JobError, match=rf"data loss.*\[{start}, {end}\).*the log now holds \[2, 12\)") as lost:
+                _read(reader, topic, 0, start, end)
+            assert not lost.value.failure.retry
+    finally:
+        reader.close()
+
+
+def test_uncommitted_records_are_seen_by_ranges_that_were_planned_so(place):
+    """R1: a replay reads each range with the isolation of its batch, whatever the spec says today."""
+    reader, topic, _ = place
+    ours = OffsetRange(topic, 0, 4, 12)
+    pinned = {"name": "p", "source": {"isolation": "read_uncommitted"}}
+    reader._plan = replace(reader._plan, parts=(JobPart(1, 0, Floor(0), (ours,), 1, pinned),))
+    try:
+        assert [row[0] for row in _read(reader, topic, 0, 4, 12)] == [4, 5, 6, 7, 9, 10, 11]
+        assert [row[0] for row in _read(reader, topic, 0, 5, 8)] == [5, 6, 7], "a task may get a piece of it"
+        assert [row[0] for row in _read(reader, topic, 0, 3, 12)] == [3, 4, 9, 10, 11], "another range: today's spec"
     finally:
         reader.close()
 

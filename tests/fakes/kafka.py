@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk, Reader
+from spark_jobs.engine.fetch import Chunk, Reader, isolation_of
+from spark_jobs.engine.unreadable import gone
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import SourceError, SourceUnavailable
 from tidegate.core.offsets import OffsetRange
@@ -103,7 +103,7 @@ class FakeKafka:
 
     def reader(self, plan: JobPlan, settings: dict[str, str] | None = None) -> FakeReader:
         """In place of the engine's own reader; `settings` are not looked at."""
-        return FakeReader(self, plan.topic)
+        return FakeReader(self, plan)
 
     # ------------------------------------------------------------ what happens to a topic
 
@@ -186,24 +186,18 @@ class FakeKafka:
 class FakeReader(Reader):
     """Chunks of at most `chunk` records, so that their borders are met in small tests too."""
 
-    def __init__(self, kafka: FakeKafka, topic: str, chunk: int = 3) -> None:
-        self._kafka, self._topic_name, self._chunk = kafka, topic, chunk
+    def __init__(self, kafka: FakeKafka, plan: JobPlan, chunk: int = 3) -> None:
+        self._kafka, self._plan, self._chunk = kafka, plan, chunk
 
     def topic_id(self) -> str | None:
-        return self._kafka.describe(self._topic_name).topic_id
+        return self._kafka.describe(self._plan.topic).topic_id
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         offsets = self._kafka.describe(wanted.topic).partitions[wanted.partition]
         if wanted.start < offsets.log_start or wanted.end > offsets.high_watermark:
-            raise refuse(
-                f"data loss: {wanted.topic} partition {wanted.partition}, planned offsets "
-                f"[{wanted.start}, {wanted.end}) are not all in the topic any more",
-                partition=wanted.partition,
-                offset=wanted.start,
-            )
-        records = [
-            r for r in self._kafka.records(wanted.topic, wanted.partition) if wanted.start <= r.offset < wanted.end
-        ]
+            raise gone(wanted, wanted.start, f"the log now holds [{offsets.log_start}, {offsets.high_watermark})")
+        visible = self._kafka.records(wanted.topic, wanted.partition, isolation_of(self._plan, wanted))
+        records = [r for r in visible if wanted.start <= r.offset < wanted.end]
         for at in range(0, len(records), self._chunk):
             part = records[at : at + self._chunk]
             yield Chunk(

@@ -17,7 +17,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pipeline
 
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import KafkaReader
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage import LocalStorage
@@ -124,16 +123,6 @@ def test_a_recreated_topic_is_noticed(topic, tmp_path):
     plan = replace(plan_of(tmp_path, topic), topic_id="another")
     with pytest.raises(JobError, match="planned was another"):
         run_plan(plan, LocalStorage())
-
-
-def test_a_reader_that_gets_nowhere_says_so(topic, tmp_path):
-    settings, name = topic
-    plan = plan_of(tmp_path, topic)
-    reader = KafkaReader(plan, settings, stall_seconds=0.5)
-    with pytest.raises(JobError, match=r"no progress in 0.5 s: .* partition 0 at offset 0 of \[0, 5\)") as e:
-        list(reader.read(OffsetRange(name, 0, 0, 5)))
-    assert e.value.failure.retry
-    reader.close()
 
 
 def submit(plan: JobPlan, tmp_path: Path) -> subprocess.CompletedProcess[str]:
