@@ -9,7 +9,8 @@ Below the work directory (`<location>/_tidegate` by default):
     late/_batch=<batch>/<time partitions>/      the late table
     dirty/_batch=<batch>/                       the dirty table
     publish/<window>.<generation>.<epoch>/      a window being assembled
-    generations/<window>.<generation>.<epoch>/  published generations from the second on
+    publish/<window>.<generation>.success       its `_SUCCESS` before it is there
+    generations/<window>.<generation>.<epoch>/  published generations beside the table's own directory, and retired ones
     quarantine/<name>                           what contradicted the ledger, kept for people
     hwm/<batch>                                 never cleaned: the record of a batch that has landed
     hwm/published/<day>/<window>.<gen>.<epoch>  never cleaned: the record of a generation about to be published
@@ -142,8 +143,11 @@ class Layout:
     def attempt_name(self, batch_id: int, epoch: int, nonce: str) -> str:
         return f"{batch_id}.{epoch}-{nonce}"
 
+    def plans(self) -> str:
+        return join(self.workdir, "plans")
+
     def plan(self, batch_id: int, epoch: int, nonce: str) -> str:
-        return join(self.workdir, "plans", f"{self.attempt_name(batch_id, epoch, nonce)}.json")
+        return join(self.plans(), f"{self.attempt_name(batch_id, epoch, nonce)}.json")
 
     def attempts(self) -> str:
         return join(self.workdir, "tmp")
@@ -155,7 +159,7 @@ class Layout:
         return f"{window_id(start_ms)}.{generation}.{epoch}-{nonce}"
 
     def replay_plan(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
-        return join(self.workdir, "plans", f"{self.replay_name(start_ms, generation, epoch, nonce)}.json")
+        return join(self.plans(), f"{self.replay_name(start_ms, generation, epoch, nonce)}.json")
 
     def replay_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return join(self.attempts(), self.replay_name(start_ms, generation, epoch, nonce))
@@ -182,9 +186,12 @@ class Layout:
     def publication_mark(self, at_ms: int, start_ms: int, generation: int, epoch: int) -> str:
         return join(self.publication_day(at_ms), f"{window_id(start_ms)}.{generation}.{epoch}")
 
+    def side_stagings(self) -> str:
+        return join(self.workdir, "side")
+
     def side_staging(self, batch_id: int, kind: str) -> str:
         """`kind`: late | dirty."""
-        return join(self.workdir, "side", f"{batch_id}.{kind}")
+        return join(self.side_stagings(), f"{batch_id}.{kind}")
 
     def side_table(self, kind: str) -> str:
         return join(self.workdir, kind)
@@ -192,14 +199,21 @@ class Layout:
     def side(self, batch_id: int, kind: str) -> str:
         return join(self.side_table(kind), f"_batch={batch_id}")
 
+    def quarantines(self) -> str:
+        return join(self.workdir, "quarantine")
+
     def quarantine(self, name: str) -> str:
-        return join(self.workdir, "quarantine", name)
+        return join(self.quarantines(), name)
 
     def assembly(self, start_ms: int, generation: int, epoch: int) -> str:
         return join(self.assemblies(), f"{window_id(start_ms)}.{generation}.{epoch}")
 
     def assemblies(self) -> str:
         return join(self.workdir, "publish")
+
+    def success_draft(self, start_ms: int, generation: int) -> str:
+        """Where a generation's `_SUCCESS` waits to be renamed into its directory."""
+        return join(self.assemblies(), f"{window_id(start_ms)}.{generation}.success")
 
     def generations(self) -> str:
         return join(self.workdir, "generations")
