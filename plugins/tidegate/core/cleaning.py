@@ -38,7 +38,8 @@ class BatchFacts:
 @dataclass(frozen=True)
 class GenerationFacts:
     """`current`: number of the window's generation in force. `newer_retired`: how many retired ones came after it.
-    `doubts`: locations of catalogue changes of the window that may still be executed."""
+    `doubts`: locations of catalogue changes of the window that may still be executed. `blocked`: by an alarm.
+    `working`: another generation of the window is being built or swapped in."""
 
     window_ms: int
     number: int
@@ -52,6 +53,8 @@ class GenerationFacts:
     current: int | None
     newer_retired: int
     doubts: tuple[str, ...] = ()
+    blocked: bool = False
+    working: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,12 @@ def parse_assembly(name: str) -> Assembly | None:
         return Assembly(parse_window_id(parts[0]), int(parts[1]), int(parts[2]))
     except ValueError:
         return None
+
+
+def is_success_draft(name: str) -> bool:
+    """`<window>.<generation>.success` in `publish/`: it waits to be renamed into its directory."""
+    head, dot, last = name.rpartition(".")
+    return last == "success" and parse_assembly(f"{head}{dot}0") is not None
 
 
 def parse_side(name: str) -> tuple[int, str] | None:
@@ -274,7 +283,11 @@ def assembly(
             return _odd(f"{path} of the generation's manifest lies here")
         if path not in (CERTIFICATE, SUCCESS) and not path.rsplit("/", 1)[-1].startswith(f"g{found.number}."):
             return _odd(f"{path} is not ours")
-    return _old(facts.built_ms, ttl.attempts_ms, now_ms, "built") or Verdict(True, f"the generation is {facts.state}")
+    return (
+        _unsettled(facts)
+        or _old(facts.built_ms, ttl.attempts_ms, now_ms, "built")
+        or Verdict(True, f"generation {facts.number} is {facts.state}")
+    )
 
 
 def discarded(facts: GenerationFacts, since_ms: int | None, ttl: Cleaning, now_ms: int) -> Verdict:
@@ -283,9 +296,11 @@ def discarded(facts: GenerationFacts, since_ms: int | None, ttl: Cleaning, now_m
         return _keep(f"the generation is {facts.state}")
     if facts.kind == "archive":
         return _odd("a window's first generation holds its only copy")
-    if facts.doubts:
-        return _keep("a catalogue change of the window is unanswered")
-    return _old(since_ms, ttl.generations_ms, now_ms, "discarded") or Verdict(True, "it was discarded")
+    return (
+        _unsettled(facts)
+        or _old(since_ms, ttl.generations_ms, now_ms, "discarded")
+        or Verdict(True, f"generation {facts.number} was discarded")
+    )
 
 
 def retired(facts: GenerationFacts, keep: int, ttl: Cleaning, now_ms: int) -> Verdict:
@@ -296,9 +311,19 @@ def retired(facts: GenerationFacts, keep: int, ttl: Cleaning, now_ms: int) -> Ve
         return _odd("no later generation is in force")
     if facts.newer_retired < keep - 1:
         return _keep(f"the spec keeps {keep} generations")
-    if facts.doubts:
-        return _keep("a catalogue change of the window is unanswered")
-    return _old(facts.retired_ms, ttl.generations_ms, now_ms, "retired") or Verdict(True, "a later one is in force")
+    return (
+        _unsettled(facts)
+        or _old(facts.retired_ms, ttl.generations_ms, now_ms, "retired")
+        or Verdict(True, f"generation {facts.current} is in force")
+    )
+
+
+def _unsettled(facts: GenerationFacts) -> Verdict | None:
+    if facts.blocked:
+        return _keep("the window is blocked by an alarm")
+    if facts.working:
+        return _keep("a generation of the window is at work")
+    return _keep("a catalogue change of the window is unanswered") if facts.doubts else None
 
 
 def retired_place(
@@ -346,6 +371,7 @@ def quarantined(
         if generation is None:
             return _odd("the ledger has no such generation: it may have lost a commit")
         settled = generation.state in (CURRENT, RETIRED, DISCARDED) and generation.current is not None
+        settled = settled and _unsettled(generation) is None
     else:
         if batch is None:
             return _odd("the ledger has no such batch: it may have lost a commit")

@@ -14,10 +14,11 @@ from tidegate.adapters.ledger.store import Store
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA
-from tidegate.core.window import CURRENT, DISCARDED, RETIRED
+from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 
 b, g, i = schema.batches, schema.generations, schema.intents
 _CHUNK = 200
+_WORKING = (BUILDING, BUILT, SWAPPING)
 
 
 class SqlCleaning:
@@ -89,6 +90,11 @@ class SqlCleaning:
                 )
                 for row in c.execute(pending.order_by(i.c.call_id)):
                     doubts[row.window_ms].append(row.location)
+                w = schema.windows
+                alarmed = select(w.c.start_ms).where(
+                    w.c.pipeline == name, w.c.start_ms.in_(part), w.c.blocked.is_not(None)
+                )
+                blocked = set(c.scalars(alarmed))
                 rows = defaultdict(list)
                 statement = select(g).where(g.c.pipeline == name, g.c.window_ms.in_(part))
                 for row in c.execute(statement.order_by(g.c.window_ms, g.c.number)):
@@ -112,6 +118,8 @@ class SqlCleaning:
                             current,
                             newer,
                             tuple(doubts[window_ms]),
+                            window_ms in blocked,
+                            any(o.state in _WORKING and o.number != r.number for o in all_of),
                         )
         return found
 
