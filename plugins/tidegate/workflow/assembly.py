@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.core.errors import Alarm, LostComparison
-from tidegate.core.layout import join, partition_path
-from tidegate.core.receipt import FileEntry
+from tidegate.core.errors import Alarm, LostComparison, PathExists
+from tidegate.core.layout import CERTIFICATE, join, partition_path
+from tidegate.core.plain import dumps
+from tidegate.core.receipt import FileEntry, content_digest
 from tidegate.core.window import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.context import Context
-from tidegate.workflow.moves import MovedOn, move_files
+from tidegate.workflow.moves import MovedOn, manifest_of, move_files
 
 
 def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
@@ -49,6 +50,7 @@ def collect(
 
     try:
         move_files(ctx.storage, wanted, directory, still_mine)
+        _certify(ctx, generation, directory, entries)
         built = ctx.ledger.windows.built(generation, directory, entries)
     except LostComparison:
         raise MovedOn from None
@@ -58,3 +60,26 @@ def collect(
     rows = sum(e.rows for e in entries)
     ctx.say(f"assembled {rows:,} rows in {len(entries)} files of {len(generation.batches)} batches")
     return built
+
+
+def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entries: list[FileEntry]) -> None:
+    """`_certificate.json`: which generation, of which batches, how many rows, on what grounds.
+
+    Before BUILT: from then on nobody writes to the directory, so that nothing can bring it back once it was renamed."""
+    content = {
+        "pipeline": ctx.name,
+        "window": generation.window,
+        "generation": generation.number,
+        "epoch": generation.epoch,
+        "kind": generation.kind,
+        "batches": generation.batches,
+        "rows": sum(e.rows for e in entries),
+        "files": manifest_of(entries),
+        "digest": content_digest(entries),
+        "certificate": ctx.ledger.windows.certificate(ctx.name, generation.window),
+    }
+    path = join(directory, CERTIFICATE)
+    try:
+        ctx.storage.write_new(path, dumps(content).encode())
+    except PathExists:
+        raise Alarm(f"{path}: is already there, though this epoch is new") from None

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tidegate.core.audit import Ledger, Problem, republish
+from tidegate.core.audit import Problem, republish
 from tidegate.core.layout import SUCCESS, join, time_values, window_id
-from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry
-from tidegate.core.views import BatchRow, GenerationRow
-from tidegate.core.window import BUILDING, BUILT, SWAPPING
+from tidegate.core.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.views import BatchRow, GenerationRow, Spine
+from tidegate.core.window import BUILDING, BUILT, CURRENT, SWAPPING
 from tidegate.workflow.assembly import published_path
 from tidegate.workflow.context import Context
 
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"
 _SIDE = "restore it from a backup of the filesystem: late and dirty files are not rebuilt"
 _FOREIGN = "readers count its rows: find out who wrote it, then remove it"
+_LISTINGS = 256
+"""Directories whose listings are kept: a page's own, and those of windows that are being assembled."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file that must be in one of `homes`: (directory, path below it), the likeliest first."""
+    """A file that must be in one of `homes`: (directory, path below it), the likeliest first.
+
+    `batch_id`: whose rows these are; None for a generation's file, which may be of several."""
 
     subject: str
     entry: FileEntry
     homes: tuple[tuple[str, str], ...]
     advice: str
+    batch_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,30 +64,57 @@ class Pace:
 
 
 class Files:
-    """The files of one pipeline, listed directory by directory."""
+    """The files of one pipeline, listed directory by directory. Raises StorageError.
 
-    def __init__(self, ctx: Context, ledger: Ledger) -> None:
-        self._ctx, self._ledger, self._layout = ctx, ledger, ctx.layout
+    Who owns a window's rows, its batches or a generation, is decided by the spine."""
+
+    def __init__(self, ctx: Context, spine: Spine) -> None:
+        self._ctx, self._layout, self._spine = ctx, ctx.layout, spine
+        self._first = {g.window_ms: g for g in spine.generations if g.number == 1}
+        self._current = {g.window_ms for g in spine.generations if g.state == CURRENT}
+        self._swapping = {(g.window_ms, g.location) for g in spine.generations if g.state == SWAPPING}
         self._listed: dict[str, dict[str, int] | None] = {}
 
-    def look(self) -> Listing:
-        """Raises StorageError."""
-        found, lost, problems = [], [], []
-        wanted = [*self._data(), *self._side()]
-        pace = Pace(self._ctx.say)
-        for n, item in enumerate(wanted, 1):
+    def of_batch(self, batch: BatchRow, files: Iterable[FileEntry]) -> Listing:
+        """Of a landed batch: what waits for its window, and its late and dirty files."""
+        wanted = []
+        for f in files:
+            if f.kind in (LATE, DIRTY):
+                wanted.append(Wanted(f"batch {batch.batch_id}", f, self._side_homes(batch, f), _SIDE, batch.batch_id))
+            elif f.window_ms is not None and not self.placed(f.window_ms):
+                homes = self._waiting_homes(batch.batch_id, f)
+                wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _BACKUP, batch.batch_id))
+        return self._look(wanted, [*self._foreign_side(batch, files)])
+
+    def of_window(self, generation: GenerationRow) -> Listing:
+        """Of the generation in force, or of the first one on its way there."""
+        window_ms = generation.window_ms
+        if window_ms in self._current:
+            wanted = self._of_generation(generation, self._places(generation), republish(self._ctx.name, window_ms))
+            return self._look(wanted, self._published(generation))
+        places = (generation.directory or "", self._table_directory(window_ms))
+        return self._look(self._of_generation(generation, places, _BACKUP), ())
+
+    def placed(self, window_ms: int) -> bool:
+        """Whether a generation owns the window's rows, and no more its batches."""
+        first = self._first.get(window_ms)
+        return window_ms in self._current or (first is not None and first.state in (BUILT, SWAPPING))
+
+    def _look(self, wanted: Iterable[Wanted], problems: Iterable[Problem]) -> Listing:
+        found, lost, wrong = [], [], list(problems)
+        for item in wanted:
             uri, problem = self._place(item)
             if uri is not None:
                 found.append(Found(uri, item))
             else:
                 lost.append(item)
-                problems.append(Problem(item.subject, problem, item.advice))
-            pace.say(lambda n=n: f"looked for {n:,} of {len(wanted):,} files")
-        problems += [*self._windows(), *self._foreign_side(), *self._unknown_batches()]
-        return Listing(tuple(found), tuple(lost), tuple(problems))
+                wrong.append(Problem(item.subject, problem, item.advice))
+        return Listing(tuple(found), tuple(lost), tuple(wrong))
 
     def _list(self, directory: str) -> dict[str, int] | None:
         if directory not in self._listed:
+            if len(self._listed) >= _LISTINGS:
+                del self._listed[next(iter(self._listed))]
             listing = self._ctx.storage.list_files(directory)
             self._listed[directory] = None if listing is None else {f.path: f.bytes for f in listing}
         return self._listed[directory]
@@ -104,51 +135,33 @@ class Files:
 
     # ------------------------------------------------------------ where files must be
 
-    def _data(self) -> Iterator[Wanted]:
-        """Of a published window the files of the generation in force, of any other those of its batches."""
-        first = {g.window_ms: g for g in self._ledger.books.generations if g.number == 1}
-        by_window: dict[int, list[tuple[int, FileEntry]]] = defaultdict(list)
-        for batch_id in self._ledger.landed:
-            for f in self._ledger.files(batch_id):
-                if f.kind == DATA and f.window_ms is not None:
-                    by_window[f.window_ms].append((batch_id, f))
-        for window_ms in sorted(set(by_window) | set(self._ledger.current)):
-            current = self._ledger.current.get(window_ms)
-            if current is not None:
-                yield from self._of_generation(current, (current.location or "",), republish(self._ctx.name, window_ms))
-            elif window_ms in first and first[window_ms].state in (BUILT, SWAPPING):
-                built = first[window_ms]
-                yield from self._of_generation(
-                    built, (built.directory or "", self._table_directory(window_ms)), _BACKUP
-                )
-            else:
-                yield from self._of_batches(window_ms, by_window[window_ms], first.get(window_ms))
+    def _places(self, current: GenerationRow) -> tuple[str, ...]:
+        """Its directory; while another takes that (swap: directory), also where it makes way to."""
+        location = current.location or ""
+        if not self._makes_way(current):
+            return (location,)
+        return (location, self._layout.generation(current.window_ms, current.number, current.epoch))
+
+    def _makes_way(self, current: GenerationRow) -> bool:
+        return (current.window_ms, current.location) in self._swapping
 
     def _of_generation(self, generation: GenerationRow, places: tuple[str, ...], advice: str) -> Iterator[Wanted]:
         subject = f"window {window_id(generation.window_ms)}"
         for f in generation.files:
             yield Wanted(subject, f, tuple((place, f.path) for place in places), advice)
 
-    def _of_batches(
-        self, window_ms: int, files: list[tuple[int, FileEntry]], building: GenerationRow | None
-    ) -> Iterator[Wanted]:
+    def _waiting_homes(self, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], ...]:
         # in the order in which files move: who looks the other way round can miss one that is moving
-        epochs = range(1, building.epoch + 1) if building is not None and building.state == BUILDING else ()
-        for batch_id, f in files:
-            moved = published_path(f, f"b{batch_id}")
-            homes = [(self._layout.landed(batch_id), f.path)]
-            homes += [(self._layout.assembly(window_ms, 1, e), moved) for e in epochs]
-            yield Wanted(f"batch {batch_id}", f, tuple(homes), _BACKUP)
+        assert f.window_ms is not None
+        first = self._first.get(f.window_ms)
+        epochs = range(1, first.epoch + 1) if first is not None and first.state == BUILDING else ()
+        moved = published_path(f, f"b{batch_id}")
+        homes = [(self._layout.landed(batch_id), f.path)]
+        return (*homes, *((self._layout.assembly(f.window_ms, 1, e), moved) for e in epochs))
 
     def _table_directory(self, window_ms: int) -> str:
         spec = self._ctx.pipeline
         return self._layout.window(time_values(window_ms, spec.time_partitions, spec.windows.timezone))
-
-    def _side(self) -> Iterator[Wanted]:
-        for batch in self._ledger.landed.values():
-            for f in self._ledger.files(batch.batch_id):
-                if f.kind in (LATE, DIRTY):
-                    yield Wanted(f"batch {batch.batch_id}", f, self._side_homes(batch, f), _SIDE)
 
     def _side_homes(self, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str], ...]:
         below = f.path.removeprefix(f"{f.kind}/")
@@ -163,31 +176,28 @@ class Files:
 
     # ------------------------------------------------------------ what must not be there, or must besides
 
-    def _windows(self) -> Iterator[Problem]:
-        for window_ms, generation in sorted(self._ledger.current.items()):
-            subject, location = f"window {window_id(window_ms)}", generation.location or ""
-            listing = self._list(location)
-            advice = republish(self._ctx.name, window_ms)
-            if listing is None:
-                yield Problem(subject, f"{location} is not there", advice)
-                continue
-            if SUCCESS not in listing:
-                yield Problem(subject, f"{location} has no {SUCCESS}", advice)
-            manifest = {f.path for f in generation.files}
-            yield from _foreign(subject, location, listing, manifest)
+    def _published(self, generation: GenerationRow) -> Iterator[Problem]:
+        if self._makes_way(generation):
+            return  # the hour is the old one, the new one, or absent for an instant
+        subject, location = f"window {window_id(generation.window_ms)}", generation.location or ""
+        listing, advice = self._list(location), republish(self._ctx.name, generation.window_ms)
+        if listing is None:
+            yield Problem(subject, f"{location} is not there", advice)
+            return
+        if SUCCESS not in listing:
+            yield Problem(subject, f"{location} has no {SUCCESS}", advice)
+        yield from _foreign(subject, location, listing, {f.path for f in generation.files})
 
-    def _foreign_side(self) -> Iterator[Problem]:
-        for batch in self._ledger.landed.values():
-            files = self._ledger.files(batch.batch_id)
-            for kind in (LATE, DIRTY):
-                manifest = {f.path.removeprefix(f"{kind}/") for f in files if f.kind == kind}
-                directory = self._layout.side(batch.batch_id, kind)
-                if manifest and batch.side_moved:
-                    yield from _foreign(f"batch {batch.batch_id}", directory, self._list(directory) or {}, manifest)
+    def _foreign_side(self, batch: BatchRow, files: Iterable[FileEntry]) -> Iterator[Problem]:
+        for kind in (LATE, DIRTY):
+            manifest = {f.path.removeprefix(f"{kind}/") for f in files if f.kind == kind}
+            directory = self._layout.side(batch.batch_id, kind)
+            if manifest and batch.side_moved:
+                yield from _foreign(f"batch {batch.batch_id}", directory, self._list(directory) or {}, manifest)
 
-    def _unknown_batches(self) -> Iterator[Problem]:
+    def unknown_batches(self) -> Iterator[Problem]:
         """R11: storage must not know batches that the ledger does not."""
-        following = self._ledger.books.next_batch_id
+        following = self._spine.next_batch_id
         for directory in (self._layout.landing_zone(), self._layout.high_water_marks()):
             names = self._ctx.storage.list_names(directory) or []
             ahead = sorted(int(n) for n in names if n.isdigit() and int(n) >= following)

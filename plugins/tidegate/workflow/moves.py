@@ -47,16 +47,16 @@ def move_directory(
             if not still_mine():
                 raise MovedOn
             if todo is Do.QUARANTINE:
-                _try_rename(storage, source, quarantine)
+                try_rename(storage, source, quarantine)
             raise Alarm(f"{todo.value}: {source} -> {destination}")
         if todo is Do.DELETE_SOURCE:
             storage.delete(source)
             return
-        _try_rename(storage, source, destination)
+        try_rename(storage, source, destination)
     raise OutcomeUnknown(f"renaming {source} to {destination} has no certain outcome yet")
 
 
-def _try_rename(storage: Storage, source: str, destination: str) -> None:
+def try_rename(storage: Storage, source: str, destination: str) -> None:
     """Whatever the answer, the next look at both sides decides."""
     storage.make_dirs(parent(destination))
     try:

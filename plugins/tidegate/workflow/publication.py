@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core.errors import Alarm, CatalogueError, CatalogueUnsure, LostComparison, PathExists
+from tidegate.core.errors import Alarm, CatalogueError, CatalogueUnsure, LostComparison, PathExists, PathMissing
 from tidegate.core.layout import (
     CERTIFICATE,
     SUCCESS,
@@ -14,27 +14,30 @@ from tidegate.core.layout import (
     partition_path,
     time_values,
 )
-from tidegate.core.plain import dumps
 from tidegate.core.ports import TableDef
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
+from tidegate.workflow.swapping import swap_in
 
 
 def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger."""
-    location = final_location(ctx, generation)
     ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
-    _write_certificate(ctx, generation)
-    _move_into_place(ctx, generation, location)
+    location = final_location(ctx, generation)
+    moved = None
     try:
-        if generation.state == BUILT:
-            generation = ctx.ledger.windows.begin_swap(generation)
+        if generation.number > 1 and location == _hour(ctx, generation.window):
+            generation, moved = swap_in(ctx, generation, location)
+        else:
+            _move_into_place(ctx, generation, location)
+            if generation.state == BUILT:
+                generation = ctx.ledger.windows.begin_swap(generation, location)
         align_catalogue(ctx, generation, location)
-        write_success(ctx, location)
-        published = ctx.ledger.windows.publish(generation, location, f"{location}/{CERTIFICATE}")
+        write_success(ctx, generation, location)
+        published = ctx.ledger.windows.publish(generation, location, f"{location}/{CERTIFICATE}", moved)
     except LostComparison:
         raise MovedOn from None
     rows = sum(f.rows for f in generation.files)
@@ -43,37 +46,26 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
 
 
 def final_location(ctx: Context, generation: BuiltGeneration) -> str:
-    """The first generation lies in the table's own directories, later ones beside (swap: pointer)."""
+    """The first generation lies in the table's own directory; later ones beside, or there too (swap: directory).
+
+    A swap that has begun ends where it was to end, whatever the spec says by now."""
     key = generation.window
+    if generation.location is not None:
+        return generation.location
     if generation.number == 1:
-        return ctx.layout.window(window_values(ctx, key))
-    return ctx.layout.generation(key.start_ms, generation.number, generation.epoch)
+        return _hour(ctx, key)
+    beside = ctx.layout.generation(key.start_ms, generation.number, generation.epoch)
+    if ctx.pipeline.archive.swap == "directory" and not ctx.storage.exists(beside):
+        return _hour(ctx, key)
+    return beside
+
+
+def _hour(ctx: Context, key: WindowKey) -> str:
+    return ctx.layout.window(window_values(ctx, key))
 
 
 def window_values(ctx: Context, key: WindowKey) -> PartitionValues:
     return time_values(key.start_ms, ctx.pipeline.time_partitions, ctx.pipeline.windows.timezone)
-
-
-def _write_certificate(ctx: Context, generation: BuiltGeneration) -> None:
-    """Inside the directory before it becomes visible: which batches, how many rows, on what grounds."""
-    if not ctx.storage.exists(generation.directory):
-        return  # an earlier try has renamed it
-    certificate = ctx.ledger.windows.certificate(ctx.name, generation.window)
-    content = {
-        "pipeline": ctx.name,
-        "window": generation.window,
-        "generation": generation.number,
-        "kind": generation.kind,
-        "batches": generation.batches,
-        "rows": sum(f.rows for f in generation.files),
-        "files": manifest_of(generation.files),
-        "digest": generation.digest,
-        "certificate": certificate,
-    }
-    try:
-        ctx.storage.write_new(join(generation.directory, CERTIFICATE), dumps(content).encode())
-    except PathExists:
-        pass
 
 
 def _move_into_place(ctx: Context, generation: BuiltGeneration, location: str) -> None:
@@ -109,11 +101,23 @@ def _certificate_bytes(ctx: Context, generation: BuiltGeneration, location: str)
     return {CERTIFICATE: -1}  # matches nothing
 
 
-def write_success(ctx: Context, location: str) -> None:
+def write_success(ctx: Context, generation: BuiltGeneration | PublishedGeneration, location: str) -> None:
+    """By a rename from a name of the generation's own: a late one must not make a directory that has made way."""
+    target = join(location, SUCCESS)
+    if ctx.storage.exists(target):
+        return
+    draft = ctx.layout.success_draft(generation.window.start_ms, generation.number)
     try:
-        ctx.storage.write_new(join(location, SUCCESS), b"")
+        ctx.storage.write_new(draft, b"")
     except PathExists:
         pass
+    try:
+        ctx.storage.rename_no_replace(draft, target)
+    except PathExists:
+        ctx.storage.delete(draft)
+    except PathMissing:
+        if not ctx.storage.exists(target):
+            raise
 
 
 def run_statements(ctx: Context) -> None:
@@ -148,7 +152,8 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     The caller has ensured the table.
 
     New values appear at an empty directory first while others are still to be switched, so that the whole window
-    turns partition by partition from old to new and never shows both."""
+    turns partition by partition from old to new and never shows both. What points into `location` itself shows nothing
+    old: the new generation is there."""
     table = data_table(ctx.pipeline)
     time = window_values(ctx, generation.window)
     want = wanted_partitions(ctx, generation.window, generation.files, location)
@@ -157,7 +162,7 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     new = {v: place for v, place in want.items() if v not in have}
     moved = {v: place for v, place in want.items() if v in have and have[v] != place}
     gone = [v for v in have if v not in want]
-    if new and (moved or gone):
+    if new and (moved or any(not have[v].startswith(f"{location}/") for v in gone)):
         ctx.storage.make_dirs(ctx.layout.empty())
         changes.add({v: ctx.layout.empty() for v in new})
         moved |= new

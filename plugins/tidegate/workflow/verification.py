@@ -27,7 +27,7 @@ def verify(ctx: Context, generation: PublishedGeneration) -> Verified:
     lost = tuple(sorted(path for path, size in manifest.items() if listing.get(path) != size))
     mended: list[str] = []
     if not lost and ctx.storage.exists(generation.location) and SUCCESS not in listing:
-        write_success(ctx, generation.location)
+        write_success(ctx, generation, generation.location)
         mended.append("_SUCCESS")
     if not ctx.storage.exists(generation.location):
         lost = lost or (generation.location,)
