@@ -20,6 +20,7 @@ _COMMANDS = {
     "plan": ("tidegate.commands.ledger:plan", "Show which batch the next ingest run would plan."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
+    "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),
     "spec": ("tidegate.commands.specs:spec", "Check pipelines' YAML; its schema and reference."),
     "db": ("tidegate.commands.ledger:db", "Bring the ledger's schema to this version."),

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from tidegate.core import watermark
 from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
-from tidegate.core.errors import StepMissing
+from tidegate.core.errors import Alarm, StepMissing
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.window import WindowKey
-from tidegate.workflow import landing, records
+from tidegate.workflow import cleaning, landing, records
 from tidegate.workflow.context import Context, guard
 
 
 def maintain(ctx: Context) -> list[str]:
     """The maintenance DAG's duties for one pipeline; what was done, in words."""
     guard(ctx)
-    return landing.finish_side_duties(ctx, strict=True)
+    try:
+        done = landing.finish_side_duties(ctx, strict=True)
+    except Alarm:
+        cleaning.clean(ctx)  # one batch that waits for a human must not fill the disk
+        raise
+    return done + cleaning.clean(ctx).lines()
 
 
 def abandon(ctx: Context, batch_id: int, why: str) -> AbandonedBatch:
