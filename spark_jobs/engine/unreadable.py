@@ -37,7 +37,8 @@ def gone(wanted: OffsetRange, at: int, now: str) -> JobError:
     return refuse(
         f"data loss: {wanted.topic} partition {wanted.partition}, planned offsets [{wanted.start}, {wanted.end}) "
         f"are not all in the topic any more; {now}",
-        advice="the offsets cannot be read again: `tidegate repair <pipeline> --abandon <batch>` gives the batch up",
+        advice="no retry brings them back: `tidegate repair <pipeline> --abandon <batch>` gives a batch up; a replay "
+        "leaves the current generation as it is",
         partition=wanted.partition,
         offset=at,
     )

@@ -68,6 +68,25 @@ def subtract(whole: Interval, parts: Iterable[Interval]) -> tuple[Interval, ...]
     return tuple(g for g in gaps if len(g))
 
 
+def without(these: Iterable[Interval], those: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The points of `these` that are in none of `those`; one pass over each."""
+    found: list[Interval] = []
+    others, first = union(those), 0
+    for one in union(these):
+        at = one.start
+        while first < len(others) and others[first].end <= at:
+            first += 1
+        i = first
+        while i < len(others) and others[i].start < one.end:
+            if others[i].start > at:
+                found.append(Interval(at, others[i].start))
+            at = others[i].end
+            i += 1
+        if at < one.end:
+            found.append(Interval(at, one.end))
+    return tuple(found)
+
+
 def share(backlog: Mapping[int, int], limit: int) -> dict[int, int]:
     """Split `limit` records over Kafka partitions in proportion to their backlog, at least one each.
 

@@ -10,13 +10,17 @@ from tidegate.core.errors import BatchRefused, ReplayRefused
 from tidegate.core.instants import iso
 from tidegate.core.layout import join
 from tidegate.core.ledger import OwedSpan
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.plain import to_plain
+from tidegate.core.ports import TopicState
 from tidegate.core.receipt import Receipt
+from tidegate.core.rereading import compare, listed
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt, run_job
+
+_KEPT = "the current generation stays; restore lost files from a backup of the filesystem"
 
 
 def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
@@ -31,10 +35,11 @@ def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     try:
         run_job(ctx, job, ctx.layout.replay_plan(start, number, epoch, nonce))
     except BatchRefused as e:
-        raise ReplayRefused(f"{iso(start)}: {e}") from e
+        raise ReplayRefused(f"{iso(start)}: {e.args[0]}", advice=e.advice) from e
     receipt = read_receipt(ctx, job.attempt_dir)
     assert receipt is not None  # run_job raises without one
-    _compare_totals(generation, owed, job, receipt)
+    _refuse_if_recreated(ctx.source.describe(job.topic), job.topic_id)  # R6: while it was read
+    _compare(ctx, generation, owed, job, receipt)
     entries, sources = [], {}
     for f in receipt.files:
         entry = replace(f, path=published_path(f, f"g{number}.{epoch}"))
@@ -82,34 +87,58 @@ def _job_plan(ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan]
 
 def _refuse_if_gone(ctx: Context, topic: str, topic_id: str, parts: list[JobPart]) -> None:
     now = ctx.source.describe(topic)
-    if now.topic_id != topic_id:
-        raise ReplayRefused(f"topic {topic} was recreated: its records of then ({topic_id}) are gone")
+    _refuse_if_recreated(now, topic_id)
     for part in parts:
         for r in part.ranges:
-            log_start = now.partitions[r.partition].log_start
-            if r.start < log_start:
+            offsets = now.partitions[r.partition]
+            if r.start < offsets.log_start:
                 raise ReplayRefused(
-                    f"batch {part.batch_id}: partition {r.partition} offsets [{r.start}, {log_start}) "
+                    f"batch {part.batch_id}: partition {r.partition} offsets [{r.start}, {offsets.log_start}) "
                     "have passed Kafka's retention",
-                    advice="the current generation stays; restore the lost files from a backup of the filesystem",
+                    advice=_KEPT,
+                )
+            if r.end > offsets.high_watermark:
+                raise ReplayRefused(
+                    f"batch {part.batch_id}: partition {r.partition} offsets [{offsets.high_watermark}, {r.end}) "
+                    "are past the end of the log: the topic lost its newest records",
+                    advice=_KEPT,
                 )
 
 
-def _compare_totals(generation: BuildingGeneration, owed: list[OwedSpan], job: JobPlan, receipt: Receipt) -> None:
-    """Rows per (batch, Kafka partition) must be the ledger's: a rebuild never changes what belongs to a window."""
+def _refuse_if_recreated(now: TopicState, topic_id: str) -> None:
+    if now.topic_id != topic_id:
+        raise ReplayRefused(
+            f"topic {now.topic} was recreated: it has id {now.topic_id} now, its records of then ({topic_id}) are gone",
+            advice=_KEPT,
+        )
+
+
+def _compare(
+    ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan], job: JobPlan, receipt: Receipt
+) -> None:
+    """What each batch owes, read again: gap by gap, and row by row counted, as the ledger knows it.
+
+    A rebuild never changes what belongs to a window."""
     batch_of = {r: part.batch_id for part in job.parts for r in part.ranges}
-    told: dict[tuple[int, int], int] = defaultdict(int)
-    for result in receipt.ranges:
-        told[batch_of[result.range], result.range.partition] += result.data
+    read = {(batch_of[r.range], r.range.partition): r for r in receipt.ranges}
     written = sum(f.rows for f in receipt.files)
-    if written != sum(told.values()):
-        raise ReplayRefused(f"the rebuild wrote {written} rows but counted {sum(told.values())}")
+    if written != sum(r.data for r in receipt.ranges):
+        raise ReplayRefused(f"the rebuild wrote {written} rows but counted {sum(r.data for r in receipt.ranges)}")
+    gaps = {i: ctx.ledger.batches.gaps(ctx.name, i) for i in {s.batch_id for s in owed}}
     for s in owed:
-        got = told.get((s.batch_id, s.partition), 0)
-        if got != s.rows:
+        where = f"{iso(generation.window.start_ms)}: batch {s.batch_id}, partition {s.partition}"
+        found = read[s.batch_id, s.partition]
+        span = Interval(found.range.start, found.range.end)
+        again = compare(span, gaps[s.batch_id].get(s.partition, ()), found.gaps)
+        objection = again.objection(ctx.pipeline.source.gaps)
+        if objection is not None:
+            raise ReplayRefused(f"{where}: {objection}", advice=_KEPT)
+        if found.data != s.rows:
+            gone = f" (nothing any more at {listed(again.vanished)})" if again.vanished else ""
             raise ReplayRefused(
-                f"{iso(generation.window.start_ms)}: batch {s.batch_id} owes {s.rows} rows from partition "
-                f"{s.partition}, the topic gives {got}: compaction, retention, or a spec that moves rows"
+                f"{where} owes {s.rows} rows, the topic gives {found.data}{gone}: "
+                "compaction, retention, or a spec that moves rows",
+                advice=_KEPT,
             )
 
 
