@@ -19,7 +19,8 @@ TASKS = {
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. **Clear**: rebuilds again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
-    "finishes late and dirty files on their way to their tables. **Clear**: does it again.",
+    "finishes late and dirty files on their way to their tables, and deletes what nobody can need any more (section "
+    "`clean` of the YAML). **Clear**: does it again.",
 }
 
 _PURPOSES = {
@@ -43,7 +44,7 @@ _USE = {
     "The same range a second time: Clear the runs (or `--reset-dagruns` while the DAG is paused); a plain second "
     "backfill finds its runs done and does nothing. A manual run means the window that its logical date lies in.",
     "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
-    "that the schedule went past stay unpublished.",
+    "that the schedule went past stay unpublished, and nothing is cleaned away.",
 }
 
 
