@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +18,8 @@ import pytest
 from tests.fakes.storage import MemoryStorage
 from tests.hooks import Died
 from tests.world import World, make_pipeline, record, window
-from tidegate.core.errors import Alarm, CatalogueUnsure, OutcomeUnknown, TidegateError
+from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.errors import Alarm, CatalogueUnsure, OutcomeUnknown, PathExists, TidegateError
 from tidegate.core.layout import join
 from tidegate.core.receipt import DATA, FileEntry, PartitionRows
 from tidegate.core.recovery import Seen
@@ -340,6 +343,35 @@ def test_a_death_at_any_call_heals(kept: Kept) -> None:
         assert_three_is_published(life)
 
 
+def test_a_late_request_cannot_take_what_replaced_a_deleted_hour(kept: Kept) -> None:
+    """The old generation's rename is on its way, somebody deletes the hour: its place is taken before the new comes."""
+    reference = kept.again()
+    reference.publish(2)
+    life = kept.again(late=reference.calls.made.index("rename_no_replace"), until=-1)
+
+    def somebody_deletes_it() -> None:
+        if life.calls.owed is not None and life.by_path() == whole(1):
+            life.storage.delete(life.hour)
+
+    life.calls.watch = somebody_deletes_it
+    life.publish(2)
+    assert life.calls.owed is not None
+    with pytest.raises(PathExists):
+        life.calls.owed()
+    assert life.by_path() == life.by_catalogue() == whole(2)
+
+
+def test_a_generation_that_was_given_up_moves_nothing(kept: Kept) -> None:
+    """Its zombie read BUILT, before a newer replay was asked for."""
+    life = kept.again()
+    ctx = life.world.context()
+    built = ctx.ledger.windows.generation("readings", KEY, 2)
+    life.world.context().ledger.windows.discard(built, "a newer replay was asked for")  # type: ignore[arg-type]
+    with pytest.raises(MovedOn):
+        publication.publish(ctx, built)  # type: ignore[arg-type]
+    assert life.by_path() == life.by_catalogue() == whole(1)
+
+
 def test_without_r4_a_late_request_hides_the_hour(kept: Kept) -> None:
     """What the rule is for: a cleaner that removes the retired place frees a name that a request may still want."""
     for cleaned, hidden in ((True, True), (False, False)):
@@ -473,3 +505,60 @@ def test_an_empty_generation_replaces_rows_and_rows_replace_it(life: Life) -> No
         shown = {f"site={v}": f"generation {number}" for v in values}
         assert life.by_path() == life.by_catalogue() == shown
         assert life.certified() == number
+
+
+# ---------------------------------------------------------------- readers on a real disk
+
+
+class DiskReader(threading.Thread):
+    """Lists all files, then reads them, again and again; an error of the filesystem is a try that failed."""
+
+    def __init__(self, places: Callable[[], list[str]]) -> None:
+        super().__init__(daemon=True)
+        self._places, self.stop = places, threading.Event()
+        self.seen: list[int] = []
+        self.failed, self.mixes = 0, []  # type: int, list[set[str]]
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            try:
+                listed = [Path(d, name) for place in self._places() for d, _, names in os.walk(place) for name in names]
+                texts = {path.read_text() for path in listed if path.suffix == ".parquet"}
+            except OSError:
+                self.failed += 1
+                continue
+            if len(texts) > 1:
+                self.mixes.append(texts)
+            elif texts:
+                self.seen.append(int(texts.pop().split()[1]))
+
+
+def test_readers_who_list_and_then_read_never_meet_two_generations(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.storage = life.calls.storage = LocalStorage()  # type: ignore[assignment]
+    life.first_generation()
+    life.build(2)
+    life.publish(2)
+    life.world.close()
+    hour = life.hour.removeprefix("file://")
+    readers = [
+        DiskReader(lambda: [hour]),
+        DiskReader(lambda: [p.removeprefix("file://") for p in life.world.partitions("lake.readings").values()]),
+    ]
+    for reader in readers:
+        reader.start()
+    last = 8
+    for number in range(3, last + 1):
+        life.build(number, VALUES[number % 3 + 1])
+        life.publish(number)
+        life.world.close()
+    for reader in readers:
+        patience = 3000
+        while (not reader.seen or reader.seen[-1] != last) and (patience := patience - 1):
+            reader.join(0.01)
+        reader.stop.set()
+        reader.join()
+    for reader in readers:
+        assert reader.mixes == []
+        assert reader.seen == sorted(reader.seen), "an older generation came back"
+        assert len(set(reader.seen)) > 1
