@@ -11,10 +11,10 @@ from sqlalchemy import create_engine, insert, select
 from sqlalchemy.engine import make_url
 
 from tests.world import World, record, window
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.adapters.ledger import SqlLedger, reads_audit
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.schema import metadata
-from tidegate.core.audit import Ledger, check_ledger
+from tidegate.core.audit import Books
 from tidegate.core.errors import LostComparison
 from tidegate.spec import fingerprint
 from tidegate.workflow import ingest
@@ -78,7 +78,10 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
     return {
         "names": reads.names(),
         "overview": reads.overview(NAME),
-        "books": reads.books(NAME),
+        "spine": reads.spine(NAME),
+        "slabs": (reads.slabs(NAME), reads.slabs(NAME, 3)),
+        "batch pages": list(reads.batch_pages(NAME, 1, 3)),
+        "window pages": list(reads.window_pages(NAME)),
         "window": reads.window(NAME, window(0)),
         "untouched window": reads.window(NAME, window(9)),
         "landed": reads.landed(NAME),
@@ -86,7 +89,7 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
         "events": reads.events(NAME, 5),
         "about": reads.events(NAME, 5, "batch 1"),
         "newest": reads.newest_event(NAME),
-        "nobody": (reads.overview("nobody"), reads.books("nobody"), reads.newest_event("nobody")),
+        "nobody": (reads.overview("nobody"), reads.spine("nobody"), reads.newest_event("nobody")),
     }
 
 
@@ -118,29 +121,35 @@ def test_what_is_shown(sqlite: SqlLedger, world: World) -> None:
     assert sqlite.reads.facts_after(NAME, 2) == sqlite.windows.facts(NAME)
 
 
-def test_books_are_of_one_instant_on_postgres(postgres_copy: SqlLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batch 3 is taken while the books are read: they show neither the change nor its event."""
-    from tidegate.adapters.ledger import reads
+def test_pages_are_cut_and_miss_nothing(sqlite: SqlLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (list(sqlite.reads.batch_pages(NAME, 1, 3)), list(sqlite.reads.window_pages(NAME)))
+    assert [b.batch_id for b in whole[0][0].batches] == [1, 2, 3]
+    assert [w.window_ms for w in whole[1]] == [window(h).start_ms for h in range(4)]
+    monkeypatch.setattr(reads_audit, "PAGE_FILES", 1)
+    monkeypatch.setattr(reads_audit, "PAGE_BATCHES", 1)
+    pages = list(sqlite.reads.batch_pages(NAME, 1, 3))
+    assert [[b.batch_id for b in page.batches] for page in pages] == [[1], [2], [3]]
+    assert [b for page in pages for b in page.batches] == list(whole[0][0].batches)
+    assert {i: f for page in pages for i, f in page.files.items()} == whole[0][0].files
+    assert list(sqlite.reads.window_pages(NAME)) == whole[1]
+    assert list(sqlite.reads.batch_pages(NAME, 1, 0)) == []
 
-    real, taken = reads._batches, []
 
-    def slow(*arguments):
-        found = real(*arguments)
-        if not taken:
-            taken.append(True)
-            other = SqlLedger(create_engine(postgres_copy.store.engine.url), "other")
-            other.batches.take(other.batches.open(NAME), "n")
-            other.close()
-        return found
-
-    before = postgres_copy.reads.newest_event(NAME)
-    monkeypatch.setattr(reads, "_batches", slow)
-    books = postgres_copy.reads.books(NAME)
-    assert books is not None
-    assert books.newest_event == before, "the event of the change is not seen by a snapshot that lacks the change"
-    assert books.batches[-1].state == "PLANNED"
-    assert postgres_copy.reads.newest_event(NAME) > before
-    assert [p for p in check_ledger(Ledger(books)) if "blocked" not in p.what] == []
+def test_what_lands_after_the_spine_counts_as_it_was(sqlite: SqlLedger, world: World) -> None:
+    """Batch 3 lands between the audit's snapshot and the pages: it is under way, and nothing is wrong."""
+    spine = sqlite.reads.spine(NAME)
+    assert spine is not None
+    world.ingest("r3")
+    books, problems = Books(spine), []
+    for page in sqlite.reads.batch_pages(NAME, 1, spine.next_batch_id - 1):
+        for batch in map(books.as_of_then, page.batches):
+            problems += books.batch(batch, page.files.get(batch.batch_id, ()))
+    for page in sqlite.reads.window_pages(NAME):
+        current = next((g for g in page.generations if g.state == "CURRENT"), None)
+        problems += books.window(page, current)
+    assert [p for p in [*problems, *books.sums()] if "blocked" not in p.what] == []
+    assert books.totals().unfinished == 1
+    assert (books.totals().published, books.totals().waiting) == (2, 4)
 
 
 @pytest.mark.parametrize("which", ["sqlite", "postgres_copy"])

@@ -341,7 +341,7 @@ def test_audit_of_a_clean_world(tide: Tide) -> None:
 
 
 def test_audit_as_json(tide: Tide) -> None:
-    found = the_json(tide("audit", "readings", "--json"))
+    found = the_json(tide("audit", "readings", "--json", "--deep"))
     assert found["balanced"] is True
     assert {k: found[k] for k in ("read", "data", "late", "dirty", "filtered", "dropped", "published", "waiting")} == {
         "read": 6, "data": 5, "late": 0, "dirty": 1, "filtered": 0, "dropped": 0, "published": 2, "waiting": 3,
@@ -349,6 +349,8 @@ def test_audit_as_json(tide: Tide) -> None:
     assert found["problems"] == []
     assert found["produced"] == {"offsets": 6, "not_planned": 0, "passed_by_retention": 0}
     assert found["files"]["coordinates"] == 6
+    assert the_json(tide("audit", "readings", "--json"))["files"] == {**found["files"], "coordinates": None}
+    assert tide("audit", "readings", "--deep", "--no-files").exit_code == 2
 
 
 def test_audit_names_what_is_wrong_and_what_to_do(tide: Tide, world: World) -> None:

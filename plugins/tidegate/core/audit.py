@@ -1,19 +1,19 @@
 """The promise, proved: the ledger held against itself, and against what was found in files and catalogue.
 
-Everything here is arithmetic on what was gathered; `workflow.audit` gathers it.
+Everything here is arithmetic on what was gathered; `workflow.audit` gathers it, page by page.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tidegate.core.balance import Balance, window_difference
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
-from tidegate.core.views import BatchRow, Books, GenerationRow, WindowTotal
+from tidegate.core.views import BatchRow, GenerationRow, LossRow, Spine, WindowPage
 from tidegate.core.window import CURRENT
 
 RESTORE = "the ledger was changed by something else than Tidegate: compare with a backup of it before going on"
@@ -40,84 +40,102 @@ class Totals:
     unfinished: int
 
 
-@dataclass
-class Ledger:
-    """The books with the indexes that the rules need."""
-
-    books: Books
-    landed: dict[int, BatchRow] = field(init=False)
-    current: dict[int, GenerationRow] = field(init=False)
-    owed: dict[int, list[WindowTotal]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.landed = {b.batch_id: b for b in self.books.batches if b.state == "LANDED"}
-        self.current = {g.window_ms: g for g in self.books.generations if g.state == CURRENT}
-        self.owed = defaultdict(list)
-        for total in self.books.window_totals:
-            if total.kind == DATA:
-                self.owed[total.window_ms].append(total)
-
-    def files(self, batch_id: int) -> tuple[FileEntry, ...]:
-        return self.books.batch_files.get(batch_id, ())
-
-
-def totals(ledger: Ledger) -> Totals:
-    balance = Balance()
-    for batch in ledger.landed.values():
-        for row in batch.ranges:
-            balance += row.balance or Balance(offsets=row.range.count)
-    published = sum(sum(f.rows for f in g.files) for g in ledger.current.values())
-    waiting = sum(t.rows for w, owed in ledger.owed.items() if w not in ledger.current for t in owed)
-
-    def offsets(*states: str) -> int:
-        return sum(r.range.count for b in ledger.books.batches if b.state in states for r in b.ranges)
-
-    lost = sum(x.end - x.start for x in ledger.books.losses)
-    unfinished = offsets("PLANNED", "WRITING", "SEALED")
-    return Totals(balance, published, waiting, offsets("ABANDONED"), lost, unfinished)
-
-
-def check_ledger(ledger: Ledger) -> Iterator[Problem]:
-    """Every rule that needs nothing but the ledger."""
-    yield from _chain(ledger.books)
-    for batch in ledger.landed.values():
-        yield from _batch(batch, ledger.files(batch.batch_id))
-    yield from _window_totals(ledger)
-    for window_ms in sorted(set(ledger.owed) | set(ledger.current) | set(ledger.books.windows)):
-        yield from _window(ledger, window_ms)
-    for batch in ledger.books.batches:
-        if batch.is_open and batch.blocked:
-            yield Problem(f"batch {batch.batch_id}", f"blocked: {batch.blocked}", _REPAIR)
-    for window in ledger.books.windows.values():
-        if window.blocked:
-            yield Problem(f"window {window_id(window.key.start_ms)}", f"blocked: {window.blocked}", _REPAIR)
-
-
 _REPAIR = "once its cause is understood, `tidegate repair` clears the block"
+
+
+class Books:
+    """Every rule that needs nothing but the ledger: batches in order, then windows, then the sums.
+
+    The spine is of one instant. Details are read later: what has landed since then counts as it was."""
+
+    def __init__(self, spine: Spine) -> None:
+        self._spine = spine
+        self._chain = _Chain(spine.losses)
+        self._next, self._missing = 1, []  # type: tuple[int, list[int]]
+        self._balance = Balance()
+        self._published = self._waiting = self._abandoned = self._unfinished = 0
+        self.published_windows = self.waiting_windows = 0
+
+    def as_of_then(self, batch: BatchRow) -> BatchRow:
+        state = self._spine.unlanded.get(batch.batch_id, batch.state)
+        return batch if state == batch.state else replace(batch, state=state)
+
+    def batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> Iterator[Problem]:
+        """`batch` as of then; each id once, in order."""
+        if batch.batch_id > self._next:
+            self._missing += range(self._next, min(batch.batch_id, self._next + 5))
+        self._next = batch.batch_id + 1
+        yield from self._chain.link(batch)
+        offsets = sum(r.range.count for r in batch.ranges)
+        if batch.state == "ABANDONED":
+            self._abandoned += offsets
+        elif batch.is_open:
+            self._unfinished += offsets
+            if batch.blocked:
+                yield Problem(f"batch {batch.batch_id}", f"blocked: {batch.blocked}", _REPAIR)
+        else:
+            for row in batch.ranges:
+                self._balance += row.balance or Balance(offsets=row.range.count)
+            yield from _batch(batch, files)
+
+    def window(self, page: WindowPage, generation: GenerationRow | None) -> Iterator[Problem]:
+        """`generation`: the one in force, or None."""
+        owed = [t for t in page.totals if t.kind == DATA]
+        mine = sum(t.rows for t in owed if self._spine.landed(t.batch_id))
+        if generation is not None:
+            later = sum(t.rows for t in owed) - mine  # of batches that landed since then
+            self._published += sum(f.rows for f in generation.files) - later
+            self.published_windows += 1
+        elif owed:
+            self._waiting += mine
+            self.waiting_windows += 1
+        yield from _window_totals(page, self._spine.landed)
+        yield from _window(page, generation)
+        if page.window is not None and page.window.blocked:
+            yield Problem(f"window {window_id(page.window_ms)}", f"blocked: {page.window.blocked}", _REPAIR)
+
+    def totals(self) -> Totals:
+        lost = sum(x.end - x.start for x in self._spine.losses)
+        return Totals(self._balance, self._published, self._waiting, self._abandoned, lost, self._unfinished)
+
+    def sums(self) -> Iterator[Problem]:
+        """When all has been seen: batch ids without a hole, and the balance of the whole pipeline."""
+        following, count = self._spine.next_batch_id, sum(self._spine.states.values())
+        missing = self._missing + list(range(self._next, min(following, self._next + 5)))
+        if missing or count != following - 1:
+            what = f"batches {missing[:5] or [count]} do not fit next batch id {following}"
+            yield Problem("ledger", what, RESTORE)
+        found = self.totals()
+        if not found.balance.holds:
+            yield Problem("balance", found.balance.text(), "the problems of single batches say where")
+        if found.balance.data != found.published + found.waiting:
+            yield Problem(
+                "balance",
+                f"data {found.balance.data:,} is not published {found.published:,} + waiting {found.waiting:,}",
+                "the problems of single batches and windows say where",
+            )
 
 
 # ---------------------------------------------------------------- batches
 
 
-def _chain(books: Books) -> Iterator[Problem]:
-    """Batch ids without a hole, and each Kafka partition's ranges end to end, recorded losses excepted."""
-    ids = [b.batch_id for b in books.batches]
-    if ids != list(range(1, books.next_batch_id)):
-        missing = sorted(set(range(1, books.next_batch_id)) - set(ids))
-        yield Problem(
-            "ledger", f"batches {missing[:5] or ids[-1:]} do not fit next batch id {books.next_batch_id}", RESTORE
-        )
-    losses = {(x.batch_id, x.partition): x for x in books.losses}
-    ends: dict[str, dict[int, int]] = {}
-    for batch in books.batches:
-        before = ends.get(batch.topic_id)
-        after = ends.setdefault(batch.topic_id, {})
+class _Chain:
+    """Each Kafka partition's ranges lie end to end, recorded losses excepted; a recreated topic begins anew."""
+
+    def __init__(self, losses: Sequence[LossRow]) -> None:
+        self._losses = {(x.batch_id, x.partition): x for x in losses}
+        self._ends: dict[str, dict[int, int]] = {}
+
+    def link(self, batch: BatchRow) -> Iterator[Problem]:
+        before = self._ends.get(batch.topic_id)
+        after = self._ends.setdefault(batch.topic_id, {})
+        known = None if before is None else dict(before)
         starts = {r.range.partition: r.range.start for r in batch.ranges}
         stops = {r.range.partition: r.range.end for r in batch.ranges}
         for partition, end in sorted(batch.ends.items()):
             start = starts.get(partition, end)
-            loss = losses.get((batch.batch_id, partition))
-            due = None if before is None else before.get(partition, batch.log_starts[partition])
+            loss = self._losses.get((batch.batch_id, partition))
+            due = None if known is None else known.get(partition, batch.log_starts[partition])
             if loss is not None and due is not None and (loss.start, loss.end) == (due, start):
                 due = start
             yield from _joint(batch, partition, due, start, end, stops.get(partition, end))
@@ -165,26 +183,23 @@ def _batch(batch: BatchRow, files: tuple[FileEntry, ...]) -> Iterator[Problem]:
         yield Problem(subject, "its files in the ledger are not the ones it was sealed with (manifest digest)", RESTORE)
 
 
-def _window_totals(ledger: Ledger) -> Iterator[Problem]:
-    """What the batches owe the windows, counted again from their files."""
-    told = {
-        (t.batch_id, t.window_ms, t.kind, t.partition): (t.rows, t.min_offset, t.max_offset)
-        for t in ledger.books.window_totals
-    }
-    found: dict[tuple[int, int, str, int], tuple[int, int, int]] = {}
-    for batch_id in ledger.landed:
-        for f in ledger.files(batch_id):
-            if f.kind == DIRTY or f.window_ms is None:
-                continue
-            for p in f.partitions:
-                key = (batch_id, f.window_ms, f.kind, p.partition)
-                rows, low, high = found.get(key, (0, p.min_offset, p.max_offset))
-                found[key] = (rows + p.rows, min(low, p.min_offset), max(high, p.max_offset))
+# ---------------------------------------------------------------- windows
+
+
+def _window_totals(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[Problem]:
+    """What the batches owe the window, counted again from their files."""
+    told = {(t.batch_id, t.kind, t.partition): (t.rows, t.min_offset, t.max_offset) for t in page.totals}
+    found: dict[tuple[int, str, int], tuple[int, int, int]] = {}
+    for batch_id, f in page.batch_files:
+        for p in f.partitions if f.kind != DIRTY else ():
+            key = (batch_id, f.kind, p.partition)
+            rows, low, high = found.get(key, (0, p.min_offset, p.max_offset))
+            found[key] = (rows + p.rows, min(low, p.min_offset), max(high, p.max_offset))
     for key in sorted(set(told) | set(found)):
-        if told.get(key) != found.get(key):
-            batch_id, window_ms, kind, partition = key
+        batch_id, kind, partition = key
+        if told.get(key) != found.get(key) and landed(batch_id):
             owes, has = _rows(told.get(key)), _rows(found.get(key))
-            where = f"partition {partition}, window {window_id(window_ms)}"
+            where = f"partition {partition}, window {window_id(page.window_ms)}"
             yield Problem(f"batch {batch_id}", f"{where}: {kind} in the ledger {owes}, in its files {has}", RESTORE)
 
 
@@ -192,23 +207,20 @@ def _rows(entry: tuple[int, int, int] | None) -> str:
     return "no rows" if entry is None else f"{entry[0]:,} rows at [{entry[1]}, {entry[2]}]"
 
 
-# ---------------------------------------------------------------- windows
-
-
-def _window(ledger: Ledger, window_ms: int) -> Iterator[Problem]:
+def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem]:
     """Rows owed by the batches equal the manifest in force, for each Kafka partition."""
-    subject, current = f"window {window_id(window_ms)}", ledger.current.get(window_ms)
-    row = ledger.books.windows.get(window_ms)
-    in_force = [g for g in ledger.books.generations if g.window_ms == window_ms and g.state == CURRENT]
+    subject = f"window {window_id(page.window_ms)}"
+    in_force = [g for g in page.generations if g.state == CURRENT]
     if len(in_force) > 1:
         yield Problem(subject, f"{len(in_force)} generations are in force at once", RESTORE)
     if current is None:
         return
-    if row is None or row.state != "CLOSED":
-        yield Problem(subject, f"published, but {'OPEN' if row is None else row.state}", RESTORE)
+    if page.window is None or page.window.state != "CLOSED":
+        yield Problem(subject, f"published, but {'OPEN' if page.window is None else page.window.state}", RESTORE)
     owed: dict[tuple[int, int], int] = defaultdict(int)
-    for t in ledger.owed.get(window_ms, []):
-        if t.batch_id in ledger.landed:
+    owing = sorted({t.batch_id for t in page.totals if t.kind == DATA})
+    for t in page.totals:
+        if t.kind == DATA:
             owed[0, t.partition] += t.rows
     there: dict[tuple[int, int], int] = defaultdict(int)
     for f in current.files:
@@ -222,24 +234,11 @@ def _window(ledger: Ledger, window_ms: int) -> Iterator[Problem]:
         yield Problem(subject, f"{name}: its files hold {rows:,} rows, the ledger says {current.rows:,}", RESTORE)
     if current.digest != content_digest(current.files):
         yield Problem(subject, f"{name}: its files are not what it was built of (content digest)", RESTORE)
-    landed = [f for i in current.batches for f in ledger.files(i) if f.kind == DATA and f.window_ms == window_ms]
+    landed = [f for i, f in page.batch_files if i in current.batches and f.kind == DATA]
     if current.kind == "archive" and current.digest != content_digest(landed):
         yield Problem(subject, f"{name}: its content is not that of batches {list(current.batches)}", RESTORE)
-    owing = sorted({t.batch_id for t in ledger.owed.get(window_ms, [])})
     if owing != sorted(current.batches):
         yield Problem(subject, f"{name} is of batches {list(current.batches)}, rows came from {owing}", RESTORE)
-
-
-def holds(found: Totals) -> Iterator[Problem]:
-    """The balance of the whole pipeline."""
-    if not found.balance.holds:
-        yield Problem("balance", found.balance.text(), "the problems of single batches say where")
-    if found.balance.data != found.published + found.waiting:
-        yield Problem(
-            "balance",
-            f"data {found.balance.data:,} is not published {found.published:,} + waiting {found.waiting:,}",
-            "the problems of single batches and windows say where",
-        )
 
 
 def republish(pipeline: str, window_ms: int) -> str:

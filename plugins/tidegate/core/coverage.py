@@ -1,101 +1,160 @@
-"""Every Kafka coordinate exactly once: the rows found in files against the offsets that the ledger says were read."""
+"""Every Kafka coordinate exactly once: the rows found in files against the offsets that the ledger says were read.
+
+The rows are looked at slab by slab: a slab is a run of batches with a bounded number of offsets, of which each is one
+bit while the files are read. A row belongs to the range of its own batch (`_batch_id`): so a recreated topic may have
+the same offsets again, and a row that claims another batch than it came with is found.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from tidegate.core.audit import Ledger, Problem
-from tidegate.core.offsets import Interval, subtract, union
+from tidegate.core.audit import Problem
+from tidegate.core.offsets import Interval
+from tidegate.core.slabs import Slab
 
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata.
-
-    `intervals`, the offsets of its rows by Kafka partition, is None if its rows were not read; `repeated` counts
-    rows that repeat an offset of the same file, `duplicates` are the first of them as (partition, offset). `error`
-    when it cannot be read at all: then nothing else is told.
-    """
+    """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata;
+    `coordinates`: the same from its rows, None where they were not read. `error`: it cannot be read at all."""
 
     path: str
     rows: int = 0
     partitions: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
     checksum: int = 0
     kind: str = ""
-    intervals: Mapping[int, tuple[Interval, ...]] | None = None
-    repeated: int = 0
-    duplicates: tuple[tuple[int, int], ...] = ()
+    coordinates: Mapping[int, tuple[int, int, int]] | None = None
     error: str = ""
 
 
 @dataclass(frozen=True)
-class Difference:
-    """`excess`: offsets found more often than they should be; `missing`: less often."""
+class Span:
+    """Offsets `[start, end)` that a landed batch read; no record was delivered at `gaps`."""
 
-    excess: tuple[Interval, ...]
-    missing: tuple[Interval, ...]
-
-
-def difference(expected: Iterable[Interval], found: Iterable[Interval]) -> Difference:
-    """Both as multisets of offsets: a recreated topic has the same offsets twice, rightly."""
-    steps: dict[int, int] = defaultdict(int)
-    for sign, intervals in ((1, found), (-1, expected)):
-        for i in intervals:
-            if len(i):
-                steps[i.start] += sign
-                steps[i.end] -= sign
-    excess, missing, level, at = [], [], 0, 0
-    for offset in sorted(steps):
-        if level and offset > at:
-            (excess if level > 0 else missing).append(Interval(at, offset))
-        level += steps[offset]
-        at = offset
-    return Difference(union(excess), union(missing))
+    batch_id: int
+    partition: int
+    start: int
+    end: int
+    gaps: tuple[Interval, ...] = ()
 
 
-def check_coverage(ledger: Ledger, footers: Iterable[Footer], absent: Mapping[int, int]) -> Iterator[Problem]:
-    """`footers` of every data, late and dirty file in its place; `absent`: rows of files that could not be read, by
-    Kafka partition. Filtered and dropped rows are in no file: they may be missing, but no more of them than counted.
-    """
-    found: dict[int, list[tuple[Interval, str]]] = defaultdict(list)
-    for footer in footers:
-        for partition, intervals in (footer.intervals or {}).items():
-            found[partition] += [(i, footer.path) for i in intervals]
-    expected: dict[int, list[Interval]] = defaultdict(list)
-    unwritten: dict[int, int] = defaultdict(int)
-    for batch in ledger.landed.values():
-        for row in batch.ranges:
-            partition = row.range.partition
-            expected[partition] += subtract(Interval(row.range.start, row.range.end), row.gaps)
-            unwritten[partition] += (row.balance.filtered + row.balance.dropped) if row.balance else 0
-    for partition in sorted(set(found) | set(expected)):
-        rows = found[partition]
-        differs = difference(expected[partition], (i for i, _ in rows))
-        yield from _excess(partition, differs.excess, rows)
-        missing = sum(map(len, differs.missing))
-        allowed = unwritten[partition] + absent.get(partition, 0)
-        if missing != allowed:
-            yield Problem(
-                f"partition {partition}",
-                f"{missing:,} offsets that were read are in no file, {allowed:,} may be: {_shown(differs.missing)}",
-                "compare the files of the batches with these offsets: `tidegate explain` names them",
-            )
+@dataclass(frozen=True)
+class Missing:
+    """Offsets of one span that are in no file; `first`: where they begin."""
+
+    batch_id: int
+    partition: int
+    rows: int
+    first: tuple[Interval, ...]
 
 
-def _excess(partition: int, excess: tuple[Interval, ...], rows: list[tuple[Interval, str]]) -> Iterator[Problem]:
-    if not excess:
-        return
-    first = excess[0]
-    where = sorted({path for i, path in rows if i.start < first.end and first.start < i.end})
-    yield Problem(
-        f"partition {partition}",
-        f"{sum(map(len, excess)):,} rows too many, at offsets {_shown(excess)}; in {', '.join(where[:SHOWN])}",
-        "readers see these rows twice, or rows that the ledger does not know: find out who wrote the file",
-    )
+@dataclass(frozen=True)
+class Excess:
+    """Rows at offsets that a row was found for before, or that were not read by their batch, or are a gap."""
+
+    partition: int
+    rows: int
+    first: tuple[Interval, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stray:
+    """Rows of a batch that never landed; `partition`, `offset` and `file` are of the first one."""
+
+    batch_id: int
+    rows: int
+    partition: int
+    offset: int
+    file: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Of one slab. `missing` has every span with any, `rows` counts all rows of the slab's batches."""
+
+    rows: int = 0
+    missing: tuple[Missing, ...] = ()
+    excess: tuple[Excess, ...] = ()
+    strays: tuple[Stray, ...] = ()
+
+
+class FileReader(Protocol):
+    """Looks into Parquet files. Raises TidegateError when it cannot work at all."""
+
+    def footers(self, uris: Sequence[str]) -> Iterable[Footer]:
+        """One for each, in order."""
+        ...
+
+    def begin(self, slab: Slab) -> None:
+        """What follows, up to `end`, is about this slab."""
+        ...
+
+    def expect(self, spans: Sequence[Span]) -> None:
+        """Spans of the slab, sorted by batch and partition over all calls, before the first `coordinates`."""
+        ...
+
+    def coordinates(self, files: Sequence[tuple[str, int | None]]) -> Iterable[Footer]:
+        """Read every row of (URI, batch of a file that does not say it in each row): a Footer for each, in order."""
+        ...
+
+    def end(self) -> Findings: ...
+
+    def close(self) -> None:
+        """It may be used again afterwards."""
+        ...
+
+
+@dataclass
+class Allowance:
+    """What may be in no file: filtered and dropped rows, and rows of files that could not be read.
+
+    `spans` by (batch, Kafka partition); `anywhere` by Kafka partition, for files of several batches."""
+
+    spans: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    anywhere: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+
+def check_coverage(found: Findings, allowed: Allowance) -> Iterator[Problem]:
+    """Filtered and dropped rows are in no file: exactly as many are missing from their range as were counted."""
+    for excess in found.excess:
+        yield Problem(
+            f"partition {excess.partition}",
+            f"{excess.rows:,} rows too many, at offsets {_shown(excess.first)}; in {', '.join(excess.files[:SHOWN])}",
+            "readers see these rows twice, or rows that the ledger does not know: find out who wrote the file",
+        )
+    for stray in found.strays:
+        yield Problem(
+            f"batch {stray.batch_id}",
+            f"never landed, but {stray.rows:,} rows are of it, the first one at partition {stray.partition} "
+            f"offset {stray.offset} in {stray.file}",
+            "find out who wrote the file",
+        )
+    missing = {(m.batch_id, m.partition): m for m in found.missing}
+    wrong: dict[int, list[tuple[int, int, int, tuple[Interval, ...]]]] = defaultdict(list)
+    for batch_id, partition in sorted(set(missing) | set(allowed.spans)):
+        one, due = missing.get((batch_id, partition)), allowed.spans.get((batch_id, partition), 0)
+        rows = one.rows if one else 0
+        if rows != due:
+            wrong[partition].append((batch_id, rows, due, one.first if one else ()))
+    for partition, spans in sorted(wrong.items()):
+        rows, due = sum(s[1] for s in spans), sum(s[2] for s in spans)
+        spare = allowed.anywhere.get(partition, 0)
+        if spare and due <= rows <= due + spare:
+            continue  # a file that could not be read is a problem of its own
+        more = f" and {len(spans) - 1} batches more" if len(spans) > 1 else ""
+        yield Problem(
+            f"partition {partition}",
+            f"{rows:,} offsets that were read are in no file, {due + spare:,} may be: {_shown(spans[0][3])} "
+            f"of batch {spans[0][0]}{more}",
+            "compare the files of the batches with these offsets: `tidegate where` says where each should be",
+        )
 
 
 def _shown(intervals: tuple[Interval, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ from tidegate.core.balance import Balance
 from tidegate.core.ledger import Intent
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry
+from tidegate.core.slabs import Slab
 from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import WindowKey
 
@@ -149,19 +151,45 @@ class WindowView:
 
 
 @dataclass(frozen=True)
-class Books:
-    """The whole ledger of one pipeline in one snapshot: what the audit holds against the files."""
+class Spine:
+    """Where everything of a pipeline stands, in one snapshot, without files; an audit reads details page by page.
+
+    `unlanded`: state of every batch that is not LANDED; `unmoved` LANDED batches still move late and dirty files.
+    Generations have no files, and of their batches the first and the last."""
 
     name: str
     next_batch_id: int
     topic_id: str | None
-    batches: tuple[BatchRow, ...]
-    batch_files: dict[int, tuple[FileEntry, ...]]
-    window_totals: tuple[WindowTotal, ...]
+    states: dict[str, int]
+    unlanded: dict[int, str]
+    unmoved: int
     losses: tuple[LossRow, ...]
     windows: dict[int, WindowRow]
     generations: tuple[GenerationRow, ...]
     newest_event: int
+
+    def landed(self, batch_id: int) -> bool:
+        """What landed is final: pages that are read later show it as it was."""
+        return 0 < batch_id < self.next_batch_id and batch_id not in self.unlanded
+
+
+@dataclass(frozen=True)
+class BatchPage:
+    """Some batches in order, with their files (of SEALED and LANDED ones)."""
+
+    batches: tuple[BatchRow, ...]
+    files: dict[int, tuple[FileEntry, ...]]
+
+
+@dataclass(frozen=True)
+class WindowPage:
+    """One window: what batches brought, and its generations; those that are BUILT or CURRENT with their files."""
+
+    window_ms: int
+    window: WindowRow | None
+    totals: tuple[WindowTotal, ...]
+    batch_files: tuple[tuple[int, FileEntry], ...]
+    generations: tuple[GenerationRow, ...]
 
 
 class LedgerReads(Protocol):
@@ -181,7 +209,19 @@ class LedgerReads(Protocol):
 
     def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView: ...
 
-    def books(self, name: str) -> Books | None: ...
+    def spine(self, name: str) -> Spine | None: ...
+
+    def slabs(self, name: str) -> list[Slab]:
+        """The LANDED batches, cut into runs of a bounded number of offsets."""
+        ...
+
+    def batch_pages(self, name: str, first: int, last: int) -> Iterator[BatchPage]:
+        """Batches with ids `[first, last]`, in order; each page is of one instant and of bounded size."""
+        ...
+
+    def window_pages(self, name: str) -> Iterator[WindowPage]:
+        """Every window that the ledger knows of, in order; each page is of one instant."""
+        ...
 
     def landed(self, name: str) -> list[tuple[int, int]]:
         """(batch id, when it landed) of the LANDED batches, in order."""

@@ -232,7 +232,7 @@ def _check_healed(world: World, killed: Killed) -> None:
 
 def audit(world: World) -> None:
     """`tidegate audit`: ledger and files agree."""
-    words = ["audit", world.pipeline.name]
+    words = ["audit", world.pipeline.name, "--deep"]
     world.out.line(f"$ tidegate {' '.join(words)}")
     finished = world.commands.run("audit", [sys.executable, "-m", "tidegate.cli", *words], _CHECK_S)
     world.out.line("\n".join(finished.text.splitlines()[-_AUDIT_LINES:]))

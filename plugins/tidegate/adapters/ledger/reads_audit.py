@@ -1,0 +1,166 @@
+"""What the audit reads: one small snapshot of where everything stands, then the details page by page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.reads_rows import (
+    Snapshots,
+    batches,
+    generation_row,
+    grouped,
+    newest_event,
+    select_rows,
+    window_row,
+    window_total,
+)
+from tidegate.adapters.ledger.store import row_of, rows_of
+from tidegate.core.receipt import FileEntry
+from tidegate.core.slabs import SLAB_OFFSETS, Slab, slabs
+from tidegate.core.views import BatchPage, GenerationRow, LossRow, Spine, WindowPage
+from tidegate.core.window import BUILT, CURRENT, SWAPPING
+
+PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
+"""About so many files and batches of the ledger are in memory at once."""
+
+b, g = schema.batches, schema.generations
+files, generation_files = schema.batch_files, schema.generation_files
+_PLACED = (BUILT, SWAPPING, CURRENT)
+
+
+class AuditReads(Snapshots):
+    """Part of core.views.LedgerReads."""
+
+    def spine(self, name: str) -> Spine | None:
+        with self._snapshot() as c:
+            pipeline = row_of(c, schema.pipelines, name=name)
+            if pipeline is None:
+                return None
+            states = select(b.c.state, func.count()).where(b.c.pipeline == name).group_by(b.c.state)
+            unlanded = select(b.c.batch_id, b.c.state).where(b.c.pipeline == name, b.c.state != "LANDED")
+            duties = select(func.count()).where(b.c.pipeline == name, b.c.state == "LANDED", b.c.side_moved.is_(False))
+            return Spine(
+                name,
+                pipeline.next_batch_id,
+                pipeline.topic_id,
+                {state: count for state, count in c.execute(states.order_by(b.c.state))},
+                {row.batch_id: row.state for row in c.execute(unlanded)},
+                int(c.scalar(duties) or 0),
+                tuple(
+                    LossRow(x.batch_id, x.partition, x.start, x.end, x.reason)
+                    for x in rows_of(c, schema.losses, pipeline=name)
+                ),
+                {w.start_ms: window_row(w) for w in rows_of(c, schema.windows, pipeline=name)},
+                tuple(_without_files(c, name)),
+                newest_event(c, name),
+            )
+
+    def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:
+        """The LANDED batches, cut into runs of at most about `limit` offsets."""
+        statement = select(b.c.batch_id, b.c.records).where(b.c.pipeline == name, b.c.state == "LANDED")
+        with self._snapshot() as c:
+            return slabs(((row.batch_id, row.records) for row in c.execute(statement.order_by(b.c.batch_id))), limit)
+
+    def batch_pages(self, name: str, first: int, last: int) -> Iterator[BatchPage]:
+        """Batches with ids `[first, last]`, in order; each page is of one instant."""
+        sizes = select(files.c.batch_id, func.count()).where(
+            files.c.pipeline == name, files.c.batch_id.between(first, last)
+        )
+        with self._snapshot() as c:
+            ends = _page_ends(c.execute(sizes.group_by(files.c.batch_id).order_by(files.c.batch_id)))
+        start = first
+        for end in _cut(first, last, ends):
+            with self._snapshot() as c:
+                where = (files.c.pipeline == name, files.c.batch_id.between(start, end))
+                found: dict[int, list[FileEntry]] = defaultdict(list)
+                for row in select_rows(c, files, *where):
+                    found[row.batch_id].append(rows.file_entry(row))
+                page = BatchPage(tuple(batches(c, name, start, end)), {i: tuple(f) for i, f in found.items()})
+            yield page
+            start = end + 1
+
+    def window_pages(self, name: str) -> Iterator[WindowPage]:
+        """Every window that the ledger knows of, in order; each page is of one instant."""
+        with self._snapshot() as c:
+            ends = _page_ends(c.execute(_window_sizes(name)))
+        low = None
+        for high in [*ends, None]:
+            with self._snapshot() as c:
+                pages = list(_windows(c, name, low, high))
+            yield from pages
+            low = high
+
+
+def _cut(first: int, last: int, ends: Iterable[int]) -> list[int]:
+    """Last ids of pages that cover `[first, last]`: batches without files count too."""
+    steps = range(first + PAGE_BATCHES - 1, last, PAGE_BATCHES)
+    return sorted({*(e for e in ends if e < last), *steps, last}) if first <= last else []
+
+
+def _page_ends(sizes: Iterable[Any]) -> list[int]:
+    """Ids after which a page ends, for (id, number of files) in order of the ids."""
+    ends, held = [], 0
+    for key, count in sizes:
+        held += count
+        if held >= PAGE_FILES:
+            ends.append(key)
+            held = 0
+    return ends
+
+
+def _window_sizes(name: str) -> Any:
+    """(window, number of files) by the batches; a page's generations hold about as many again."""
+    statement = select(files.c.window_ms, func.count())
+    where = (files.c.pipeline == name, files.c.window_ms.is_not(None))
+    return statement.where(*where).group_by(files.c.window_ms).order_by(files.c.window_ms)
+
+
+def _without_files(c: Connection, name: str) -> Iterator[GenerationRow]:
+    """With the first and the last of their batches only."""
+    x = schema.generation_batches
+    spans = select(x.c.window_ms, x.c.number, func.min(x.c.batch_id), func.max(x.c.batch_id))
+    spans = spans.where(x.c.pipeline == name).group_by(x.c.window_ms, x.c.number)
+    found = {(window_ms, number): (low, high) for window_ms, number, low, high in c.execute(spans)}
+    for row in rows_of(c, g, pipeline=name):
+        yield generation_row(row, found.get((row.window_ms, row.number), ()))
+
+
+def _windows(c: Connection, name: str, low: int | None, high: int | None) -> Iterator[WindowPage]:
+    """Of the windows that start in `(low, high]`; None is open."""
+
+    def these(table: Any, column: Any, *where: Any) -> dict[int, list[Any]]:
+        span = [table.c.pipeline == name, column.is_not(None), *where]
+        span += [column > low] if low is not None else []
+        span += [column <= high] if high is not None else []
+        return grouped(select_rows(c, table, *span), lambda row: getattr(row, column.name))
+
+    t, x, f = schema.batch_window_totals, schema.generation_batches, generation_files
+    totals, owed = these(t, t.c.window_ms), these(files, files.c.window_ms)
+    generations, parts = these(g, g.c.window_ms), these(x, x.c.window_ms)
+    known = these(schema.windows, schema.windows.c.start_ms)
+    placed = [row for many in generations.values() for row in many if row.state in _PLACED]
+    held: dict[tuple[int, int], list[FileEntry]] = defaultdict(list)
+    for at in range(0, len(placed), 200):
+        wanted = or_(*(and_(f.c.window_ms == row.window_ms, f.c.number == row.number) for row in placed[at : at + 200]))
+        for row in select_rows(c, f, f.c.pipeline == name, wanted):
+            held[row.window_ms, row.number].append(rows.file_entry(row))
+    for window_ms in sorted({*totals, *owed, *generations, *known}):
+        batch_ids = defaultdict(list)
+        for part in parts.get(window_ms, []):
+            batch_ids[part.number].append(part.batch_id)
+        yield WindowPage(
+            window_ms,
+            window_row(known[window_ms][0]) if window_ms in known else None,
+            tuple(window_total(row) for row in totals.get(window_ms, [])),
+            tuple((row.batch_id, rows.file_entry(row)) for row in owed.get(window_ms, [])),
+            tuple(
+                generation_row(row, batch_ids[row.number], held[window_ms, row.number])
+                for row in generations.get(window_ms, [])
+            ),
+        )

@@ -1,0 +1,161 @@
+"""What others say: the catalogue's partitions and the broker's offsets against the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegate.core.audit import Problem, republish
+from tidegate.core.errors import CatalogueError, TidegateError
+from tidegate.core.layout import PartitionValues, join, parse_partition_path, parse_window_id, partition_path, window_id
+from tidegate.core.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.tables import data_table, dirty_table, late_table
+from tidegate.core.views import BatchRow, GenerationRow, Spine
+from tidegate.core.window import SWAPPING, WindowKey
+from tidegate.workflow.context import Context
+from tidegate.workflow.publication import wanted_partitions, window_values
+
+Expected = dict[PartitionValues, tuple[str, str]]
+"""Partition values -> (location, subject)."""
+_SIDE = "add the partition again: ALTER TABLE ... ADD PARTITION ... LOCATION"
+
+
+class Partitions:
+    """The partitions that the ledger's manifests need, gathered page by page, held against the three tables."""
+
+    def __init__(self, ctx: Context, spine: Spine) -> None:
+        self._ctx, self._spine = ctx, spine
+        self._data: Expected = {}
+        self._sides: dict[str, Expected] = {LATE: {}, DIRTY: {}}
+        self.notes: list[str] = []
+        self.count: int | None = None
+
+    def expect_window(self, g: GenerationRow) -> None:
+        key = WindowKey(g.window_ms, g.window_ms)
+        for values, place in wanted_partitions(self._ctx, key, g.files, g.location or "").items():
+            self._data[values] = (place, f"window {window_id(g.window_ms)}")
+
+    def expect_batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
+        if not batch.side_registered:
+            return
+        for f in files:
+            if f.kind not in self._sides:
+                continue
+            directory = self._ctx.layout.side(batch.batch_id, f.kind)
+            folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
+            place = join(directory, folder) if folder else directory
+            values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
+            self._sides[f.kind][values] = (place, f"batch {batch.batch_id}")
+
+    def compare(self) -> Iterator[Problem]:
+        """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
+        spec, count = self._ctx.pipeline, 0
+        for window_ms in sorted(self._moving()):
+            self.notes.append(f"window {window_id(window_ms)} is being swapped: its partitions were not compared")
+        for table, expected in (
+            (data_table(spec).name, self._data),
+            (late_table(spec).name, self._sides[LATE]),
+            (dirty_table(spec).name, self._sides[DIRTY]),
+        ):
+            if not expected:
+                continue  # the table may not have been created yet
+            self._ctx.say(f"catalogue: {len(expected):,} partitions of {table}")
+            try:
+                have = self._ctx.catalogue.partitions(table)
+            except TidegateError as e:
+                if not isinstance(e, CatalogueError) or not self._endpoint_answers():
+                    self.notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
+                    return
+                yield Problem("catalogue", f"{table}: {str(e).splitlines()[0]}", "mend or create the table")
+                continue
+            yield from self._problems(table, expected, have)
+            count += len(have)
+        self.count = count
+
+    def _endpoint_answers(self) -> bool:
+        try:
+            self._ctx.catalogue.execute("SHOW DATABASES")
+        except TidegateError:
+            return False
+        return True
+
+    def _problems(self, table: str, expected: Expected, have: dict[PartitionValues, str]) -> Iterator[Problem]:
+        moving = [window_values(self._ctx, WindowKey(w, w)) for w in self._moving()]
+
+        def settled(values: PartitionValues) -> bool:
+            return not any(values[: len(m)] == m for m in moving)
+
+        for values, (place, subject) in expected.items():
+            name = f"{table} partition {partition_path(values)}"
+            if values not in have and settled(values):
+                yield Problem(subject, f"{name} is not in the catalogue", self._advice(subject))
+            elif values in have and have[values] != place and settled(values):
+                yield Problem(subject, f"{name} is at {have[values]}, should be at {place}", self._advice(subject))
+        for values in sorted(set(have) - set(expected), key=partition_path):
+            if settled(values):
+                name = f"{table} partition {partition_path(values)}"
+                yield Problem("catalogue", f"{name} belongs to no manifest ({have[values]})", "find out who added it")
+
+    def _advice(self, subject: str) -> str:
+        if subject.startswith("window "):
+            return republish(self._ctx.name, parse_window_id(subject.removeprefix("window ")))
+        return _SIDE
+
+    def _moving(self) -> set[int]:
+        """Windows whose partitions are on their way from one generation to the next."""
+        return {g.window_ms for g in self._spine.generations if g.state == SWAPPING}
+
+
+@dataclass(frozen=True)
+class Produced:
+    """Offsets of the topic as the broker has them now, against the newest plan."""
+
+    offsets: int
+    not_planned: int
+    passed_by_retention: int
+
+
+class Topic:
+    """Where reading began and how far it is planned, for the topic that the ledger accepts."""
+
+    def __init__(self, ctx: Context, spine: Spine) -> None:
+        self._ctx, self._accepted = ctx, spine.topic_id
+        self._firsts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self.notes: list[str] = []
+        self.produced: Produced | None = None
+
+    def planned(self, batch: BatchRow) -> None:
+        """In order of the batches."""
+        if batch.topic_id != self._accepted:
+            return
+        starts = {r.range.partition: r.range.start for r in batch.ranges}
+        for p, end in batch.ends.items():
+            self._firsts.setdefault(p, starts.get(p, end))
+        self._ends = dict(batch.ends)
+
+    def compare(self) -> Iterator[Problem]:
+        """`produced` is None afterwards where the broker did not answer; `notes` say why."""
+        topic = self._ctx.pipeline.source.topic
+        try:
+            state = self._ctx.source.describe(topic)
+        except TidegateError as e:
+            self.notes.append(f"the broker was not asked: {str(e).splitlines()[0]}")
+            return
+        if self._accepted is not None and state.topic_id != self._accepted:
+            self.notes.append(f"topic {topic} was recreated ({state.topic_id}); nothing of the new one was read yet")
+            return
+        ends, firsts = self._ends, self._firsts
+        for p, end in sorted(ends.items()):
+            if p in state.partitions and end > state.partitions[p].high_watermark:
+                yield Problem(
+                    f"partition {p}",
+                    f"read to offset {end}, but the topic ends at {state.partitions[p].high_watermark}",
+                    "the topic lost its newest records: compare with the producers",
+                )
+        high = {p: o.high_watermark for p, o in state.partitions.items()}
+        self.produced = Produced(
+            sum(h - firsts.get(p, state.partitions[p].log_start) for p, h in high.items()),
+            sum(max(0, h - ends.get(p, state.partitions[p].log_start)) for p, h in high.items()),
+            sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in state.partitions.items()),
+        )
