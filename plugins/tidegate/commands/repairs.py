@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.commands import surroundings
+from tidegate.commands import adoption, surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import NOT_WELL, Failed
 from tidegate.commands.output import json_option, print_json
@@ -28,6 +28,7 @@ _WHY_NEEDED = "--why is needed: it goes into the event log"
 @click.option("--batch", type=int, metavar="ID", help="Clear the block of this open batch.")
 @click.option("--window", metavar="WINDOW", help="Clear the block of this window.")
 @click.option("--abandon", type=int, metavar="ID", help="Give up this open batch: its offsets are never read.")
+@click.option("--adopt", is_flag=True, help="Write back what the ledger lost and storage remembers.")
 @_why
 @_yes
 @json_option
@@ -37,11 +38,12 @@ def repair(
     batch: int | None,
     window: str | None,
     abandon: int | None,
+    adopt: bool,
     why: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """List what alarms have blocked, clear one block once its cause is understood, or give up an open batch.
+    """List what alarms have blocked, clear one block, give up an open batch, or rebuild what the ledger lost.
 
     Clearing changes nothing but the block: the next try of the task looks at files and ledger again, and raises the
     alarm again if they still contradict each other.
@@ -50,24 +52,32 @@ def repair(
     its ranges are given up, also what the topic still holds of them; they stay in the ledger as a term of the
     balance, and the next ingest run begins after them. A batch that is SEALED or LANDED has its rows and is refused.
 
+    --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
+    and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
+    found is listed first, and nothing is read from Kafka again. Without --why it only lists.
+
     \b
     Examples:
       tidegate repair flights
       tidegate repair flights --batch 12 --why "restored landed/12 from the snapshot"
       tidegate repair flights --window 2013-01-26T16 --why "removed a stray file"
       tidegate repair flights --abandon 12 --why "retention passed it while ingest was off"
+      tidegate repair flights --adopt
+      tidegate repair flights --adopt --why "restored from the backup of 02:00"
 
     \b
     Exit code: 0 nothing is blocked, the block is cleared or the batch given up; 1 something is blocked, or refused;
     2 usage; 3 the ledger or the storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    given = sum(option is not None for option in (batch, window, abandon))
+    given = sum(option is not None for option in (batch, window, abandon)) + adopt
     if given > 1:
-        raise click.UsageError("only one of --batch, --window and --abandon")
+        raise click.UsageError("only one of --batch, --window, --abandon and --adopt")
     with surroundings.ledger() as ledger:
         if only_list or not given:
             _list_blocks(ledger, pipeline, as_json)
+        elif adopt:
+            adoption.adopt(surroundings.context(spec, ledger, click.echo), why, yes)
         elif not why:
             raise click.UsageError(_WHY_NEEDED)
         elif abandon is not None:

@@ -224,7 +224,9 @@ class WindowLedger(Protocol):
         ...
 
     def announced(self, name: str, key: WindowKey, number: int) -> None:
-        """The generation's `on_publish` statements ran and its event is on its way; done if it is set."""
+        """The generation's `on_publish` statements ran and its event is on its way; done if it is set.
+
+        Raises LostComparison if the ledger has forgotten its publication."""
         ...
 
     def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]: ...
@@ -268,10 +270,12 @@ class RecoveryLedger(Protocol):
         """PLANNED or WRITING of the newest batch id -> no such batch: storage holds another batch of this id."""
         ...
 
-    def restore(self, record: GenerationRecord, state: str, gone: bool, why: str) -> None:
+    def restore(
+        self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
+    ) -> None:
         """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED; its window is CLOSED.
 
-        `gone`: its files have been cleaned away already.
+        `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
         An unfinished generation of the same number is overwritten: its files are where the record says. Raises
         LostComparison if the ledger has another finished one, or other batches for the window."""
         ...

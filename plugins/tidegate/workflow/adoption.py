@@ -10,40 +10,42 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import CatalogueError, LedgerError, StorageAhead
+from tidegate.core.errors import CatalogueError, StorageAhead
 from tidegate.core.instants import iso
+from tidegate.core.ledger import Moved
 from tidegate.core.planning import PlanningView
 from tidegate.core.record import BatchRecord, GenerationRecord, same_plan
 from tidegate.core.recovery import Seen
 from tidegate.core.window import BUILT, CURRENT, RETIRED, PublishedGeneration
-from tidegate.workflow import ahead, landing, records, verification
+from tidegate.workflow import ahead, landing, records, sealing, verification
 from tidegate.workflow.context import Context
-from tidegate.workflow.moves import look, manifest_of
+from tidegate.workflow.moves import look, manifest_of, try_rename
 
 
 @dataclass(frozen=True)
 class Survey:
     """What storage knows beyond the ledger. `withdraw` is an open batch whose id storage gave to another one.
 
-    `obstacles` are what nobody but a human can decide; with any of them nothing is adopted."""
+    `unrecorded` are landed directories (URIs) without a record: LANDED is only said after the record, so no ledger
+    ever counted their rows, and their offsets are read again. `obstacles` are what nobody but a human can decide; with
+    any of them nothing is adopted."""
 
     withdraw: OpenBatch | None
     batches: tuple[BatchRecord, ...]
     generations: tuple[GenerationRecord, ...]
-    obstacles: tuple[str, ...]
+    unrecorded: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
-        return not (self.withdraw or self.batches or self.generations or self.obstacles)
+        return not (self.withdraw or self.batches or self.generations or self.unrecorded or self.obstacles)
 
 
 def survey(ctx: Context) -> Survey:
     """Looks only. Raises StorageAhead for records that cannot be read."""
     row = ctx.ledger.pipelines.row(ctx.name)
-    if row is None:
-        raise LedgerError(f"pipeline {ctx.name} is not in the ledger")
-    obstacles: list[str] = []
     found: list[BatchRecord] = []
+    unrecorded: list[str] = []
     withdraw = None
     open_batch = ctx.ledger.batches.open(ctx.name)
     if isinstance(open_batch, PlannedBatch | WritingBatch):
@@ -51,16 +53,28 @@ def survey(ctx: Context) -> Survey:
         if record is not None:
             found.append(record)
             withdraw = None if same_plan(record.plan, open_batch.plan) else open_batch
-    batch_id = row.next_batch_id
+        elif _of_another_plan(ctx, open_batch):
+            unrecorded.append(ctx.layout.landed(open_batch.plan.batch_id))
+    batch_id = 1 if row is None else row.next_batch_id
     while (record := records.batch_record(ctx, batch_id)) is not None:
         found.append(record)
         batch_id += 1
-    for path in (ctx.layout.high_water_mark(batch_id), ctx.layout.landed(batch_id)):
-        if ctx.storage.exists(path):
-            obstacles.append(f"{path} exists, but there is no record of batch {batch_id} to rebuild its rows from")
+    obstacles = ()
+    if ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+        obstacles = (f"{ctx.layout.high_water_mark(batch_id)} is empty: batch {batch_id} cannot be rebuilt from it",)
+    elif ctx.storage.exists(ctx.layout.landed(batch_id)):
+        unrecorded.append(ctx.layout.landed(batch_id))
     paths = ahead.unknown_publications(ctx).values()
     generations = tuple(records.generation_record(ctx, path) for path in paths)
-    return Survey(withdraw, tuple(found), generations, tuple(obstacles))
+    return Survey(withdraw, tuple(found), generations, tuple(unrecorded), obstacles)
+
+
+def _of_another_plan(ctx: Context, batch: OpenBatch) -> bool:
+    try:
+        sealing.landed_receipt(ctx, batch)
+    except StorageAhead:
+        return ctx.storage.exists(ctx.layout.landed(batch.plan.batch_id))
+    return False
 
 
 def adopt(ctx: Context, found: Survey, why: str) -> list[str]:
@@ -76,6 +90,10 @@ def adopt(ctx: Context, found: Survey, why: str) -> list[str]:
     if found.withdraw is not None:
         ctx.ledger.recovery.withdraw(found.withdraw, why)
         say(f"withdrawn: batch {found.withdraw.plan.batch_id} as the ledger had it ({found.withdraw.state})")
+    for path in found.unrecorded:
+        quarantine = ctx.layout.quarantine(f"landed-{path.rsplit('/', 1)[1]}-{ctx.nonce()}")
+        try_rename(ctx.storage, path, quarantine)
+        say(f"set aside: {path} was never counted by any ledger; its offsets are read again (now at {quarantine})")
     for record in found.batches:
         _adopt_batch(ctx, record, why)
         what = "abandoned" if record.manifest is None else f"{record.manifest.rows:,} rows"
@@ -149,10 +167,21 @@ def _adopt_generation(
     )
     state, gone = _state_of(ctx, record, record.number == newest)
     name = f"generation {record.number} of {iso(record.window.start_ms)}"
-    ctx.ledger.recovery.restore(record, state, gone, why)
+    ctx.ledger.recovery.restore(record, state, why, gone, _made_way(ctx, record) if state == CURRENT else None)
     say(f"adopted: {name} as {state}, {sum(f.rows for f in record.files):,} rows")
     if state == CURRENT:
         _verify(ctx, record, say)
+
+
+def _made_way(ctx: Context, record: GenerationRecord) -> Moved | None:
+    """The generation that the ledger still believes where this one is now (swap: directory)."""
+    number = ctx.ledger.windows.get(ctx.name, record.window).current
+    if number is None:
+        return None
+    older = ctx.ledger.windows.generation(ctx.name, record.window, number)
+    if not isinstance(older, PublishedGeneration) or older.location != record.location:
+        return None
+    return Moved(number, ctx.layout.generation(record.window.start_ms, number, older.epoch))
 
 
 def _state_of(ctx: Context, record: GenerationRecord, is_newest: bool) -> tuple[str, bool]:

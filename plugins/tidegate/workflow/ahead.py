@@ -10,8 +10,8 @@ from tidegate.core.errors import SourceError, SourceUnavailable, StorageAhead
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.planning import PlanningView
-from tidegate.core.record import parse_mark
-from tidegate.core.window import WindowKey
+from tidegate.core.record import GenerationRecord, parse_mark
+from tidegate.core.window import BuildingGeneration, WindowKey
 from tidegate.workflow import records
 from tidegate.workflow.context import Context
 
@@ -40,6 +40,23 @@ def unknown_publications(ctx: Context) -> dict[tuple[int, int], str]:
         return {}
     unknown = ctx.ledger.recovery.unknown_generations(ctx.name, marks)
     return {key: marks[key] for key in unknown}
+
+
+def recorded_as_built(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | None:
+    """The record of a generation that the ledger still believes to be building: it forgot BUILT.
+
+    Raises StorageAhead if the record is of other batches than the ledger's."""
+    marks = records.publication_marks(ctx, ctx.ledger.recovery.newest_publication_ms(ctx.name))
+    path = marks.get((generation.window.start_ms, generation.number))
+    if path is None:
+        return None
+    record = records.generation_record(ctx, path)
+    if tuple(sorted(record.batches)) != tuple(sorted(generation.batches)):
+        raise StorageAhead(
+            f"{iso(generation.window.start_ms)}: generation {generation.number} was built of batches "
+            f"{list(record.batches)}, the ledger knows of {list(generation.batches)}"
+        )
+    return record
 
 
 def highest_epoch(ctx: Context, window: WindowKey, number: int) -> int:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from tidegate.core import watermark
 from tidegate.core.errors import LostComparison, NotReady, ReplayRefused
 from tidegate.core.instants import iso
+from tidegate.core.record import GenerationRecord
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import (
+    BUILT,
     CLOSED,
     CLOSING,
     OPEN,
@@ -80,6 +82,9 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
 def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Published:
     """Carry an unfinished generation to its end: BUILDING by a new epoch, BUILT and SWAPPING as they stand."""
     if isinstance(generation, BuildingGeneration):
+        recorded = ahead.recorded_as_built(ctx, generation)
+        if recorded is not None:
+            return finish(ctx, _remembered(ctx, recorded))
         above = ahead.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
         if taken.kind == "archive":
@@ -91,6 +96,16 @@ def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Pu
         if current is not None:
             return replace(_verify(ctx, current), note="unchanged")
     return _published(ctx, publication.publish(ctx, generation), new=True)
+
+
+def _remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:
+    """R11: the ledger forgot BUILT, storage did not; where the files are now is for the publication to see."""
+    ctx.ledger.recovery.restore(record, BUILT, "storage has a record of it")
+    ctx.say(f"generation {record.number} was built before the ledger says so: its record is adopted")
+    generation = ctx.ledger.windows.generation(ctx.name, record.window, record.number)
+    if not isinstance(generation, BuiltGeneration):
+        raise MovedOn
+    return generation
 
 
 def _rebuild(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:

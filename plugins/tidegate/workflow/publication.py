@@ -18,15 +18,19 @@ from tidegate.core.ports import TableDef
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.workflow import records
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
 from tidegate.workflow.swapping import swap_in
 
 
 def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
-    """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger."""
+    """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger.
+
+    Storage records what is about to move (R11) before anything moves."""
     ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     location = final_location(ctx, generation)
+    records.mark_generation(ctx, generation, location)
     moved = None
     try:
         if generation.number > 1 and location == _hour(ctx, generation.window):

@@ -12,6 +12,7 @@ from tidegate.core.record import same_plan
 from tidegate.core.recovery import Seen
 from tidegate.core.thresholds import refusal
 from tidegate.workflow import records
+from tidegate.workflow.attempts import refuse_other_records
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt
 from tidegate.workflow.moves import look, manifest_of
@@ -62,6 +63,7 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str) 
     topic_id = ctx.source.describe(plan.topic).topic_id
     if topic_id != plan.topic_id:
         raise TopicRecreated(f"topic {plan.topic} has id {topic_id} now, batch {plan.batch_id} planned {plan.topic_id}")
+    refuse_other_records(ctx, batch, receipt)
     reason = refusal(ctx.pipeline.dirty, receipt)
     for s in receipt.samples:
         ctx.say(f"dirty: partition {s.partition} offset {s.offset}: {s.field or 'record'}: {s.reason}: {s.raw}")
@@ -88,6 +90,15 @@ def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
 
     Adopted if it is of this very plan; otherwise raises StorageAhead.
     """
+    receipt = landed_receipt(ctx, batch)
+    if receipt is None:
+        return None
+    ctx.say(f"batch {batch.plan.batch_id} has landed before the ledger says so: its receipt is adopted")
+    return ctx.ledger.batches.adopt(batch, receipt)
+
+
+def landed_receipt(ctx: Context, batch: OpenBatch) -> Receipt | None:
+    """What has landed under the batch's id, None if nothing. Raises StorageAhead if it is not of the batch's plan."""
     plan = batch.plan
     directory = ctx.layout.landed(plan.batch_id)
     record = records.batch_record(ctx, plan.batch_id)
@@ -108,8 +119,7 @@ def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
     if record is None:
         _check_landed_files(ctx, directory, receipt)
         _check_its_plan(ctx, plan, receipt)
-    ctx.say(f"batch {plan.batch_id} has landed before the ledger says so: its receipt is adopted")
-    return ctx.ledger.batches.adopt(batch, receipt)
+    return receipt
 
 
 def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:

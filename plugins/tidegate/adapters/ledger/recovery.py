@@ -13,6 +13,7 @@ from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.layout import window_id
+from tidegate.core.ledger import Moved
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DATA
@@ -81,7 +82,9 @@ class SqlRecovery:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
             self._store.note(c, name, "withdrawn", f"batch {batch_id}", {"why": why, "ranges": plan.ranges})
 
-    def restore(self, record: GenerationRecord, state: str, gone: bool, why: str) -> None:
+    def restore(
+        self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
+    ) -> None:
         name, start = record.pipeline, record.window.start_ms
         with self._store.begin() as c:
             self._close(c, record)
@@ -91,11 +94,13 @@ class SqlRecovery:
                     f"window {window_id(start)}: the record is of batches {record.batches}, not {owing}"
                 )
             self._clear_unfinished(c, record)
+            mine = and_(g.c.pipeline == name, g.c.window_ms == start)
             if state == CURRENT:
-                older = update(g).where(
-                    g.c.pipeline == name, g.c.window_ms == start, g.c.state == CURRENT, g.c.number < record.number
-                )
+                older = update(g).where(mine, g.c.state == CURRENT, g.c.number < record.number)
                 c.execute(older.values(state=RETIRED, retired_ms=self._store.now_ms()))
+            if moved is not None:
+                left = update(g).where(mine, g.c.number == moved.number, g.c.location == record.location)
+                self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
             self._insert(c, record, state, gone)
             detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
             self._store.note(c, name, "restored", f"window {window_id(start)}", detail)
@@ -148,7 +153,7 @@ class SqlRecovery:
             "nonce": "",
             "kind": record.kind,
             "directory": record.directory,
-            "location": None if state == BUILT else record.location,
+            "location": record.location,
             "rows": sum(f.rows for f in record.files),
             "digest": record.digest,
             "built_ms": now,

@@ -111,6 +111,9 @@ class SqlWindows:
             change = update(g).where(mine, g.c.published_ms.is_not(None), g.c.announced_ms.is_(None))
             if c.execute(change.values(announced_ms=self._store.now_ms())).rowcount:
                 self._store.note(c, name, "announced", _subject(key), {"generation": number})
+            elif c.scalar(select(g.c.published_ms).where(mine)) is None:
+                # told of what a database that failed over has forgotten: the next try publishes it again
+                raise LostComparison(f"generation {number} of {iso(key.start_ms)} is not published any more")
 
     def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]:
         f = schema.batch_files
