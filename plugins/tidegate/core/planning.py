@@ -70,11 +70,11 @@ def plan_batch(
     )
     if plan.ranges or losses:
         return plan
-    if not view.planned_ends and any(o.high_watermark > o.log_start for o in topic.partitions.values()):
-        return plan  # the first batch pins where reading begins: `latest` would move on with every look
-    if _moves_watermark(pipeline, view.facts, plan):
+    if not view.planned_ends and _must_pin(pipeline, topic):
         return plan
-    return NothingToPlan("no new records")
+    if _moves_watermark(pipeline, view.facts, plan) or _meets_transaction(view.facts, plan):
+        return plan
+    return NothingToPlan(_nothing_new(plan))
 
 
 def _starts(
@@ -113,6 +113,43 @@ def _ends(pipeline: Pipeline, topic: TopicState, starts: Mapping[int, int]) -> d
     return {p: starts[p] + take.get(p, 0) for p in topic.partitions}
 
 
+def _must_pin(pipeline: Pipeline, topic: TopicState) -> bool:
+    """The first batch pins where reading begins: `latest` would move on with every look, also over an empty topic's
+    first records. `earliest` of an empty topic stays what it is."""
+    holds_offsets = any(o.high_watermark > o.log_start for o in topic.partitions.values())
+    return holds_offsets or pipeline.source.start != "earliest"
+
+
+def _meets_transaction(before: TopicFacts, plan: Plan) -> bool:
+    """Whether a landed batch says that nothing is open where a transaction holds records back now.
+
+    One empty batch for a transaction that holds all that is new: certificates then say who blocks, and since when."""
+    known = {p.partition: p for p in before.partitions}
+    return before.batch_id is not None and any(
+        p.has_open_transaction and not _same_transaction(known.get(p.partition), p) for p in plan.partitions
+    )
+
+
+def _same_transaction(old: PartitionFacts | None, now: PartitionPlan) -> bool:
+    """The last stable offset is where the oldest open transaction begins: while it stands still, it is the same one."""
+    return (
+        old is not None
+        and old.open_transaction_since_ms is not None
+        and old.last_stable_offset == now.last_stable_offset
+    )
+
+
+def _nothing_new(plan: Plan) -> str:
+    held = [p for p in plan.partitions if p.has_open_transaction]
+    if not held:
+        return "no new records"
+    most = max(held, key=lambda p: p.high_watermark - p.last_stable_offset)
+    return (
+        f"no new records that are committed: open transactions hold {len(held)} partitions back, for example "
+        f"partition {most.partition} from offset {most.last_stable_offset} of {most.high_watermark} on"
+    )
+
+
 def _moves_watermark(pipeline: Pipeline, before: TopicFacts, plan: Plan) -> bool:
     """Whether an empty batch is worth a row: only if it carries the watermark over a window's end."""
     if before.batch_id is None:
@@ -132,14 +169,15 @@ def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | Non
     for p in plan.partitions:
         old = known.get(p.partition, PartitionFacts(p.partition, None, False, None))
         events = [e for e in (old.max_event_ms, max_event_ms.get(p.partition)) if e is not None]
-        since = old.open_transaction_since_ms
+        since = old.open_transaction_since_ms if _same_transaction(old, p) else plan.clock_ms
         rows.append(
             replace(
                 old,
                 max_event_ms=max(events, default=None),
                 drained=p.drained,
                 advanced_ms=plan.clock_ms if p.end > p.start else old.advanced_ms,
-                open_transaction_since_ms=(since or plan.clock_ms) if p.has_open_transaction else None,
+                open_transaction_since_ms=since if p.has_open_transaction else None,
+                last_stable_offset=p.last_stable_offset,
             )
         )
     return TopicFacts(plan.batch_id, plan.clock_ms, tuple(rows))

@@ -26,7 +26,8 @@ class PartitionFacts:
     """What the ledger knows of one Kafka partition after its newest LANDED batch. All times UTC ms.
 
     `max_event_ms` is over all landed batches; `advanced_ms` is the clock of the newest plan that read anything here;
-    `open_transaction_since_ms` is the clock of the first of the plans in a row that met an open transaction.
+    `open_transaction_since_ms` is the clock of the first plan that met the open transaction which begins at
+    `last_stable_offset`; None if no transaction was open.
     """
 
     partition: int
@@ -34,6 +35,7 @@ class PartitionFacts:
     drained: bool
     advanced_ms: int | None
     open_transaction_since_ms: int | None = None
+    last_stable_offset: int | None = None
 
 
 @dataclass(frozen=True)

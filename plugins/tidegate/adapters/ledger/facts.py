@@ -22,7 +22,14 @@ def topic_facts(c: Connection, name: str) -> TopicFacts:
         row.batch_id,
         row.clock_ms,
         tuple(
-            PartitionFacts(p.partition, p.max_event_ms, bool(p.drained), p.advanced_ms, p.open_transaction_since_ms)
+            PartitionFacts(
+                p.partition,
+                p.max_event_ms,
+                bool(p.drained),
+                p.advanced_ms,
+                p.open_transaction_since_ms,
+                p.last_stable_offset,
+            )
             for p in parts
         ),
     )
