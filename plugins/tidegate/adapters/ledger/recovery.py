@@ -89,10 +89,9 @@ class SqlRecovery:
         with self._store.begin() as c:
             self._close(c, record)
             owing = self._contributors(c, name, start)
-            if tuple(owing) != tuple(sorted(record.batches)):
-                raise LostComparison(
-                    f"window {window_id(start)}: the record is of batches {record.batches}, not {owing}"
-                )
+            if owing != sorted(record.batches):
+                what = f"window {window_id(start)}: the record is of batches {list(record.batches)}"
+                raise LostComparison(f"{what}, by the ledger rows came from {owing}")
             self._clear_unfinished(c, record)
             mine = and_(g.c.pipeline == name, g.c.window_ms == start)
             if state == CURRENT:

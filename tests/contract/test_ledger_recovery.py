@@ -1,0 +1,176 @@
+"""What the ledger says of itself for storage's records, and how lost rows come back (R11), on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.contract.test_ledger import (
+    HOUR,
+    NAME,
+    WINDOW,
+    built,
+    landed,
+    ledger,
+    manifest,
+    now,
+    open_ledger,
+    plan,
+    planned,
+    url,
+)  # fmt: skip
+from tests.world import make_pipeline
+from tidegate.adapters.ledger import SqlLedger
+from tidegate.core.batch import AbandonedBatch, SealedBatch
+from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.ledger import Moved
+from tidegate.core.record import BatchRecord, GenerationRecord, pack, unpack
+from tidegate.core.window import BuiltGeneration, PublishedGeneration, WindowKey
+
+__all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
+
+
+def sealed(ledger: SqlLedger) -> SealedBatch:
+    writing = ledger.batches.take(planned(ledger), "n1")
+    return ledger.batches.seal(writing, manifest(writing))
+
+
+def record_of(generation: BuiltGeneration, location: str = "file:///hour", **changes: object) -> GenerationRecord:
+    return replace(
+        GenerationRecord(
+            NAME, WINDOW, generation.number, generation.epoch, generation.kind, generation.batches,
+            generation.directory, location, generation.files, generation.digest,
+        ),
+        **changes,
+    )  # fmt: skip
+
+
+def published(ledger: SqlLedger) -> PublishedGeneration:
+    return ledger.windows.publish(ledger.windows.begin_swap(built(ledger), "file:///hour"), "file:///hour", "c")
+
+
+def test_a_record_holds_the_batch_its_spec_and_its_manifest(ledger: SqlLedger) -> None:
+    batch = sealed(ledger)
+    record = ledger.recovery.record(batch)
+    assert record == BatchRecord(batch.plan, make_pipeline("file:///lake/t"), "fingerprint", batch.manifest)
+    assert unpack(BatchRecord, pack(record)) == record
+    given_up = ledger.recovery.record(AbandonedBatch(batch.plan, "retention"))
+    assert (given_up.manifest, given_up.abandoned) == (None, "retention")
+
+
+def test_two_ledgers_of_one_name_are_told_apart(ledger: SqlLedger, now: list[int]) -> None:
+    assert ledger.recovery.identity(NAME) == f"{NAME}@{now[0]}"
+    with pytest.raises(LedgerError, match="not in the ledger"):
+        ledger.recovery.identity("another")
+
+
+def test_generations_that_nobody_has_heard_of(ledger: SqlLedger, now: list[int]) -> None:
+    assert ledger.recovery.newest_publication_ms(NAME) is None
+    published(ledger)
+    assert ledger.recovery.newest_publication_ms(NAME) == now[0]
+    many = [(WINDOW.start_ms, 1), (WINDOW.start_ms, 2), *((h * HOUR, 1) for h in range(1, 300))]
+    assert ledger.recovery.unknown_generations(NAME, many) == sorted(set(many) - {(WINDOW.start_ms, 1)})
+
+
+def test_a_batch_that_gives_way_leaves_its_id_to_the_next(ledger: SqlLedger) -> None:
+    landed(ledger)
+    stale = planned(ledger, 2, 5, 9)
+    taken = ledger.batches.take(stale, "n2")
+    with pytest.raises(LostComparison):
+        ledger.recovery.withdraw(stale, "it was taken")
+    version = ledger.batches.planning_view(NAME).version
+    ledger.recovery.withdraw(taken, "storage has another")
+    view = ledger.batches.planning_view(NAME)
+    assert (view.open_batch, view.next_batch_id, view.version) == (None, 2, version + 1)
+    assert view.planned_ends == {0: 5, 1: 0}
+    ledger.batches.insert_plan(plan(2, 5, 7), view.version, None)
+    assert ledger.batches.bound(NAME, "run-2") == 2  # a run stays bound to the id
+
+
+def test_a_sealed_batch_never_gives_way(ledger: SqlLedger) -> None:
+    batch = sealed(ledger)
+    with pytest.raises(LostComparison):
+        ledger.recovery.withdraw(batch, "no")
+    assert ledger.batches.open(NAME) == batch
+
+
+def test_a_lost_publication_comes_back_with_its_window(ledger: SqlLedger) -> None:
+    landed(ledger)
+    files = tuple(ledger.batches.manifest_files(NAME, 1))
+    record = GenerationRecord(NAME, WINDOW, 1, 4, "archive", (1,), "file:///b", "file:///hour", files, "d" * 64)
+    version = ledger.batches.planning_view(NAME).version
+    ledger.recovery.restore(record, "CURRENT", "found")
+    window = ledger.windows.get(NAME, WINDOW)
+    assert (window.state, window.closing_batch, window.current, window.newest) == ("CLOSED", 2, 1, 1)
+    assert ledger.batches.planning_view(NAME).version > version  # R5: a plan made from the state before is refused
+    back = ledger.windows.generation(NAME, WINDOW, 1)
+    assert isinstance(back, PublishedGeneration)
+    assert (back.files, back.digest, back.location, back.batches) == (files, "d" * 64, "file:///hour", (1,))
+    with pytest.raises(LostComparison, match="CURRENT in the ledger already"):
+        ledger.recovery.restore(record, "CURRENT", "twice")
+
+
+def test_a_record_of_other_batches_than_the_windows_is_refused(ledger: SqlLedger) -> None:
+    landed(ledger)
+    record = GenerationRecord(NAME, WINDOW, 1, 1, "archive", (1, 2), "file:///b", "file:///hour", (), "d")
+    with pytest.raises(LostComparison, match=r"of batches \[1, 2\], by the ledger rows came from \[1\]"):
+        ledger.recovery.restore(record, "CURRENT", "found")
+    assert ledger.windows.get(NAME, WINDOW).state == "OPEN"
+
+
+def test_an_unfinished_generation_is_overwritten_by_what_storage_knows(ledger: SqlLedger) -> None:
+    """The ledger forgot BUILT; the epoch that storage recorded is the one whose directory holds the files."""
+    done = built(ledger)
+    ledger.recovery.restore(record_of(done, epoch=7), "BUILT", "found")
+    now_ = ledger.windows.generation(NAME, WINDOW, 1)
+    assert isinstance(now_, BuiltGeneration)
+    assert (now_.state, now_.epoch, now_.directory, now_.files) == ("BUILT", 7, done.directory, done.files)
+    with pytest.raises(LostComparison):
+        ledger.windows.begin_swap(done, "file:///hour")  # a task of the other history
+
+
+def test_a_later_generation_retires_the_one_in_force_where_it_lies_now(ledger: SqlLedger) -> None:
+    first = published(ledger)
+    record = GenerationRecord(NAME, WINDOW, 2, 1, "replay", (1,), "file:///b2", first.location, first.files, "e" * 64)
+    ledger.recovery.restore(record, "CURRENT", "found", moved=Moved(1, "file:///retired"))
+    older = ledger.windows.generation(NAME, WINDOW, 1)
+    assert isinstance(older, PublishedGeneration)
+    assert (older.state, older.location) == ("RETIRED", "file:///retired")
+    assert ledger.windows.get(NAME, WINDOW).current == 2
+
+
+def test_epochs_go_on_above_what_storage_has_seen(ledger: SqlLedger) -> None:
+    landed(ledger)
+    ledger.windows.begin_close(NAME, WINDOW, lambda facts: _ready(facts.batch_id))
+    ledger.windows.finish_close(NAME, WINDOW)
+    assert ledger.windows.take(NAME, WINDOW, 1, "n", above=5).epoch == 6
+    assert ledger.windows.take(NAME, WINDOW, 1, "m", above=2).epoch == 7
+
+
+def test_one_who_was_told_of_a_publication_that_is_forgotten_hears_of_it(ledger: SqlLedger) -> None:
+    built(ledger)
+    with pytest.raises(LostComparison, match="not published any more"):
+        ledger.windows.announced(NAME, WINDOW, 1)
+
+
+def _ready(batch_id: int | None):
+    from tidegate.core.watermark import Certificate
+
+    return Certificate(NAME, WINDOW, True, "because", 5, batch_id, 9, (), ())
+
+
+def test_the_nonce_tells_two_histories_apart(ledger: SqlLedger) -> None:
+    taken = ledger.batches.take(planned(ledger), "mine")
+    lost = replace(taken, nonce="of the lost history")
+    for change in (
+        lambda: ledger.batches.seal(lost, manifest(lost)),
+        lambda: ledger.batches.refuse(lost, "why"),
+        lambda: ledger.batches.take(lost, "n"),
+        lambda: ledger.batches.abandon(lost, "why"),
+    ):
+        with pytest.raises(LostComparison):
+            change()
+    assert ledger.batches.get(NAME, 1) == taken
+    assert plan() == taken.plan
+    assert WindowKey(0, HOUR) == WINDOW
