@@ -136,6 +136,17 @@ class FakeKafka:
         log = self._log(topic, partition)
         log.records = [record for record in log.records if record.offset not in offsets]
 
+    def put_back(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        """A record where there was none. No broker does this; a reader that skips records looks like it."""
+        log = self._log(topic, partition)
+        log.records = sorted([*log.records, Record(offset, 0, None, value)], key=lambda record: record.offset)
+
+    def truncate(self, topic: str, partition: int, end: int) -> None:
+        """An unclean leader election: the newest records are gone, and their offsets will be given to others."""
+        log = self._log(topic, partition)
+        log.records = [record for record in log.records if record.offset < end]
+        log.end = min(log.end, end)
+
     def trim(self, topic: str, partition: int, before: int) -> None:
         """Retention: records below `before` are gone."""
         log = self._log(topic, partition)
