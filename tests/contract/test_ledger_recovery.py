@@ -88,11 +88,17 @@ def test_a_batch_that_gives_way_leaves_its_id_to_the_next(ledger: SqlLedger) -> 
     assert ledger.batches.bound(NAME, "run-2") == 2  # a run stays bound to the id
 
 
-def test_a_sealed_batch_never_gives_way(ledger: SqlLedger) -> None:
+def test_a_sealed_batch_gives_way_with_its_files_but_a_landed_one_never(ledger: SqlLedger) -> None:
     batch = sealed(ledger)
+    ledger.recovery.withdraw(batch, "storage has landed another")
+    assert ledger.batches.manifest_files(NAME, 1) == []
+    ledger.batches.insert_plan(batch.plan, ledger.batches.planning_view(NAME).version, None)
+    open_batch = ledger.batches.open(NAME)
+    assert open_batch is not None
+    writing = ledger.batches.take(open_batch, "n1")
+    ledger.batches.land(ledger.batches.seal(writing, manifest(writing)))
     with pytest.raises(LostComparison):
         ledger.recovery.withdraw(batch, "no")
-    assert ledger.batches.open(NAME) == batch
 
 
 def test_a_lost_publication_comes_back_with_its_window(ledger: SqlLedger) -> None:

@@ -360,6 +360,36 @@ def test_a_task_of_the_lost_history_cannot_seal_its_epoch_again(world: World) ->
         ctx.ledger.batches.refuse(taken, "never")
 
 
+def test_a_batch_that_a_task_of_the_lost_history_has_landed_gives_way_to_it(world: World) -> None:
+    """Two histories of one id: the one whose rows have landed and are recorded stays."""
+    first_records(world)
+    ingest.plan(world.context(), "r1")
+    ingest.write(world.context(), "r1")
+    world.close()
+    lost = world.database.read_bytes()
+    world.database.write_bytes(_fresh(world).read_bytes())
+    world.produce(record("more", 3.6))
+    ingest.plan(world.context(), "r2")
+    ingest.write(world.context(), "r2")
+    world.close()
+    mine = world.database.read_bytes()
+    world.database.write_bytes(lost)
+    ingest.land(world.context(), "r1")  # the zombie: its land is known to storage only
+    world.close()
+    world.database.write_bytes(mine)
+    world.kafka.groups.clear()
+    with pytest.raises(StorageAhead, match="by an attempt that the ledger does not know"):
+        ingest.land(world.context(), "r2")
+    assert adopt(world)[0] == "withdrawn: batch 1 as the ledger had it (SEALED)"
+    goes_on(world)
+    table = world.table() + world.table("__dirty") + waiting(world)
+    assert sorted(table) == [(0, o) for o in range(5)] + [(1, o) for o in range(4)]
+
+
+def _fresh(world: World) -> Path:
+    return World(_made(world.folder.parent / f"{world.folder.name}-fresh")).database
+
+
 def test_a_damaged_record_is_named(world: World) -> None:
     first_records(world)
     world.ingest("r1")

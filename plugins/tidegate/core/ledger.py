@@ -267,7 +267,7 @@ class RecoveryLedger(Protocol):
         ...
 
     def withdraw(self, batch: OpenBatch, why: str) -> None:
-        """PLANNED or WRITING of the newest batch id -> no such batch: storage holds another batch of this id."""
+        """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id."""
         ...
 
     def restore(

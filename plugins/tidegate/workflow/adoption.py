@@ -48,11 +48,11 @@ def survey(ctx: Context) -> Survey:
     unrecorded: list[str] = []
     withdraw = None
     open_batch = ctx.ledger.batches.open(ctx.name)
-    if isinstance(open_batch, PlannedBatch | WritingBatch):
+    if open_batch is not None:
         record = records.batch_record(ctx, open_batch.plan.batch_id)
         if record is not None:
             found.append(record)
-            withdraw = None if same_plan(record.plan, open_batch.plan) else open_batch
+            withdraw = None if _is_of(record, open_batch) else open_batch
         elif _of_another_plan(ctx, open_batch):
             unrecorded.append(ctx.layout.landed(open_batch.plan.batch_id))
     batch_id = 1 if row is None else row.next_batch_id
@@ -69,7 +69,16 @@ def survey(ctx: Context) -> Survey:
     return Survey(withdraw, tuple(found), generations, tuple(unrecorded), obstacles)
 
 
+def _is_of(record: BatchRecord, batch: OpenBatch) -> bool:
+    """A sealed batch has its own manifest; one that is not sealed yet takes the recorded one."""
+    if isinstance(batch, SealedBatch):
+        return record.manifest is not None and record.manifest.nonce == batch.nonce
+    return same_plan(record.plan, batch.plan)
+
+
 def _of_another_plan(ctx: Context, batch: OpenBatch) -> bool:
+    if isinstance(batch, SealedBatch):
+        return False  # what has landed is held against its manifest by the land task (R10)
     try:
         sealing.landed_receipt(ctx, batch)
     except StorageAhead:

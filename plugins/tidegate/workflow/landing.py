@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.batch import LandedBatch, SealedBatch
-from tidegate.core.errors import Alarm, CatalogueError, LostComparison
+from tidegate.core.errors import Alarm, CatalogueError, LostComparison, StorageAhead
 from tidegate.core.layout import PartitionValues, join, parse_partition_path
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import dirty_table, late_table
@@ -24,7 +24,7 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
     quarantine = ctx.layout.quarantine(f"batch-{ctx.layout.attempt_name(batch_id, batch.epoch, batch.nonce)}")
     try:
         # the mark is written after the rename: where it stands, files may already have moved on from here
-        if not ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+        if not _marked(ctx, batch):
             move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
             records.mark_batch(ctx, batch)
         result = ctx.ledger.batches.land(batch)
@@ -38,6 +38,19 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         result = now
     ctx.say(f"landed batch {batch_id} ({plan.records:,} offsets)")
     return result
+
+
+def _marked(ctx: Context, batch: SealedBatch) -> bool:
+    """Raises StorageAhead for the mark of another attempt: a task of a ledger that lost commits has landed this id."""
+    batch_id = batch.plan.batch_id
+    record = records.batch_record(ctx, batch_id)
+    if record is None:
+        return ctx.storage.exists(ctx.layout.high_water_mark(batch_id))
+    if record.manifest is None or record.manifest.nonce != batch.nonce:
+        if ctx.ledger.batches.get(ctx.name, batch_id) != batch:  # R10: before any alarm
+            raise MovedOn
+        raise StorageAhead(f"batch {batch_id} has landed already, by an attempt that the ledger does not know")
+    return True
 
 
 def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False) -> list[str]:

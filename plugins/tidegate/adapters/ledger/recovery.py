@@ -21,7 +21,7 @@ from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING
 
 b, g, w = schema.batches, schema.generations, schema.windows
-_OF_A_BATCH = (schema.batch_ranges, schema.batch_partitions, schema.losses)  # runs stay bound to the id
+_OF_A_BATCH = (schema.batch_ranges, schema.batch_partitions, schema.losses, schema.batch_files)  # runs stay bound to the id
 _CHUNK = 200
 
 
@@ -76,7 +76,7 @@ class SqlRecovery:
             step_back = update(p).where(p.c.name == name, p.c.next_batch_id == batch_id + 1)
             change = step_back.values(next_batch_id=batch_id, version=p.c.version + 1)
             self._store.compare_and_set(c, change, f"withdrawing batch {batch_id}")
-            gone = delete(b).where(mine, b.c.state == batch.state, b.c.epoch == epoch, b.c.state != "SEALED")
+            gone = delete(b).where(mine, b.c.state == batch.state, b.c.epoch == epoch)
             self._store.compare_and_set(c, gone, f"withdrawing batch {batch_id}")
             for table in _OF_A_BATCH:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
