@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -122,7 +121,7 @@ def test_a_task_that_is_ended_while_it_waits_leaves_the_call(port):
 
     def kill_when_called() -> None:
         assert port.called.wait(LONG)
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 
     watch = watched(port, LONG)
     before = signal.signal(signal.SIGTERM, end)

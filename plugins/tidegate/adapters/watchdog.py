@@ -8,6 +8,7 @@ dropped. For a call that changes something the error says *unknown*: it may have
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,7 @@ ANY = "*"
 Limits = Mapping[str, float] | float
 """Seconds for each call, or for calls by name; `ANY` is needed where a name may be missing."""
 
+_SLICE_S = 0.5
 _T = TypeVar("_T")
 
 
@@ -61,9 +63,7 @@ class Watchdog:
         thread = threading.Thread(target=self._run, args=(call,), name=f"tidegate {name}", daemon=True)
         try:
             thread.start()
-            in_time = call.done.wait(self.limit(name))
-        except RuntimeError as e:  # no memory or no thread left
-            raise self._refused(f"{name}{about}: not tried: {e}") from e
+            in_time = _wait(call.done, self.limit(name))
         except BaseException:  # the task is ended while it waits
             self._give_up(call)
             raise
@@ -89,6 +89,15 @@ class Watchdog:
         if name in self._looking:
             return self._refused(late)
         return self._unknown(f"{late}; it may or may not have been executed, or still be")
+
+
+def _wait(done: threading.Event, seconds: float) -> bool:
+    """In slices: a signal that another thread was given is handled when this one next runs."""
+    end = time.monotonic() + seconds
+    while not done.wait(max(0.0, min(_SLICE_S, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            return False
+    return True
 
 
 class _Call(Generic[_T]):
