@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_jobs.engine.failures import JobError, from_exception, last_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from spark_jobs.engine.task import Task, TaskResult
+    from tidegate.core.batch import JobPlan
+    from tidegate.core.ports import Storage
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,6 +44,8 @@ def _land(plan_uri: str) -> int:
     storage = for_uri(plan_uri)
     plan = loads(JobPlan, storage.read(plan_uri))
     context = _context(plan.attempt)
+    if plan.mode == "merge":
+        return _merge(plan, storage, context)
     try:
         receipt = run_plan(plan, storage, _on(context), open_storage=for_uri, tasks=max(1, context.defaultParallelism))
     finally:
@@ -50,6 +56,18 @@ def _land(plan_uri: str) -> int:
     return 0
 
 
+def _merge(plan: JobPlan, storage: Storage, context: SparkContext) -> int:
+    """What `merge.py` does in one process, spread over the executors."""
+    from spark_jobs.merge import run_merges
+    from tidegate.adapters.storage import for_uri
+
+    try:
+        run_merges(plan, storage, _on(context), for_uri)
+    finally:
+        context.stop()
+    return 0
+
+
 def _context(name: str) -> SparkContext:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are the first python3 on PATH
     from pyspark import SparkConf, SparkContext
@@ -57,9 +75,9 @@ def _context(name: str) -> SparkContext:
     return SparkContext(conf=SparkConf().setAppName(f"tidegate {name}"))
 
 
-def _on(context: SparkContext) -> Callable[[Callable[..., TaskResult], Sequence[Task]], list[TaskResult]]:
-    def run_tasks(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
-        def attempt(task: Task) -> TaskResult:
+def _on(context: SparkContext) -> Callable[[Callable[[T, int], R], Sequence[T]], list[R]]:
+    def run_tasks(run: Callable[[T, int], R], tasks: Sequence[T]) -> list[R]:
+        def attempt(task: T) -> R:
             from pyspark import TaskContext
 
             return run(task, TaskContext.get().taskAttemptId())

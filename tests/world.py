@@ -19,6 +19,7 @@ from sqlalchemy import event
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
+from spark_jobs.merge import run_merges
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
@@ -92,7 +93,10 @@ class InProcessLauncher:
         plan = loads(JobPlan, self._storage.read(plan_path))
         self.runs.append(plan)
         try:
-            run_plan(plan, self._storage, open_reader=self._world.kafka.reader)
+            if plan.mode == "merge":
+                run_merges(plan, self._storage)
+            else:
+                run_plan(plan, self._storage, open_reader=self._world.kafka.reader)
         except JobError as e:
             raise JobFailed(str(e)) from e
 

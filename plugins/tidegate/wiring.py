@@ -33,6 +33,7 @@ def context_for(
     """
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.hive import PyHiveCatalogue
+    from tidegate.adapters.local_job import LocalLauncher
     from tidegate.adapters.storage import for_uri
     from tidegate.spec.compiled import fingerprint
 
@@ -51,6 +52,7 @@ def context_for(
             launcher=launcher or SparkByConnection(pipeline, say, lookup),
             clock=SystemClock(),
             say=say,
+            local_launcher=LocalLauncher(say),
         )
     except BaseException:
         ledger.close()

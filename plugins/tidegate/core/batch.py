@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.lateness import Floor
+from tidegate.core.merging import Merge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.receipt import Receipt
 
@@ -127,6 +128,7 @@ class JobPlan:
     `mode` ingest: `ranges` are read once, each record routed by `floor`.
     `mode` replay: one window's rows are rebuilt; `parts` say which ranges, each with the pinned rules of its batch, and
     `window_ms` which window; late, dirty and other windows' rows are counted, not written.
+    `mode` merge: `merges` are carried out; nothing is read from Kafka.
     `pipeline` is the compiled spec (columns of today).
     """
 
@@ -144,6 +146,7 @@ class JobPlan:
     spec_version: int = 0
     rules_version: int = RULES_VERSION
     window_ms: int | None = None
+    merges: tuple[Merge, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,15 @@ class Layout:
     def replay_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return join(self.attempts(), self.replay_name(start_ms, generation, epoch, nonce))
 
+    def merge_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return f"{self.replay_name(start_ms, generation, epoch, nonce)}.merge"
+
+    def merge_plan(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.workdir, "plans", f"{self.merge_name(start_ms, generation, epoch, nonce)}.json")
+
+    def merge_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.attempts(), self.merge_name(start_ms, generation, epoch, nonce))
+
     def landing_zone(self) -> str:
         return join(self.workdir, "landed")
 

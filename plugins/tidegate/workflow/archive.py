@@ -20,7 +20,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import ahead, assembly, publication, rebuild, verification
+from tidegate.workflow import ahead, assembly, merging, publication, rebuild, verification
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
@@ -95,7 +95,9 @@ def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Pu
         current = rebuild.unchanged(ctx, generation)
         if current is not None:
             return replace(_verify(ctx, current), note="unchanged")
-    return _published(ctx, publication.publish(ctx, generation), new=True)
+    published = publication.publish(ctx, generation)
+    merging.drop_sources(ctx, published)
+    return _published(ctx, published, new=True)
 
 
 def _remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:

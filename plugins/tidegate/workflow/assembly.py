@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tidegate.core.errors import Alarm, LostComparison, PathExists
-from tidegate.core.layout import CERTIFICATE, join, partition_path
+from tidegate.core.layout import CERTIFICATE, join
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import FileEntry, content_digest
 from tidegate.core.window import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.context import Context
+from tidegate.workflow.merging import as_published, merge_small, published_path
 from tidegate.workflow.moves import MovedOn, manifest_of, move_files
 
 
 def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
-    """BUILDING(epoch) -> BUILT from the landed files of the generation's batches.
+    """BUILDING(epoch) -> BUILT from the landed files of the generation's batches, small ones merged before.
 
-    A file lies in `landed/`, or in the directory of a lower epoch whose task died: it moves upward only."""
+    A file lies in `landed/`, or in the directory of a lower epoch whose task died: it moves upward only. What was
+    merged stays where it is."""
     landed = ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches)
-    entries: list[FileEntry] = []
+    merged = merge_small(ctx, generation, landed)
     sources: dict[str, tuple[str, ...]] = {}
-    for item in landed:
-        entry = replace(item.entry, path=published_path(item.entry, f"b{item.batch_id}"))
+    entries: list[FileEntry] = []
+    for file in merged.files:
+        entries.append(file.entry)
+        sources[file.entry.path] = (file.uri,)
+    for item in merged.left:
+        entry = as_published(item)
         entries.append(entry)
         sources[entry.path] = (join(ctx.layout.landed(item.batch_id), item.entry.path),)
     return collect(ctx, generation, entries, sources)
-
-
-def published_path(entry: FileEntry, origin: str) -> str:
-    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
-    name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
-    folder = partition_path(entry.values)
-    return f"{folder}/{name}" if folder else name
 
 
 def collect(
@@ -83,3 +80,6 @@ def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entri
         ctx.storage.write_new(path, dumps(content).encode())
     except PathExists:
         raise Alarm(f"{path}: is already there, though this epoch is new") from None
+
+
+__all__ = ["assemble", "collect", "published_path"]

@@ -27,7 +27,9 @@ def _nonce() -> str:
 
 @dataclass
 class Context:
-    """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log."""
+    """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
+
+    `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too."""
 
     pipeline: Pipeline
     spec_version: int
@@ -40,6 +42,7 @@ class Context:
     say: Callable[[str], None] = print
     nonce: Callable[[], str] = field(default=_nonce)
     request_ttl_ms: int = REQUEST_TTL_MS
+    local_launcher: Launcher | None = None
 
     @property
     def name(self) -> str:

@@ -1,0 +1,187 @@
+"""Merge a window's small files before it is published (R3): a job writes, its arithmetic decides, sources stay.
+
+A merge is worth less than a published window: when it cannot be done the files are published as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.core import merging as rules
+from tidegate.core.batch import AbandonedBatch, JobPlan
+from tidegate.core.errors import JobFailed, PathExists, PathMissing, StorageError, TidegateError
+from tidegate.core.layout import RECEIPT, join, partition_path
+from tidegate.core.ledger import LandedFile
+from tidegate.core.merging import Merge, MergeReceipt, Source
+from tidegate.core.pipeline import table_columns
+from tidegate.core.plain import dumps, loads, to_plain
+from tidegate.core.receipt import FileEntry
+from tidegate.core.window import BuildingGeneration, PublishedGeneration
+from tidegate.workflow.context import Context
+
+
+@dataclass(frozen=True)
+class MergedFile:
+    """`entry` is what the window's manifest will say; the file lies at `uri`, in the job's work directory."""
+
+    entry: FileEntry
+    uri: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """`left`: landed files that no merged file holds."""
+
+    files: tuple[MergedFile, ...]
+    left: tuple[LandedFile, ...]
+
+
+def published_path(entry: FileEntry, origin: str) -> str:
+    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
+    name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
+    folder = partition_path(entry.values)
+    return f"{folder}/{name}" if folder else name
+
+
+def landed_path(item: LandedFile) -> str:
+    """Where a landed file lies in a published directory if it was not merged."""
+    return published_path(item.entry, f"b{item.batch_id}")
+
+
+def places(ctx: Context, generation: BuildingGeneration, item: LandedFile) -> tuple[str, ...]:
+    """Where a landed file may be, in the order in which files move: landed, then lower epochs' directories."""
+    key, number = generation.window, generation.number
+    lower = (ctx.layout.assembly(key.start_ms, number, e) for e in range(1, generation.epoch))
+    landed = join(ctx.layout.landed(item.batch_id), item.entry.path)
+    return (landed, *(join(d, landed_path(item)) for d in lower))
+
+
+def merge_small(ctx: Context, generation: BuildingGeneration, landed: Sequence[LandedFile]) -> Result:
+    """Merge what is worth it. Raises only what the ledger and the storage raise while the job is prepared."""
+    nothing = Result((), tuple(landed))
+    merges = _worth(ctx, generation, landed)
+    if not merges:
+        return nothing
+    files = sum(len(m.sources) for m in merges)
+    ctx.say(f"merging {files} small files into {len(merges)}")
+    job = _job_plan(ctx, generation, merges)
+    try:
+        receipt = _run(ctx, generation, job)
+    except TidegateError as e:
+        ctx.say(f"WARNING: {files} small files are published as they are, merging them failed: {e}")
+        return nothing
+    listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
+    wrong = rules.errors(merges, receipt, listing)
+    if wrong:
+        ctx.say(f"WARNING: small files are published as they are, the merged ones differ: {'; '.join(wrong[:3])}")
+        return nothing
+    told = {m.stem: m for m in receipt.files}
+    made = []
+    for merge in merges:
+        got = told[merge.stem]
+        made.append(MergedFile(rules.sum_of(merge.sources, got.path, got.bytes), join(job.attempt_dir, got.path)))
+    gone = {(s.batch_id, s.entry.path) for m in merges for s in m.sources}
+    return Result(tuple(made), tuple(f for f in landed if (f.batch_id, f.entry.path) not in gone))
+
+
+def _worth(ctx: Context, generation: BuildingGeneration, landed: Sequence[LandedFile]) -> tuple[Merge, ...]:
+    sink, limit = ctx.pipeline.sink, ctx.pipeline.archive.merge.min_files
+    if sink.format != "parquet" or not rules.worth_a_look((f.entry for f in landed), sink.target_file_size, limit):
+        return ()
+    sources = [Source(f.batch_id, f.entry, places(ctx, generation, f)) for f in landed]
+    groups = rules.groups(sources, _columns(ctx, landed), sink.target_file_size, limit)
+    return tuple(Merge(_stem(generation, n, group), group) for n, group in enumerate(groups))
+
+
+def _stem(generation: BuildingGeneration, number: int, group: tuple[Source, ...]) -> str:
+    """The epoch is in the name: what an overtaken epoch merged is never taken for this one's."""
+    folder, name = partition_path(group[0].entry.values), f"m{generation.epoch}-{number:04d}"
+    return f"{folder}/{name}" if folder else name
+
+
+def _columns(ctx: Context, landed: Sequence[LandedFile]) -> dict[int, object]:
+    """The columns that each batch's files were written with: those of the spec that it was planned with."""
+    by_spec: dict[int, object] = {}
+    found: dict[int, object] = {}
+    for batch_id in sorted({f.batch_id for f in landed}):
+        batch = ctx.ledger.batches.get(ctx.name, batch_id)
+        assert not isinstance(batch, AbandonedBatch)
+        version = batch.plan.spec_version
+        if version not in by_spec:
+            by_spec[version] = table_columns(ctx.ledger.pipelines.spec(ctx.name, version))
+        found[batch_id] = by_spec[version]
+    return found
+
+
+def _job_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> JobPlan:
+    start, number, epoch, nonce = generation.window.start_ms, generation.number, generation.epoch, generation.nonce
+    return JobPlan(
+        mode="merge",
+        attempt=ctx.layout.merge_name(start, number, epoch, nonce),
+        attempt_dir=ctx.layout.merge_attempt(start, number, epoch, nonce),
+        pipeline=to_plain(ctx.pipeline),
+        bootstrap={},
+        topic=ctx.pipeline.source.topic,
+        topic_id="",
+        parts=(),
+        nonce=nonce,
+        epoch=epoch,
+        spec_version=ctx.spec_version,
+        window_ms=start,
+        merges=merges,
+    )
+
+
+def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeReceipt:
+    """Raises JobFailed, or what the launcher raises. The receipt decides, as for every job."""
+    plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    try:
+        ctx.storage.write_new(plan, dumps(job).encode())
+    except PathExists:
+        pass
+    size = sum(s.entry.bytes for m in job.merges for s in m.sources)
+    here = size <= ctx.pipeline.archive.merge.local_size
+    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
+    try:
+        launcher.run(plan)
+    except JobFailed:
+        receipt = _receipt(ctx, job)
+        if receipt is None:
+            raise
+        return receipt
+    receipt = _receipt(ctx, job)
+    if receipt is None:
+        raise JobFailed(f"the job of {job.attempt} left no receipt")
+    return receipt
+
+
+def _receipt(ctx: Context, job: JobPlan) -> MergeReceipt | None:
+    try:
+        return loads(MergeReceipt, ctx.storage.read(join(job.attempt_dir, RECEIPT)))
+    except PathMissing:
+        return None
+
+
+def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:
+    """Landed files whose rows a merged file of this CURRENT generation holds are in nobody's way any more.
+
+    What a death leaves of them the cleaner finds by the same rule."""
+    if generation.kind != "archive":
+        return
+    try:
+        _delete_merged(ctx, generation)
+    except StorageError as e:
+        ctx.say(f"files whose rows are in merged ones stay until the next cleaning: {e}")
+
+
+def _delete_merged(ctx: Context, generation: PublishedGeneration) -> None:
+    landed = ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches)
+    merged = rules.merged_sources(map(landed_path, landed), (f.path for f in generation.files))
+    for item in landed:
+        if landed_path(item) in merged:
+            ctx.storage.delete(join(ctx.layout.landed(item.batch_id), item.entry.path))
+
+
+def as_published(item: LandedFile) -> FileEntry:
+    return replace(item.entry, path=landed_path(item))

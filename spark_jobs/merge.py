@@ -1,0 +1,204 @@
+"""`merge.py <URI of the plan>`: small files of a window become larger ones; beside the control plane, or under Spark.
+
+A plan of mode `merge` names the files and their manifests' entries. What is written is counted again from the rows:
+their number, their Kafka coordinates, and the checksum over their content. Exit code 0: `_receipt.json` is in the work
+directory; otherwise 1, `failure.json` is there and the last line on standard error says the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.engine.checksum import connect, row_hashes, total
+from spark_jobs.engine.failures import JobError, from_exception, last_line, refuse
+from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.write import FOOTER_ROWS
+from tidegate.core.batch import JobPlan
+from tidegate.core.errors import PathMissing
+from tidegate.core.layout import FAILURE, RECEIPT, join
+from tidegate.core.merging import Merge, Merged, MergeReceipt, Source, add_up
+from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
+from tidegate.core.plain import dumps, from_plain, loads
+from tidegate.core.ports import Storage
+from tidegate.core.receipt import CHECKSUM_MODULUS, PartitionRows
+
+GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
+_BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
+
+RunMerges = Callable[[Callable[[Merge, int], Merged], Sequence[Merge]], Iterable[Merged]]
+"""`run(fn, merges)`: call `fn(merge, attempt)` for each, anywhere; `attempt` makes file names unique."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: merge.py <URI of the plan>", file=sys.stderr)
+        return 2
+    from tidegate.adapters.storage import for_uri
+
+    try:
+        storage = for_uri(arguments[0])
+        run_merges(loads(JobPlan, storage.read(arguments[0])), storage)
+    except Exception as e:
+        print(f"tidegate: {last_line(from_exception(e))}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def run_merges(
+    plan: JobPlan,
+    storage: Storage,
+    run: RunMerges | None = None,
+    open_storage: Callable[[str], Any] | None = None,
+) -> MergeReceipt:
+    """Carry out a plan and write its receipt; on any failure write `failure.json` and raise JobError.
+
+    Without `run` everything happens in this process, on `storage`, which then needs `open_new`."""
+    started = time.monotonic()
+    try:
+        one = functools.partial(_merge, plan, open_storage or (lambda uri: storage))
+        files = tuple((run or _here)(one, plan.merges))
+        receipt = MergeReceipt(plan.attempt, files, round(time.monotonic() - started, 3))
+        storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
+    except Exception as e:
+        failure = from_exception(e)
+        try:
+            storage.write_new(join(plan.attempt_dir, FAILURE), dumps(failure).encode())
+        except Exception:  # the failure itself is what the caller has to hear of
+            pass
+        raise JobError(failure) from e
+    rows = sum(f.rows for f in files)
+    sources = sum(len(m.sources) for m in plan.merges)
+    print(f"tidegate: {plan.attempt}: merged {rows} rows of {sources} files into {len(files)}")
+    return receipt
+
+
+def _here(one: Callable[[Merge, int], Merged], merges: Sequence[Merge]) -> list[Merged]:
+    return [one(merge, 0) for merge in merges]
+
+
+def _merge(plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int) -> Merged:
+    pipeline = from_plain(Pipeline, plan.pipeline)
+    storage = open_storage(plan.attempt_dir)
+    path = f"{merge.stem}-{attempt}.parquet"
+    with storage.open_new(join(plan.attempt_dir, path)) as sink:
+        written = _Written(merge, pipeline, sink)
+        for source in merge.sources:
+            for rows in _rows_of(source, open_storage):
+                written.add(rows)
+        partitions = written.close(plan)
+        size = sink.tell()
+    return Merged(merge.stem, path, size, written.rows, written.checksum, partitions)
+
+
+def _rows_of(source: Source, open_storage: Callable[[str], Any]) -> Iterator[pa.Table]:
+    """Small files: each is read whole. Raises JobError if it is not the manifest's."""
+    content, uri = _read(source, open_storage)
+    file = pq.ParquetFile(pa.BufferReader(content))
+    if len(content) != source.entry.bytes or file.metadata.num_rows != source.entry.rows:
+        raise refuse(
+            f"{uri}: {len(content)} bytes and {file.metadata.num_rows} rows, "
+            f"its manifest says {source.entry.bytes} and {source.entry.rows}"
+        )
+    for batch in file.iter_batches(_BATCH_ROWS):
+        yield pa.Table.from_batches([batch])
+
+
+def _read(source: Source, open_storage: Callable[[str], Any]) -> tuple[bytes, str]:
+    for uri in source.uris:
+        try:
+            return open_storage(uri).read(uri), uri
+        except PathMissing:
+            continue  # an overtaken task has moved it on, or not yet
+    raise refuse(f"{source.uris[0]}: is neither there nor in {len(source.uris) - 1} other places", retry=True)
+
+
+class _Written:
+    """One merged file: rows are gathered to row groups of a good size, counted and hashed when they are written."""
+
+    def __init__(self, merge: Merge, pipeline: Pipeline, sink: BinaryIO) -> None:
+        self._merge, self._pipeline, self._sink = merge, pipeline, sink
+        self._connection = connect()
+        self._writer: pq.ParquetWriter | None = None
+        self._schema: pa.Schema | None = None
+        self._waiting: list[pa.Table] = []
+        self._parts: list[PartitionRows] = []
+        self.rows = self.checksum = 0
+
+    def add(self, rows: pa.Table) -> None:
+        rows = rows.replace_schema_metadata(None)
+        if self._schema is None:
+            self._schema = rows.schema
+        if rows.schema != self._schema:
+            raise refuse(f"files of {self._merge.stem} have different columns: {self._schema} and {rows.schema}")
+        self._waiting.append(rows)
+        if sum(len(t) for t in self._waiting) >= GROUP_ROWS or sum(t.nbytes for t in self._waiting) >= GROUP_BYTES:
+            self._flush()
+
+    def close(self, plan: JobPlan) -> tuple[PartitionRows, ...]:
+        self._flush()
+        if self._writer is None:
+            raise refuse(f"files of {self._merge.stem} hold no rows")
+        first = self._merge.sources[0].entry
+        coordinates = "_partition" in (self._schema or pa.schema([])).names
+        told = self._parts if coordinates else [p for s in self._merge.sources for p in s.entry.partitions]
+        partitions = add_up(told)
+        self._writer.add_key_value_metadata(
+            {
+                FOOTER_ROWS: dumps(partitions),
+                "tidegate.kind": first.kind,
+                "tidegate.window_ms": str(first.window_ms),
+                "tidegate.values": json.dumps(first.values),
+                "tidegate.checksum": str(self.checksum),
+                "tidegate.epoch": str(plan.epoch),
+                "tidegate.merged_files": str(len(self._merge.sources)),
+            }
+        )
+        self._writer.close()
+        return partitions
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting).combine_chunks()
+        self._waiting = []
+        if self._writer is None:
+            encoding = choose_encoding(table.slice(0, _SAMPLE_ROWS))
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression=self._pipeline.sink.compression,
+                use_dictionary=encoding.dictionary or False,
+                write_statistics=encoding.statistics or False,
+                store_schema=False,
+            )
+        self._writer.write_table(table)
+        self.rows += len(table)
+        self.checksum = (self.checksum + total(row_hashes(self._connection, self._hashed(table)))) % CHECKSUM_MODULUS
+        self._parts += _coordinates(table)
+
+    def _hashed(self, table: pa.Table) -> pa.Table:
+        """What identifies a row, as when it was first written: partition values as text, all columns but the batch."""
+        texts = dict(self._merge.sources[0].entry.values)
+        columns = {f"*{n}": pa.repeat(pa.scalar(texts[n], pa.string()), len(table)) for n in texts}
+        names = [n for n in table.column_names if n != KAFKA_COLUMNS[-1][0]]
+        return pa.table({**columns, **{n: table[n] for n in names}})
+
+
+def _coordinates(table: pa.Table) -> list[PartitionRows]:
+    if "_partition" not in table.column_names:
+        return []
+    found = table.group_by("_partition").aggregate([("_offset", "count"), ("_offset", "min"), ("_offset", "max")])
+    columns = (found[n].to_pylist() for n in ("_partition", "_offset_count", "_offset_min", "_offset_max"))
+    return [PartitionRows(*one) for one in zip(*columns, strict=True)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
