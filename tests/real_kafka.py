@@ -1,0 +1,162 @@
+"""A topic on a real broker, and a broker that a `World` takes in place of its fake."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from spark_jobs.engine.fetch import KafkaReader
+from tests.world import World
+from tidegate.adapters.kafka import KafkaSource
+from tidegate.core.batch import JobPlan
+from tidegate.core.ports import TopicState
+from tidegate.embedded.info import StackInfo
+from tidegate.embedded.stack import Stack
+
+PATIENCE_S = 30.0
+
+
+class Topic:
+    """Each call returns when the broker has done it."""
+
+    def __init__(self, bootstrap: str, partitions: int = 1, **config: str) -> None:
+        self.name = f"edge-{uuid.uuid4().hex[:12]}"
+        self.settings = {"bootstrap.servers": bootstrap}
+        self._admin = AdminClient(self.settings)
+        self._producers: dict[str, Producer] = {}
+        self.create(partitions, **config)
+
+    def create(self, partitions: int = 1, **config: str) -> None:
+        """Also again, after `delete`: the name is free after a moment."""
+        wanted = NewTopic(self.name, partitions, 1, config={"retention.ms": "-1", **config})
+        eventually(lambda: _done(self._admin.create_topics([wanted])[self.name]))
+        eventually(lambda: len(self._listed()) == partitions)
+        self._producers.clear()  # they would learn of it much later
+
+    def delete(self) -> None:
+        self._admin.delete_topics([self.name])[self.name].result()
+        eventually(lambda: not self._listed())
+
+    def add_partitions(self, total: int) -> None:
+        self._admin.create_partitions([NewPartitions(self.name, total)])[self.name].result()
+        eventually(lambda: len(self._listed()) == total)
+        self._producers.clear()
+
+    def trim(self, partition: int, before: int) -> None:
+        at = TopicPartition(self.name, partition, before)
+        self._admin.delete_records([at])[at].result()
+
+    def produce(
+        self, *values: dict[str, Any] | bytes | None, partition: int = 0, key: bytes | None = b"k", **settings: str
+    ) -> None:
+        mark = json.dumps(settings)
+        if mark not in self._producers:
+            self._producers[mark] = Producer(self.settings | settings)
+        self._send(self._producers[mark], values, partition, key)
+
+    @contextlib.contextmanager
+    def transaction(self, end: str = "commit") -> Iterator[Callable[..., None]]:
+        """Gives `produce`. `end`: commit | abort | hang (the producer is gone and says nothing for an hour)."""
+        producer = Producer(self.settings | {"transactional.id": uuid.uuid4().hex, "transaction.timeout.ms": "900000"})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        yield lambda *values, partition=0: self._send(producer, values, partition, b"k")
+        if end != "hang":
+            {"commit": producer.commit_transaction, "abort": producer.abort_transaction}[end](PATIENCE_S)
+            self.settled()
+
+    def settled(self) -> None:
+        """The markers of finished transactions are there, which is a moment after their producers were told."""
+        source = KafkaSource(self.settings, "read_committed")
+        eventually(
+            lambda: all(
+                p.last_stable_offset == p.high_watermark for p in source.describe(self.name).partitions.values()
+            )
+        )
+
+    def state(self, isolation: str = "read_committed") -> TopicState:
+        return KafkaSource(self.settings, isolation).describe(self.name)
+
+    def _listed(self) -> dict[int, Any]:
+        found = self._admin.list_topics(timeout=PATIENCE_S).topics.get(self.name)
+        return {} if found is None or found.error else found.partitions
+
+    def _send(self, producer: Producer, values: tuple, partition: int, key: bytes | None) -> None:
+        failures: list[object] = []
+        for value in values:
+            body = json.dumps(value).encode() if isinstance(value, dict) else value
+            producer.produce(self.name, body, key, partition, on_delivery=lambda e, _: e and failures.append(e))
+        assert producer.flush(PATIENCE_S) == 0
+        assert not failures
+
+
+class RealKafka:
+    """`core.ports.Source`, and the real reader that gives up after `stall_seconds`."""
+
+    def __init__(self, topic: Topic, isolation: str = "read_committed", stall_seconds: float = 5.0) -> None:
+        self.settings, self.stall_seconds = dict(topic.settings), stall_seconds
+        self._source = KafkaSource(topic.settings, isolation, timeout_s=5.0)
+
+    def reader(self, plan: JobPlan) -> KafkaReader:
+        return KafkaReader(plan, self.settings, self.stall_seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def world_on(topic: Topic, folder: Path, **source: Any) -> World:
+    """A World of a pipeline of its own that reads this topic; gaps are allowed unless told otherwise."""
+    folder.mkdir(exist_ok=True)
+    world = World(folder)
+    world.change_spec(name=f"edge-{uuid.uuid4().hex[:8]}")  # Kafka's group is named after it
+    spec = replace(world.pipeline.source, **({"topic": topic.name, "gaps": "allow"} | source))
+    world.change_spec(source=spec)
+    world.kafka = RealKafka(topic, spec.isolation)  # type: ignore[assignment]
+    return world
+
+
+@contextlib.contextmanager
+def frozen(kafka: StackInfo) -> Iterator[None]:
+    """The broker's process stands still: connections stay open and nothing is answered."""
+    pid = _broker(kafka)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _broker(kafka: StackInfo) -> int:
+    """The keeper's child."""
+    (keeper,) = next(p.pids for p in Stack(Path(kafka.root), parts=("kafka",)).status().parts if p.name == "kafka")
+    (child,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    return int(child)
+
+
+def eventually(look: Callable[[], object], seconds: float = PATIENCE_S) -> None:
+    """Look until it is so; an error of Kafka's counts as not yet."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if look():
+                return
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline, "it did not become so"
+
+
+def _done(future: Any) -> bool:
+    future.result()
+    return True
