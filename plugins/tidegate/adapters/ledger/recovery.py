@@ -21,7 +21,8 @@ from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING
 
 b, g, w = schema.batches, schema.generations, schema.windows
-_OF_A_BATCH = (schema.batch_ranges, schema.batch_partitions, schema.losses, schema.batch_files)  # runs stay bound to the id
+# runs stay bound to the id
+_OF_A_BATCH = (schema.batch_ranges, schema.batch_partitions, schema.losses, schema.batch_files)
 _CHUNK = 200
 
 
