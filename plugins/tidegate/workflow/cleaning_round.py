@@ -103,7 +103,11 @@ class Run:
 
     def delete(self, kind: str, path: str, decide: Callable[[], Verdict]) -> bool:
         """Delete if `decide` says so of facts that it reads now. Whether it is gone; raises Enough at the limit."""
-        verdict = decide()
+        try:
+            verdict = decide()
+        except StorageError as e:
+            self.kept.append(Item(kind, path, f"could not be looked at: {e}"))
+            return False
         if not verdict.go:
             self.tell(kind, path, verdict)
             return False
