@@ -9,17 +9,18 @@ import random
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.calls import LOOKS, Calls
 from tests.fakes.storage import MemoryStorage
 from tests.hooks import Died
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.errors import Alarm, CatalogueUnsure, OutcomeUnknown, PathExists, TidegateError
+from tidegate.core.errors import Alarm, CatalogueUnsure, PathExists, TidegateError
 from tidegate.core.layout import join
 from tidegate.core.receipt import DATA, FileEntry, PartitionRows
 from tidegate.core.recovery import Seen
@@ -31,47 +32,7 @@ from tidegate.workflow.moves import MovedOn
 
 KEY = window(0)
 TRIES = 6
-LOOKS = ("list_files", "list_names", "exists", "read")
 VALUES = {1: ("a", "b"), 2: ("b", "c"), 3: ("a", "c")}
-
-
-@dataclass
-class Calls:
-    """Storage as one life of the pipeline sees it: call number `late` reports an unknown outcome and is executed right
-    before call number `until`; the process dies before call number `dies`. `watch` looks at the world at each call."""
-
-    storage: MemoryStorage
-    late: int = -1
-    until: int = -1
-    dies: int = -1
-    watch: Callable[[], None] = lambda: None
-    made: list[str] = field(default_factory=list)
-    owed: Callable[[], object] | None = None
-    on: bool = True
-
-    def __getattr__(self, method: str) -> Any:
-        function = getattr(self.storage, method)
-
-        def called(*args: Any) -> Any:
-            if not self.on:
-                return function(*args)
-            number = len(self.made)
-            self.made.append(method)
-            if number == self.until and self.owed is not None:
-                owed, self.owed = self.owed, None
-                try:
-                    owed()
-                except TidegateError:
-                    pass  # refused: nobody hears of it
-            self.watch()
-            if number == self.dies:
-                raise Died
-            if number == self.late and method not in LOOKS:
-                self.owed = lambda: function(*args)
-                raise OutcomeUnknown(f"{method}: no answer")
-            return function(*args)
-
-        return called
 
 
 class Life:

@@ -231,9 +231,11 @@ def landed(facts: BatchFacts | None, marked: bool, ttl: Cleaning, now_ms: int) -
     return _old(facts.landed_ms, ttl.landed_ms, now_ms, "landed") or Verdict(True, "each of its rows is in the tables")
 
 
-def landed_files(manifest: Iterable[str], listing: Iterable[str]) -> Verdict:
-    """Files of the manifest belong elsewhere by now; what duplicate tasks wrote beside them is nobody's."""
-    named = set(manifest)
+def landed_files(manifest: Iterable[str], listing: Iterable[str], merged: Iterable[str] = ()) -> Verdict:
+    """Files of the manifest belong elsewhere by now; what duplicate tasks wrote beside them is nobody's.
+
+    `merged`: those of the manifest that stayed here because a merged file of their window holds their rows."""
+    named = set(manifest) - set(merged)
     for path in listing:
         if path in named:
             return _odd(f"{path} of its manifest is still there, or there again")
@@ -264,9 +266,12 @@ def assembly(
     since_ms: int | None,
     ttl: Cleaning,
     now_ms: int,
+    merged: Iterable[str] = (),
 ) -> Verdict:
-    """`publish/<window>.<generation>.<epoch>`. Never while the generation is BUILDING: an overtaken task may have
-    asked for its epoch and move a file here at this very moment, and only the next one brings it on."""
+    """`publish/<window>.<generation>.<epoch>`; `merged`: paths of files whose rows a merged file holds.
+
+    Never while the generation is BUILDING: an overtaken task may have asked for its epoch and move a file here at this
+    very moment, and only the next one brings it on."""
     if facts is None:
         return _odd("the ledger has no such generation: it may have lost a commit")
     if found.epoch > facts.epoch:
@@ -277,11 +282,12 @@ def assembly(
         return _keep(f"the generation is {facts.state} here")
     if facts.state == DISCARDED:
         return discarded(facts, since_ms, ttl, now_ms)
-    named = set(manifest)
+    named, ours = set(manifest), {CERTIFICATE, SUCCESS, *merged}
+    made_here = (f"g{found.number}.", f"m{found.epoch}-")
     for path in listing:
         if path in named:
             return _odd(f"{path} of the generation's manifest lies here")
-        if path not in (CERTIFICATE, SUCCESS) and not path.rsplit("/", 1)[-1].startswith(f"g{found.number}."):
+        if path not in ours and not path.rsplit("/", 1)[-1].startswith(made_here):
             return _odd(f"{path} is not ours")
     return (
         _unsettled(facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import Assembly, BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.layout import join, window_id
+from tidegate.workflow import merging
 from tidegate.workflow.cleaning_round import Run
 
 _PAGE = 500
@@ -98,9 +99,10 @@ def _landed_verdict(run: Run, batch_id: int, path: str) -> Verdict:
     """The files first, the ledger last: what it says right before the deletion decides."""
     ctx = run.ctx
     listing = [f.path for f in ctx.storage.list_files(path) or []]
-    manifest = [f.path for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id)]
+    manifest = ctx.ledger.batches.manifest_files(ctx.name, batch_id)
     marked = ctx.storage.exists(ctx.layout.high_water_mark(batch_id))
-    files = rules.landed_files(manifest, listing)
+    merged = merging.merged_of_batch(ctx, batch_id, [f for f in manifest if f.path in set(listing)])
+    files = rules.landed_files((f.path for f in manifest), listing, merged)
     return files if not files.go else rules.landed(run.batch(batch_id), marked, run.ttl, run.now_ms)
 
 

@@ -10,6 +10,7 @@ from tidegate.core.errors import CatalogueError
 from tidegate.core.layout import CERTIFICATE, SUCCESS, join, time_values, window_end
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
+from tidegate.workflow import merging
 from tidegate.workflow.cleaning_round import Run
 from tidegate.workflow.moves import manifest_of
 
@@ -160,8 +161,9 @@ class _Generations:
             return Verdict(False, "it has moved on")
         listing = [f.path for f in self._ctx.storage.list_files(path) or []]
         manifest = [f.path for f in generation.files]
+        merged = merging.merged_of_window(self._ctx, generation.window) if found.number == 1 else ()
         return rules.assembly(
-            found, self._run.generation(key), manifest, listing, since_ms, self._run.ttl, self._run.now_ms
+            found, self._run.generation(key), manifest, listing, since_ms, self._run.ttl, self._run.now_ms, merged
         )
 
     def _note_discarded(self, discarded: list[GenerationFacts]) -> None:

@@ -5,19 +5,19 @@ A merge is worth less than a published window: when it cannot be done the files 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core import merging as rules
 from tidegate.core.batch import AbandonedBatch, JobPlan
 from tidegate.core.errors import JobFailed, PathExists, PathMissing, StorageError, TidegateError
-from tidegate.core.layout import RECEIPT, join, partition_path
+from tidegate.core.layout import RECEIPT, join, partition_path, window_end
 from tidegate.core.ledger import LandedFile
 from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.pipeline import table_columns
 from tidegate.core.plain import dumps, loads, to_plain
-from tidegate.core.receipt import FileEntry
-from tidegate.core.window import BuildingGeneration, PublishedGeneration
+from tidegate.core.receipt import DATA, FileEntry, content_digest
+from tidegate.core.window import BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.context import Context
 
 
@@ -176,11 +176,39 @@ def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:
 
 
 def _delete_merged(ctx: Context, generation: PublishedGeneration) -> None:
-    landed = ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches)
-    merged = rules.merged_sources(map(landed_path, landed), (f.path for f in generation.files))
-    for item in landed:
+    merged = merged_of_window(ctx, generation.window)
+    for item in ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches) if merged else ():
         if landed_path(item) in merged:
             ctx.storage.delete(join(ctx.layout.landed(item.batch_id), item.entry.path))
+
+
+def merged_of_window(ctx: Context, key: WindowKey) -> frozenset[str]:
+    """The published paths that landed files of the window would have, of those whose rows merged files hold.
+
+    Proved by the digest: the first generation's content is that of all landed files. None before it is BUILT."""
+    first = ctx.ledger.windows.generation(ctx.name, key, 1)
+    if isinstance(first, BuildingGeneration):
+        return frozenset()
+    landed = ctx.ledger.windows.landed_files(ctx.name, key, first.batches)
+    if content_digest(f.entry for f in landed) != first.digest:
+        return frozenset()
+    return rules.merged_sources(map(landed_path, landed), (f.path for f in first.files))
+
+
+def merged_of_batch(ctx: Context, batch_id: int, files: Iterable[FileEntry]) -> set[str]:
+    """Paths of those of the landed batch's data files whose rows merged files of published windows hold."""
+    merged: dict[int, frozenset[str]] = {}
+    found: set[str] = set()
+    for f in files:
+        if f.kind != DATA or f.window_ms is None:
+            continue
+        if f.window_ms not in merged:
+            key = WindowKey(f.window_ms, window_end(f.window_ms, ctx.pipeline.windows))
+            published = ctx.ledger.windows.get(ctx.name, key).current is not None
+            merged[f.window_ms] = merged_of_window(ctx, key) if published else frozenset()
+        if landed_path(LandedFile(batch_id, f)) in merged[f.window_ms]:
+            found.add(f.path)
+    return found
 
 
 def as_published(item: LandedFile) -> FileEntry:
