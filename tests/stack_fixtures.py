@@ -33,6 +33,12 @@ def postgres(stack_roots: Path) -> Iterator[StackInfo]:
 
 
 @pytest.fixture(scope="session")
+def hdfs(stack_roots: Path) -> Iterator[StackInfo]:
+    """A NameNode and a DataNode: `hdfs.hdfs_uri`. Whoever runs the tests is the superuser; use folders of your own."""
+    yield from _running(stack_roots / "hdfs", "hdfs")
+
+
+@pytest.fixture(scope="session")
 def hive_spark(stack_roots: Path) -> Iterator[StackInfo]:
     """Spark's Thrift server: `hive_host`, `hive_port`, authentication NONE."""
     yield from _running(stack_roots / "hive-spark", "hive")

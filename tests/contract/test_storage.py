@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.storage import MemoryStorage
 
-from tidegate.adapters.storage import LocalStorage
+from tidegate.adapters.storage import HdfsStorage, LocalStorage
 from tidegate.core.errors import PathExists, PathMissing, StorageError
 from tidegate.core.ports import FileStat, Storage
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "hdfs"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
     """(storage, URI of an empty directory)"""
     if request.param == "local":
         yield LocalStorage(), f"file://{tmp_path}"
+    elif request.param == "hdfs":
+        storage, root = HdfsStorage(), f"{request.getfixturevalue('hdfs').hdfs_uri}/contract/{uuid.uuid4().hex}"
+        storage.make_dirs(root)
+        yield storage, root
+        storage.delete(root)
     else:
         storage = MemoryStorage()
         storage.make_dirs("mem:///base")
@@ -28,6 +34,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
 def names(storage: Storage, directory: str) -> list[str] | None:
     found = storage.list_files(directory)
     return None if found is None else [stat.path for stat in found]
+
+
+def many(storage: Storage) -> int:
+    """How many files a test may make: one on HDFS takes ten times as long."""
+    return 100 if isinstance(storage, HdfsStorage) else 1000
 
 
 def test_implements_the_port(place):
@@ -59,13 +70,13 @@ class TestListing:
         assert names(storage, f"{root}/d/") == ["a"]
         assert storage.exists(f"{root}/d/")
 
-    def test_a_thousand_files_come_sorted(self, place, rng):
+    def test_many_files_come_sorted(self, place, rng):
         storage, root = place
-        paths = [f"{n % 7}/{n:04d}" for n in range(1000)]
+        paths = [f"{n % 7}/{n:04d}" for n in range(many(storage))]
         shuffled = rng.sample(paths, len(paths))
         for path in shuffled:
-            with storage.open_new(f"{root}/d/{path}") as file:
-                file.write(b"x")
+            with storage.open_new(f"{root}/d/{path}"):
+                pass
         assert names(storage, f"{root}/d") == sorted(paths)
 
     def test_a_file_is_not_a_directory(self, place):
@@ -164,7 +175,7 @@ class TestRename:
 
     def test_of_two_racers_exactly_one_wins(self, place):
         storage, root = place
-        for turn in range(50):
+        for turn in range(many(storage) // 20):
             self._race(storage, f"{root}/{turn}")
 
     def _race(self, storage: Storage, root: str) -> None:
@@ -211,7 +222,7 @@ class TestDelete:
 
     def test_two_at_once(self, place):
         storage, root = place
-        for n in range(200):
+        for n in range(many(storage) // 5):
             with storage.open_new(f"{root}/d/{n % 5}/{n}"):
                 pass
         failures = []
@@ -298,6 +309,28 @@ class TestSmallFiles:
         reader.join()
         assert [storage.read(f"{root}/f")] == wrote
         assert seen <= {"f"}
+
+
+class TestReadingPieces:
+    def test_from_anywhere_in_a_file(self, place, rng):
+        storage, root = place
+        content = rng.randbytes(700_000)
+        storage.write_new(f"{root}/f", content)
+        with storage.open_existing(f"{root}/f") as file:
+            assert file.seek(0, 2) == len(content)
+            assert file.read(1) == b""
+            for _ in range(10):
+                at, count = rng.randrange(len(content)), rng.randrange(300_000)
+                assert file.seek(at) == at
+                assert file.read(count) == content[at : at + count]
+                assert file.tell() == min(at + count, len(content))
+            file.seek(-4, 2)
+            assert file.read() == content[-4:]
+
+    def test_what_is_not_there(self, place):
+        storage, root = place
+        with pytest.raises(PathMissing):
+            storage.open_existing(f"{root}/gone")
 
 
 class TestWorkersFiles:

@@ -83,6 +83,9 @@ class MemoryStorage:
                 raise StorageError(f"{path}: is a directory")
             return found.content
 
+    def open_existing(self, path: str) -> io.BytesIO:
+        return io.BytesIO(self.read(path))
+
     def write_new(self, path: str, content: bytes) -> None:
         parts = _parts(path)
         with self._lock:

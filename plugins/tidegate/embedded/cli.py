@@ -12,7 +12,7 @@ import click
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.info import StackInfo, StackStatus
 from tidegate.embedded.places import Places
-from tidegate.embedded.stack import PARTS, Stack
+from tidegate.embedded.stack import PARTS, USUAL_PARTS, Stack
 
 T = TypeVar("T")
 
@@ -36,16 +36,18 @@ def stack() -> None:
 @stack.command()
 @_root
 @_json
-@click.option("--parts", default=",".join(PARTS), show_default=True, help="What to start, separated by commas.")
+@click.option("--parts", default=",".join(USUAL_PARTS), show_default=True, help="What to start, separated by commas.")
+@click.option("--hdfs", is_flag=True, help="Start HDFS too, and let ${TIDEGATE_LAKE_URI} lie there.")
 @click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",
               help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
 @click.option("--foreground", is_flag=True, help="Stay, and end the stack when this command ends (Ctrl-C).")
-def up(root: Path, as_json: bool, parts: str, hive: str, ports: tuple[str, ...], foreground: bool) -> None:
+def up(root: Path, as_json: bool, parts: str, hdfs: bool, hive: str, ports: tuple[str, ...], foreground: bool) -> None:
     """Start the stack; prints addresses and passwords. A stack that is up already is left as it is."""
+    names = [part.strip() for part in parts.split(",")] + (["hdfs"] if hdfs else [])
     wanted = Stack(
-        root, parts=[part.strip() for part in parts.split(",")], hive="hive4" if hive == "hive4" else "spark",
+        root, parts=names, hive="hive4" if hive == "hive4" else "spark",
         foreground=foreground, ports=_fixed(ports), progress=lambda line: click.echo(line, err=True),
     )  # fmt: skip
     if not foreground:
@@ -143,6 +145,7 @@ def _print_info(info: StackInfo) -> None:
     rows = {
         "Kafka": info.kafka_bootstrap,
         "PostgreSQL": info.ledger_url,
+        "HDFS": info.hdfs_uri,
         "Hive": f"{info.hive_host}:{info.hive_port} (authentication NONE)" if info.hive_port else "",
         "Airflow": f"{info.airflow_url}  user {info.airflow_user}  password {info.airflow_password}"
         if info.airflow_url

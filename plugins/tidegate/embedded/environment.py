@@ -28,6 +28,11 @@ def airflow_db_url(site: Site) -> str:
     return _postgres_url(site, "airflow").replace("postgresql://", "postgresql+psycopg2://")
 
 
+def hdfs_uri(site: Site) -> str:
+    """The NameNode, as URIs begin."""
+    return f"hdfs://{LOOPBACK}:{site.ports['hdfs']}"
+
+
 def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_folder: Path) -> dict[str, str]:
     """Everything that a process needs to use the parts named; on top of the caller's own environment."""
     binaries = Path(sys.executable).parent
@@ -38,6 +43,7 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         "SPARK_LOCAL_IP": LOOPBACK,
         "TIDEGATE_STACK_ROOT": str(site.root),
         "TIDEGATE_LAKE": str(site.root / "lake"),  # where the tables of a trial lie; pipelines may name it
+        "TIDEGATE_LAKE_URI": f"file://{site.root / 'lake'}",  # the same as a URI; on HDFS where that is a part
         "AIRFLOW_HOME": str(site.root / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder),
@@ -49,6 +55,8 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
     if "kafka" in parts:
         extra = {"bootstrap.servers": f"{LOOPBACK}:{site.ports['kafka']}"}
         env["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})
+    if "hdfs" in parts:
+        env["TIDEGATE_LAKE_URI"] = f"{hdfs_uri(site)}/lake"
     if "hive" in parts:
         env["AIRFLOW_CONN_HIVESERVER2_DEFAULT"] = json.dumps({
             "conn_type": "hiveserver2", "host": LOOPBACK, "port": site.ports["hive"], "login": "tidegate",

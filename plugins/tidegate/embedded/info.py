@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tidegate.embedded.environment import AIRFLOW_USER, airflow_db_url, ledger_url
+from tidegate.embedded.environment import AIRFLOW_USER, airflow_db_url, hdfs_uri, ledger_url
 from tidegate.embedded.parts import Site
 from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.postgres import USER as POSTGRES_USER
@@ -26,6 +26,7 @@ class StackInfo:
     airflow_db_url: str = field(default="", repr=False)
     hive_host: str = ""
     hive_port: int = 0
+    hdfs_uri: str = ""
     airflow_url: str = ""
     airflow_user: str = ""
     airflow_password: str = field(default="", repr=False)
@@ -86,6 +87,8 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
         }
     if "hive" in parts:
         found |= {"hive_host": LOOPBACK, "hive_port": site.ports["hive"]}
+    if "hdfs" in parts:
+        found["hdfs_uri"] = hdfs_uri(site)
     if "airflow" in parts:
         found |= {
             "airflow_db_url": airflow_db_url(site),

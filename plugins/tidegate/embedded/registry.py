@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegate.embedded.airflow import Airflow
+from tidegate.embedded.hdfs import Hdfs
 from tidegate.embedded.hive import HiveServer2, SparkThrift
 from tidegate.embedded.kafka import Kafka
 from tidegate.embedded.parts import Part
@@ -13,5 +14,5 @@ from tidegate.embedded.postgres import Postgres
 
 def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:
     """The classes of the parts named; `hive` is `spark` or `hive4`."""
-    every: list[type[Part]] = [Postgres, Kafka, HiveServer2 if hive == "hive4" else SparkThrift, Airflow]
+    every: list[type[Part]] = [Postgres, Kafka, Hdfs, HiveServer2 if hive == "hive4" else SparkThrift, Airflow]
     return [kind for kind in every if kind.name in parts]

@@ -1,4 +1,4 @@
-"""The stack: Kafka, PostgreSQL, a Hive endpoint and Airflow, started and ended as one.
+"""The stack: Kafka, PostgreSQL, HDFS if asked for, a Hive endpoint and Airflow, started and ended as one.
 
     with Stack(root, parts=("kafka", "postgres")) as info:
         info.kafka_bootstrap
@@ -34,9 +34,10 @@ from tidegate.embedded.registry import part_types
 from tidegate.embedded.secrets import Secrets
 from tidegate.embedded.state import State
 
-PARTS = ("kafka", "postgres", "hive", "airflow")
+PARTS = ("kafka", "postgres", "hdfs", "hive", "airflow")
+USUAL_PARTS = tuple(part for part in PARTS if part != "hdfs")
 # Who uses others is ended first; PostgreSQL last, so that Airflow can still say goodbye.
-_DOWN_ORDER = (("airflow",), ("kafka", "hive"), ("postgres",))
+_DOWN_ORDER = (("airflow",), ("kafka", "hive"), ("postgres", "hdfs"))
 _GRACE_S = 20.0
 Progress = Callable[[str], None]
 
@@ -47,7 +48,7 @@ class Stack:
     def __init__(
         self,
         root: Path,
-        parts: Sequence[str] = PARTS,
+        parts: Sequence[str] = USUAL_PARTS,
         hive: Literal["spark", "hive4"] = "spark",
         foreground: bool = True,
         dags_folder: Path | None = None,

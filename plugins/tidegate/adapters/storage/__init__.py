@@ -5,21 +5,24 @@ Paths are taken literally: `carrier=%2F` is the name of a directory, not an enco
 
 from __future__ import annotations
 
+from tidegate.adapters.storage.hdfs import HdfsStorage
 from tidegate.adapters.storage.local import LocalStorage
 from tidegate.core.errors import StorageError
 
-__all__ = ["LocalStorage", "for_uri"]
+__all__ = ["HdfsStorage", "LocalStorage", "for_uri"]
 
 
-def for_uri(uri: str) -> LocalStorage:
-    """The adapter for `uri`'s scheme: `file:///...` or a plain absolute path. Raises StorageError for another one."""
+def for_uri(uri: str, user: str | None = None) -> LocalStorage | HdfsStorage:
+    """The adapter for `uri`'s scheme: `hdfs://...`, `file:///...` or a plain absolute path; none connects before it is
+    used. `user` is who asks HDFS, where that is not the process's own. Raises StorageError for another scheme."""
     scheme, colon, _ = uri.partition(":")
     if uri.startswith("/") or (colon and scheme == "file"):
         return LocalStorage()
     if colon and scheme == "hdfs":
-        message = f"{uri}: this version has no adapter for HDFS"
-    else:
-        message = f"{uri}: not a URI that Tidegate can store files at"
-    error = StorageError(message, advice="set sink.location to file:///<absolute path>")
+        return HdfsStorage(user)
+    error = StorageError(
+        f"{uri}: not a URI that Tidegate can store files at",
+        advice="set sink.location to hdfs://<nameservice>/<path> or file:///<absolute path>",
+    )
     error.retry = False
     raise error

@@ -111,6 +111,14 @@ class LocalStorage:
         except OSError as error:
             raise _refused(error, local) from error
 
+    def open_existing(self, path: str) -> BinaryIO:
+        """For reading pieces of a file of any size. Raises PathMissing."""
+        local = local_path(path)
+        try:
+            return open(local, "rb")
+        except OSError as error:
+            raise _refused(error, local) from error
+
     def write_new(self, path: str, content: bytes) -> None:
         local = local_path(path)
         parent = os.path.dirname(local)
