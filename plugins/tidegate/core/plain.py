@@ -39,12 +39,14 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def from_plain(kind: type[T] | Any, value: Any) -> T:
-    """The inverse of `to_plain` for `kind`. Raises ValueError on a missing or unknown field."""
+    """The inverse of `to_plain` for `kind`. Raises ValueError on a missing or unknown field, and on a value of another
+    type."""
     if value is None or kind is Any:
         return value
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return from_plain(next(a for a in args if a is not type(None)), value)
+        args = tuple(a for a in args if a is not type(None))
+        return from_plain(next((a for a in args if isinstance(value, a)), args[0]) if len(args) > 1 else args[0], value)
     if origin in (tuple, frozenset, list):
         if origin is tuple and args[-1] is not Ellipsis:
             return tuple(from_plain(a, v) for a, v in zip(args, value, strict=True))  # type: ignore[return-value]
@@ -62,8 +64,17 @@ def from_plain(kind: type[T] | Any, value: Any) -> T:
             raise ValueError(f"{kind.__name__}: {e}") from None
     if kind is int and isinstance(value, str):  # keys of JSON objects
         return int(value)  # type: ignore[return-value]
+    if kind in _SCALARS and (not isinstance(value, _SCALARS[kind]) or isinstance(value, bool) is not (kind is bool)):
+        raise ValueError(f"{str(value)[:40]!r} is no {kind.__name__}")
     return value
 
 
+_SCALARS: dict[Any, Any] = {int: int, str: str, bool: bool, float: (int, float)}
+
+
 def loads(kind: type[T], text: str | bytes) -> T:
-    return from_plain(kind, json.loads(text))
+    """Raises ValueError for whatever `dumps` of a `kind` did not write: cut off, garbage, another version's."""
+    try:
+        return from_plain(kind, json.loads(text))
+    except (KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise ValueError(f"not a {kind.__name__}: {e}") from None
