@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock clean distclean stack-up stack-down
+.PHONY: help setup demo test lint lock clean distclean stack-up stack-down test-faults
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -22,6 +22,9 @@ demo: setup ## run the main job on real parts and print what happened
 
 test: setup ## every test
 	@$(VENV)/python -m pytest tests
+
+test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
+	@$(VENV)/python -m tests.crash.pairs
 
 lint: setup ## style and import rules
 	@$(VENV)/ruff check .

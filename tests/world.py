@@ -9,13 +9,16 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from unittest import mock
 
 import pyarrow.parquet as pq
-from sqlalchemy import event
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import QueuePool
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
@@ -82,21 +85,30 @@ def _empty_ledger() -> Path:
     return path
 
 
+@lru_cache(maxsize=4)
+def _engine(database: str) -> Engine:
+    """One for a file, so that statements are compiled once; a connection is kept until its ledger is closed."""
+    with mock.patch("tidegate.adapters.ledger.store.create_engine", partial(create_engine, poolclass=QueuePool)):
+        engine = make_engine(f"sqlite:///{database}")
+    event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA synchronous=OFF"))
+    return engine
+
+
 class InProcessLauncher:
     """The engine, called here instead of by spark-submit."""
 
     def __init__(self, world: World, storage: Any) -> None:
-        self._world, self._storage = world, storage
+        self._world, self.storage = world, storage
         self.runs: list[JobPlan] = []
 
     def run(self, plan_path: str) -> None:
-        plan = loads(JobPlan, self._storage.read(plan_path))
+        plan = loads(JobPlan, self.storage.read(plan_path))
         self.runs.append(plan)
         try:
             if plan.mode == "merge":
-                run_merges(plan, self._storage)
+                run_merges(plan, self.storage)
             else:
-                run_plan(plan, self._storage, open_reader=self._world.kafka.reader)
+                run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
         except JobError as e:
             raise JobFailed(str(e)) from e
 
@@ -118,20 +130,20 @@ class World:
         self.said: list[str] = []
         self.events: list[tuple[int, int]] = []  # (window, generation) that other DAGs were told of
         self.launcher: InProcessLauncher | None = None
+        self.registered: set[str] = set()  # fingerprints
         self._ledgers: list[SqlLedger] = []
 
     def context(self) -> Context:
-        engine = make_engine(f"sqlite:///{self.database}")
-        event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA synchronous=OFF"))
-        ledger = SqlLedger(engine, "test", self.clock.now_ms)
+        ledger = SqlLedger(_engine(str(self.database)), "test", self.clock.now_ms)
         self._ledgers.append(ledger)
-        version = ledger.pipelines.register(self.pipeline, fingerprint(self.pipeline))
+        wrapped = _WrappedLedger(ledger, self.wrap)
+        version = self._register(wrapped, fingerprint(self.pipeline))
         storage = self.wrap("storage", LocalStorage())
         self.launcher = InProcessLauncher(self, storage)
         return Context(
             self.pipeline,
             version,
-            _WrappedLedger(ledger, self.wrap),  # type: ignore[arg-type]
+            wrapped,  # type: ignore[arg-type]
             self.wrap("source", self.kafka),
             storage,
             self.wrap("catalogue", self.catalogue),
@@ -139,6 +151,13 @@ class World:
             self.clock,
             self.said.append,
         )
+
+    def _register(self, ledger: _WrappedLedger, mark: str) -> int:
+        """A spec that is known already is looked up, which changes nothing."""
+        pipelines = ledger.unwrapped.pipelines if mark in self.registered else ledger.pipelines
+        version = pipelines.register(self.pipeline, mark)
+        self.registered.add(mark)
+        return version
 
     def close(self) -> None:
         for ledger in self._ledgers:
@@ -215,17 +234,19 @@ class World:
 
 
 class _WrappedLedger:
-    """The ledger's three ports, each wrapped; what is not a port passes through."""
+    """The ledger's ports, each wrapped; what is not a port passes through."""
 
     def __init__(self, ledger: SqlLedger, wrap: Callable[[str, Any], Any]) -> None:
-        self._ledger = ledger
-        self.pipelines = ledger.pipelines
+        self.unwrapped = ledger
+        self.pipelines = wrap("pipelines", ledger.pipelines)
         self.batches = wrap("batches", ledger.batches)
         self.windows = wrap("windows", ledger.windows)
         self.cleaning = wrap("cleaning", ledger.cleaning)
+        self.recovery = wrap("recovery", ledger.recovery)
+        self.repairs = wrap("repairs", ledger.repairs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
+        return getattr(self.unwrapped, name)
 
 
 def _visible_files(folder: Path) -> Iterable[Path]:

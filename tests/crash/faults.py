@@ -1,22 +1,34 @@
-"""Faults at port calls: every state-changing call is a site, and a site can fail in several ways."""
+"""Faults at port calls: every state-changing call is a site, and a site can fail in several ways.
+
+A shot names the call by its number, or by its site (what is called on what, without the names that chance gives).
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from tests.crash.partial import partly
+from tests.crash.sites import site_of
+from tidegate.adapters.watchdog import Watched
 from tidegate.core.errors import (
+    CatalogueError,
     CatalogueUnsure,
     JobFailed,
     LedgerError,
     OutcomeUnknown,
     SourceUnavailable,
+    StorageError,
     TidegateError,
 )
 
 CHANGING: dict[str, frozenset[str]] = {
     "storage": frozenset({"make_dirs", "rename_no_replace", "delete", "write_new", "open_new"}),
-    "catalogue": frozenset({"ensure_table", "add_partitions", "set_location", "drop_partitions"}),
+    "catalogue": frozenset({"ensure_table", "add_partitions", "set_location", "drop_partitions", "execute"}),
+    "pipelines": frozenset({"register", "accept_topic"}),
     "batches": frozenset(
         {"insert_plan", "bind", "take", "replan", "refuse", "seal", "adopt", "land", "mark_side", "abandon", "block"}
     ),
@@ -37,6 +49,9 @@ CHANGING: dict[str, frozenset[str]] = {
             "block",
         }
     ),
+    "recovery": frozenset({"withdraw", "restore"}),
+    "cleaning": frozenset({"batch_cleaned", "generation_cleaned", "cleaned"}),
+    "repairs": frozenset({"clear_batch", "clear_window"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"commit_group"}),
 }
@@ -45,46 +60,180 @@ CHANGING: dict[str, frozenset[str]] = {
 UNKNOWN: dict[str, type[TidegateError]] = {
     "storage": OutcomeUnknown,
     "catalogue": CatalogueUnsure,
+    "pipelines": LedgerError,
     "batches": LedgerError,
     "windows": LedgerError,
+    "recovery": LedgerError,
+    "cleaning": LedgerError,
+    "repairs": LedgerError,
     "launcher": JobFailed,
     "source": SourceUnavailable,
 }
 
-KINDS = ("gone before", "gone after", "refused", "reply lost")
-"""The process dies before or after the call; or the call reports an unknown outcome, not executed or executed."""
+REFUSED: dict[str, type[TidegateError]] = {"storage": StorageError, "catalogue": CatalogueError, "launcher": JobFailed}
+"""Ports with a definite refusal that says nothing of the state ("no space left", "permission denied").
+
+The ledger has none: its only definite answer is a lost comparison, and that is never given without a reason."""
+
+KINDS = (
+    "gone before",
+    "gone after",
+    "not done, unknown",
+    "done, reply lost",
+    "refused",
+    "half done, gone",
+    "half done, unknown",
+    "half done, refused",
+    "hangs for ever",
+    "hangs, done later",
+)
+"""The process dies before or after the call; the call reports an unknown outcome, executed or not; it refuses for
+certain; it does a part and the process dies, the outcome is unknown, or it refuses the rest; it blocks until the
+watchdog ends the wait, and is never executed, or while a later try is over already."""
+
+HANG_LIMIT_S = 0.04
+"""How long the watchdog waits for a call that blocks."""
 
 
 class ProcessGone(BaseException):
     """What SIGKILL looks like from inside: nobody's `except Exception` sees it."""
 
 
+@dataclass(frozen=True)
+class Call:
+    """A changing call that was made; `site` names it without chance names, `parts` is whether it has several."""
+
+    port: str
+    site: str
+    parts: bool
+
+    def kinds(self) -> tuple[str, ...]:
+        """The ways in which it can fail."""
+        impossible = set()
+        if self.port not in REFUSED:
+            impossible |= {"refused", "half done, refused"}
+        if not self.parts:
+            impossible |= {k for k in KINDS if k.startswith("half")}
+        return tuple(k for k in KINDS if k not in impossible)
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One fault: at the call numbered `at`, or else at the `nth` (from 0) call of `site` since the shot before it."""
+
+    kind: str
+    at: int = -1
+    site: str = ""
+    nth: int = 0
+
+
 @dataclass
 class Faults:
-    """Counts changing calls; the one numbered `at` fails by `kind`, once. `fired` names it."""
+    """Counts changing calls and fires the shots, each once and in their order. `fired` names their sites."""
 
-    at: int = -1
-    kind: str = ""
-    calls: list[str] = field(default_factory=list)
-    fired: str | None = None
+    shots: list[Shot] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    fired: list[str] = field(default_factory=list)
+    late_answers: list[str] = field(default_factory=list)
+    _met: int = 0
+    _in_flight: list[_Blocking] = field(default_factory=list)
+    _late: set[int] = field(default_factory=set)
+
+    @classmethod
+    def one(cls, at: int, kind: str) -> Faults:
+        return cls([Shot(kind, at)])
 
     def wrap(self, name: str, port: Any) -> Any:
         return _Port(self, name, port)
 
-    def call(self, port: str, method: str, function: Any, args: Any, kwargs: Any) -> Any:
-        number = len(self.calls)
-        self.calls.append(f"{port}.{method}")
-        if number != self.at or self.fired:
-            return function(*args, **kwargs)
-        self.fired = f"{port}.{method}"
-        if self.kind == "gone before":
+    @property
+    def exhausted(self) -> bool:
+        return len(self.fired) == len(self.shots)
+
+    def call(self, port: str, method: str, real: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        function = partial(getattr(real, method), *args, **options)
+        if threading.get_ident() in self._late:  # part of a call that is executed late
+            return function()
+        number, half = len(self.calls), partly(port, method, real, args)
+        call = Call(port, site_of(port, method, args), half is not None)
+        self.calls.append(call)
+        shot = self._shot(number, call.site)
+        if shot is None:
+            return function()
+        self.fired.append(call.site)
+        return self._fail(shot.kind, port, call.site, function, half)
+
+    def _shot(self, number: int, site: str) -> Shot | None:
+        if self.exhausted:
+            return None
+        due = self.shots[len(self.fired)]
+        if due.site == site:
+            self._met += 1
+        hit = due.at == number if due.at >= 0 else due.site == site and self._met == due.nth + 1
+        if not hit:
+            return None
+        self._met = 0
+        return due
+
+    def _fail(
+        self, kind: str, port: str, site: str, function: Callable[[], Any], half: Callable[[], None] | None
+    ) -> Any:
+        unknown = UNKNOWN[port]
+        if kind == "gone before":
             raise ProcessGone
-        if self.kind == "refused":
-            raise UNKNOWN[port](f"injected: {port}.{method} was not executed")
-        function(*args, **kwargs)
-        if self.kind == "gone after":
+        if kind == "not done, unknown":
+            raise unknown(f"injected: {site} was not executed")
+        if kind == "refused":
+            raise REFUSED.get(port, unknown)(f"injected: {site}: no space left")
+        if kind.startswith("hangs"):
+            blocking = _Blocking(self, site, function if kind == "hangs, done later" else None)
+            self._in_flight.append(blocking)
+            return Watched(blocking, HANG_LIMIT_S, unknown).call()
+        if kind.startswith("half"):
+            assert half is not None, f"{site} has no parts"
+            half()
+            if kind == "half done, gone":
+                raise ProcessGone
+            raise (unknown if kind == "half done, unknown" else REFUSED[port])(f"injected: {site} was done in part")
+        function()
+        if kind == "gone after":
             raise ProcessGone
-        raise UNKNOWN[port](f"injected: the reply of {port}.{method} was lost")
+        raise unknown(f"injected: the reply of {site} was lost")
+
+    @property
+    def in_flight(self) -> bool:
+        return bool(self._in_flight)
+
+    def arrive(self) -> None:
+        """Requests that block are executed now (or dropped for good)."""
+        while self._in_flight:
+            self._in_flight.pop().release()
+
+
+class _Blocking:
+    """A call that does not come back until it is let go; then it is executed, unless it has been dropped."""
+
+    def __init__(self, faults: Faults, site: str, function: Callable[[], Any] | None) -> None:
+        self._faults, self._site, self._function = faults, site, function
+        self._released, self._done = threading.Event(), threading.Event()
+
+    def call(self) -> Any:
+        self._released.wait()
+        me = threading.get_ident()
+        self._faults._late.add(me)
+        try:
+            if self._function is not None:
+                self._function()
+                self._faults.late_answers.append(f"{self._site}: done")
+        except TidegateError as e:
+            self._faults.late_answers.append(f"{self._site}: {type(e).__name__}")
+        finally:
+            self._faults._late.discard(me)
+            self._done.set()
+
+    def release(self) -> None:
+        self._released.set()
+        assert self._done.wait(60), f"{self._site} did not end"
 
 
 class _Port:
@@ -92,11 +241,10 @@ class _Port:
         self._faults, self._name, self._port = faults, name, port
 
     def __getattr__(self, method: str) -> Any:
-        function = getattr(self._port, method)
         if method not in CHANGING.get(self._name, ()):
-            return function
+            return getattr(self._port, method)
 
-        def faulty(*args: Any, **kwargs: Any) -> Any:
-            return self._faults.call(self._name, method, function, args, kwargs)
+        def faulty(*args: Any, **options: Any) -> Any:
+            return self._faults.call(self._name, method, self._port, args, options)
 
         return faulty

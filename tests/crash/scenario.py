@@ -1,78 +1,41 @@
-"""One life of a pipeline that meets every step of both protocols; its tasks can be run again until they are done."""
+"""A life of a pipeline in steps whose tasks can be run again until they are done, and what can be seen after each."""
 
 from __future__ import annotations
 
 import copy
+import os
 import shutil
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.crash.faults import Faults, ProcessGone
-from tests.world import World, record, window
+from tests.crash.kept import KEPT
+from tests.world import HOUR, T0, World
 from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, ingest, reconcile, replay
-from tidegate.workflow.context import REQUEST_TTL_MS, Published
+from tidegate.workflow import reconcile
+from tidegate.workflow.context import REQUEST_TTL_MS
 
-TRIES = 6
-Task = Callable[[World], object]
-
-
-def _plan(run: str) -> Task:
-    return lambda world: ingest.plan(world.context(), run)
+TRIES = 7
+SOON_MS = 150_000
+"""Between two tries while a request may still be on its way: several tries fit into a request's life."""
 
 
-def _write(run: str) -> Task:
-    return lambda world: ingest.write(world.context(), run)
+@dataclass(frozen=True)
+class Task:
+    """What a scheduler runs. `refusal`: errors that a person is asked for, each time by `operator`; without one, the
+    refusal is the task's right end."""
 
+    name: str
+    run: Callable[[World], object]
+    refusal: tuple[type[TidegateError], ...] = ()
+    operator: Task | None = None
 
-def _land(run: str) -> Task:
-    return lambda world: ingest.land(world.context(), run)
-
-
-def _ready(hour: int) -> Task:
-    return lambda world: archive.ready(world.context(), window(hour))
-
-
-def _publish(hour: int) -> Task:
-    return lambda world: _announce(world, archive.publish(world.context(), window(hour)))
-
-
-def _replay(hour: int) -> Task:
-    return lambda world: _announce(world, replay.replay(world.context(), window(hour)))
-
-
-def _announce(world: World, published: Published) -> None:
-    """As the operators do: tell the world of what is new, then say so."""
-    if published.new:
-        world.events.append((published.window.start_ms, published.generation))
-        archive.announced(world.context(), published)
-
-
-def _maintain(world: World) -> None:
-    """The maintenance DAG comes by: what may wait (side files into their tables) is done by now."""
-    reconcile.maintain(world.context())
-
-
-def _first_records(world: World) -> None:
-    world.produce(record("a0", 0.1), record("a1", 0.5, "b"), record("b0", 1.2), b"not json")
-    world.produce(record("c0", 2.0), record("d0", 3.5), partition=1)
-
-
-def _late_records(world: World) -> None:
-    world.produce(record("late", 0.7), record("fine", 1.9))
-
-
-def _other_columns(world: World) -> None:
-    id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
-
-
-def _lose_a_file(world: World) -> None:
-    folder = world.folder / "lake/readings/date=2013-01-05/hour=01/site=a"
-    min(folder.glob("*.parquet")).unlink()
+    def __call__(self, world: World) -> object:
+        return self.run(world)
 
 
 @dataclass(frozen=True)
@@ -84,85 +47,150 @@ class Step:
     tasks: tuple[Task, ...]
 
 
-STEPS = (
-    Step("first ingest", _first_records, (_plan("r1"), _write("r1"), _land("r1"))),
-    Step("archive", lambda w: None, (_ready(0), _publish(0))),
-    Step("ingest with late rows", _late_records, (_plan("r2"), _write("r2"), _land("r2"))),
-    Step("archive of two batches", lambda w: None, (_publish(1),)),
-    Step("replay with other columns", _other_columns, (_replay(0),)),
-    Step("heal", _lose_a_file, (_publish(1),)),
-    Step("unchanged replay", lambda w: None, (_replay(1),)),
-)
+MAINTAIN = Task("maintain", lambda world: reconcile.maintain(world.context()))
+"""The maintenance DAG comes by after each step: what may wait (side files into their tables) is done by then."""
 
 
-def run_step(world: World, step: Step) -> None:
-    """Run the step's tasks as a scheduler would: a failed or killed task is tried again later."""
-    step.happens(world)
-    for task in (*step.tasks, _maintain):
-        failed: list[str] = []
-        for _ in range(TRIES):
-            try:
-                task(world)
-                break
-            except ProcessGone:
-                failed.append("gone")
-            except TidegateError as e:
-                if not e.retry:
-                    raise AssertionError(f"{step.name}: a human would be needed: {e}") from e
-                failed.append(f"{type(e).__name__}: {e}")
-            finally:
+@contextmanager
+def calm(world: World) -> Iterator[World]:
+    """What happens to the world is no site."""
+    wrap, world.wrap = world.wrap, lambda name, port: port
+    try:
+        yield world
+    finally:
+        world.close()
+        world.wrap = wrap
+
+
+def run_step(world: World, step: Step, faults: Faults | None = None) -> None:
+    """Let the step happen, then run its tasks."""
+    happen(world, step)
+    run_tasks(world, step, faults or Faults())
+
+
+def happen(world: World, step: Step) -> None:
+    with calm(world):
+        step.happens(world)
+
+
+def run_tasks(world: World, step: Step, faults: Faults, *, until_gone: bool = False) -> None:
+    """As a scheduler does: a task that failed or was killed is tried again later (or not: `until_gone`).
+
+    A request that hangs arrives once the first try after it is over, or with the step's end."""
+    for task in (*step.tasks, MAINTAIN):
+        _until_done(world, step.name, task, faults, until_gone)
+    faults.arrive()
+
+
+def _until_done(world: World, where: str, task: Task, faults: Faults, until_gone: bool) -> None:
+    failed: list[str] = []
+    for _ in range(TRIES):
+        recovering = faults.in_flight
+        try:
+            task(world)
+            return
+        except ProcessGone:
+            if until_gone:
+                raise
+            failed.append("gone")
+        except TidegateError as e:
+            if isinstance(e, task.refusal):
+                if task.operator is None:
+                    return
                 world.close()
-            # the next try comes later than any request can live
-            world.clock.advance(REQUEST_TTL_MS + 1)
-        else:
-            raise AssertionError(f"{step.name}: not done after {TRIES} tries: {failed}")
+                _until_done(world, where, task.operator, faults, until_gone)
+            elif not e.retry:
+                raise AssertionError(f"{where}, {task.name}: a human would be needed: {e}") from e
+            failed.append(f"{type(e).__name__}: {e}")
+        finally:
+            world.close()
+            if recovering:
+                faults.arrive()
+        # a request may still be on its way, or the next try comes later than any can live
+        world.clock.advance(SOON_MS if faults.in_flight or recovering else REQUEST_TTL_MS + 1)
+    raise AssertionError(f"{where}, {task.name}: not done after {TRIES} tries: {failed}")
 
 
 @dataclass
 class Snapshot:
+    """`linked`: data files are shared by second names, for tests that never write into one that is there."""
+
     folder: Path
+    linked: bool
     kafka: Any
     catalogue: Any
     clock: Any
     pipeline: Any
     events: Any
+    registered: Any
 
     @classmethod
-    def of(cls, world: World, folder: Path) -> Snapshot:
+    def of(cls, world: World, folder: Path, linked: bool = False) -> Snapshot:
         world.close()
-        shutil.copytree(world.folder, folder)
-        state = (world.kafka, world.catalogue, world.clock, world.pipeline, world.events)
-        return cls(folder, *(copy.deepcopy(s) for s in state))
+        _copy(world.folder, folder, linked)
+        state = (world.kafka, world.catalogue, world.clock, world.pipeline, world.events, world.registered)
+        return cls(folder, linked, *(copy.deepcopy(s) for s in state))
 
     def restore(self, folder: Path, faults: Faults) -> World:
         """The same world under another folder is another world: locations are absolute, so the folder is reused."""
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.folder, folder)
-        world = World.__new__(World)
-        World.__init__(world, folder, copy.deepcopy(self.pipeline), faults.wrap)
-        shutil.copy(self.folder / "ledger.db", world.database)
-        state = (self.kafka, self.catalogue, self.clock, self.events)
-        world.kafka, world.catalogue, world.clock, world.events = (copy.deepcopy(s) for s in state)
+        folder.mkdir()
+        world = World(folder, copy.deepcopy(self.pipeline), faults.wrap)
+        shutil.rmtree(folder)
+        _copy(self.folder, folder, self.linked)
+        state = (self.kafka, self.catalogue, self.clock, self.events, self.registered)
+        world.kafka, world.catalogue, world.clock, world.events, world.registered = (copy.deepcopy(s) for s in state)
         return world
+
+    def drop(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+def _copy(source: Path, target: Path, linked: bool) -> None:
+    def copied(old: str, new: str) -> None:
+        if "ledger.db" in os.path.basename(old):
+            shutil.copyfile(old, new)
+        else:
+            os.link(old, new)
+
+    shutil.copytree(source, target, copy_function=copied if linked else shutil.copy2)
 
 
 def state(world: World) -> dict[str, Any]:
     """All that a reader can see, and what the ledger says of every batch and window."""
-    ledger = world.context().ledger
-    batches = [ledger.batches.get("readings", i).state for i in range(1, 3) if _exists(ledger, i)]
-    windows = {h: ledger.windows.get("readings", window(h)) for h in range(4)}
-    seen = {
-        "windows": world.by_window(),
+    told = sqlite3.connect(world.database)
+    try:
+        batches = [row[0] for row in told.execute("select state from batches order by batch_id")]
+        windows = dict(told.execute("select start_ms, state from windows order by start_ms").fetchall())
+        current = dict(told.execute("select window_ms, number from generations where state = 'CURRENT'").fetchall())
+        blocked = told.execute(
+            "select blocked from batches where state <> 'ABANDONED' and blocked is not null"
+            " union all select blocked from windows where blocked is not null"
+        ).fetchall()
+    finally:
+        told.close()
+    return {
+        "windows": _contents(world, "lake.readings"),
         "late": world.table("__late"),
         "dirty": world.table("__dirty"),
         "batches": batches,
-        "announced": {h: (w.key.start_ms, w.current) in world.events for h, w in windows.items() if w.current},
-        "states": {h: (w.state, w.current is not None) for h, w in windows.items()},
+        "closed": {(start - T0) // HOUR: state for start, state in windows.items()},
+        "published": {(start - T0) // HOUR: (start, number) in world.events for start, number in current.items()},
+        "blocked": blocked,
+        "quarantined": sorted(p.name for p in (world.folder / QUARANTINE).glob("*")),
     }
-    world.close()
-    return seen
 
 
-def _exists(ledger: Any, batch_id: int) -> bool:
-    row = ledger.pipelines.row("readings")
-    return row is not None and batch_id < row.next_batch_id
+QUARANTINE = "lake/readings/_tidegate/quarantine"
+
+
+def _contents(world: World, table: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Hour -> (Kafka partition, offset, value, site) of every row that a query returns, whatever file it lies in."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for values, location in world.partitions(table).items():
+        named = dict(values)
+        folder = Path(location.removeprefix("file://"))
+        for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(("_", "."))):
+            rows = KEPT.rows(path)
+            found.setdefault(str(named["hour"]), []).extend((*row, named["site"]) for row in rows)
+    return {hour: sorted(rows, key=str) for hour, rows in sorted(found.items())}

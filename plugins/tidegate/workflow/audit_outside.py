@@ -27,6 +27,7 @@ class Partitions:
         self._ctx, self._spine = ctx, spine
         self._data: Expected = {}
         self._sides: dict[str, Expected] = {LATE: {}, DIRTY: {}}
+        self._coming: dict[str, Expected] = {LATE: {}, DIRTY: {}}  # may be there before the ledger has noted it
         self.notes: list[str] = []
         self.count: int | None = None
 
@@ -36,26 +37,25 @@ class Partitions:
             self._data[values] = (place, f"window {window_id(g.window_ms)}")
 
     def expect_batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
-        if not batch.side_registered:
-            return
+        sides = self._sides if batch.side_registered else self._coming
         for f in files:
-            if f.kind not in self._sides:
+            if f.kind not in sides:
                 continue
             directory = self._ctx.layout.side(batch.batch_id, f.kind)
             folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
             place = join(directory, folder) if folder else directory
             values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
-            self._sides[f.kind][values] = (place, f"batch {batch.batch_id}")
+            sides[f.kind][values] = (place, f"batch {batch.batch_id}")
 
     def compare(self) -> Iterator[Problem]:
         """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
         spec, count = self._ctx.pipeline, 0
         for window_ms in sorted(self._moving()):
             self.notes.append(f"window {window_id(window_ms)} is being swapped: its partitions were not compared")
-        for table, expected in (
-            (data_table(spec).name, self._data),
-            (late_table(spec).name, self._sides[LATE]),
-            (dirty_table(spec).name, self._sides[DIRTY]),
+        for table, expected, coming in (
+            (data_table(spec).name, self._data, {}),
+            (late_table(spec).name, self._sides[LATE], self._coming[LATE]),
+            (dirty_table(spec).name, self._sides[DIRTY], self._coming[DIRTY]),
         ):
             if not expected:
                 continue  # the table may not have been created yet
@@ -68,7 +68,7 @@ class Partitions:
                     return
                 yield Problem("catalogue", f"{table}: {str(e).splitlines()[0]}", "mend or create the table")
                 continue
-            yield from self._problems(table, expected, have)
+            yield from self._problems(table, expected, {v: at for v, at in have.items() if v not in coming})
             count += len(have)
         self.count = count
 

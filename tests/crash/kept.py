@@ -1,0 +1,75 @@
+"""Data files that thousands of cases share, read once: a case has them under other names, the same inodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs import footers
+from tidegate.adapters.footers import LineReader
+
+
+class Kept:
+    """By inode, time and length: a file that was written anew is another one."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[int, int, int], _File] = {}
+
+    def file(self, path: Path) -> _File:
+        found = path.stat()
+        key = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if key not in self._files:
+            if len(self._files) > 500:
+                self._files.clear()
+            with path.open("rb") as opened:
+                self._files[key] = _File(pq.ParquetFile(opened), found.st_size)
+        return self._files[key]
+
+    def rows(self, path: Path) -> list[tuple[int, int, Any]]:
+        """(Kafka partition, offset, value)"""
+        table = self.file(path).table.select(["_partition", "_offset", "value"])
+        return list(zip(*table.to_pydict().values(), strict=True))
+
+
+class _File:
+    """As much of a ParquetFile as the audit uses, and the footer's answer."""
+
+    def __init__(self, parquet: pq.ParquetFile, size: int) -> None:
+        self.schema_arrow = parquet.schema_arrow
+        self.table: pa.Table = parquet.read()
+        self.told = footers.describe(parquet) | {"bytes": size}
+
+    def iter_batches(self, _size: int, columns: list[str]) -> list[pa.RecordBatch]:
+        return self.table.select(columns).to_batches()
+
+
+KEPT = Kept()
+
+
+class _Inspector(footers.Inspector):
+    def _look(self, uri: str, batch: int | None, *, deep: bool) -> dict[str, Any]:
+        try:
+            file = KEPT.file(Path(uri.removeprefix("file://")))
+            told = {"path": uri, **file.told}
+            if deep:
+                told["coordinates"] = self._slab().read(uri, file, batch)  # type: ignore[arg-type]
+            return told
+        except Exception as e:
+            return {"path": uri, "error": f"{type(e).__name__}: {e}"}
+
+
+class InProcess(LineReader):
+    """What the audit's child says, without the child; the words travel as JSON all the same."""
+
+    def __init__(self) -> None:
+        self._inspector = _Inspector()
+
+    def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
+        found = list(self._inspector.answer(json.loads(json.dumps(request))))
+        assert len(found) == answers
+        return iter(json.loads(json.dumps(found)))

@@ -1,0 +1,325 @@
+"""One life of a pipeline that meets every step of both protocols, and every call that changes something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.crash.scenario import Step, Task
+from tests.hooks import Died, Hook, die
+from tests.world import TOPIC, World, make_pipeline, record, window
+from tidegate.core.errors import Alarm, BatchRefused, ReplayRefused, StorageAhead
+from tidegate.core.pipeline import Column, DirtyLimits, Merge
+from tidegate.core.window import WindowKey
+from tidegate.workflow import adoption, archive, ingest, reconcile, replay
+from tidegate.workflow.context import Published
+
+WORK = "lake/readings/_tidegate"
+ASIDE = "aside"
+"""A folder of the test's own, for what the world takes away and gives back."""
+
+
+def beginning(folder: Path, wrap: Callable[[str, Any], Any]) -> World:
+    """A pipeline that starts with what is produced from now on, and has another engine refreshed."""
+    spec = make_pipeline(f"file://{folder}/lake/readings")
+    spec = replace(
+        spec,
+        source=replace(spec.source, start="latest"),
+        archive=replace(spec.archive, on_publish=("REFRESH lake.readings",)),
+    )
+    return World(folder, spec, wrap)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def plan(run: str) -> Task:
+    return Task(f"plan {run}", lambda world: ingest.plan(world.context(), run))
+
+
+def write(run: str) -> Task:
+    return Task(f"write {run}", lambda world: ingest.write(world.context(), run))
+
+
+def land(run: str) -> Task:
+    return Task(f"land {run}", lambda world: ingest.land(world.context(), run))
+
+
+def ready(hour: int) -> Task:
+    return Task(f"ready {hour}", lambda world: archive.ready(world.context(), window(hour)))
+
+
+def publish(hour: int) -> Task:
+    return Task(f"publish {hour}", lambda world: _announce(world, archive.publish, window(hour)))
+
+
+def rebuild(hour: int) -> Task:
+    return Task(f"replay {hour}", lambda world: _announce(world, replay.replay, window(hour)))
+
+
+def _announce(world: World, step: Callable[..., Published], key: WindowKey) -> None:
+    """As the operators do: tell the world of what is new, then say so."""
+    ctx = world.context()
+    published = step(ctx, key)
+    if published.new:
+        world.events.append((published.window.start_ms, published.generation))
+        archive.announced(ctx, published)
+
+
+def give_up(batch_id: int) -> Task:
+    return Task(f"abandon {batch_id}", lambda world: reconcile.abandon(world.context(), batch_id, "not wanted"))
+
+
+# ---------------------------------------------------------------- what the world does
+
+
+def nothing(world: World) -> None:
+    pass
+
+
+def old_records(world: World) -> None:
+    """Produced before the pipeline began; only what follows is its own."""
+    world.produce(record("old", 0.1))
+
+
+def first_records(world: World) -> None:
+    a0, a1, a2 = record("a0", 0.1), record("a1", 0.5, "b"), record("a2", 0.6, "d")
+    world.produce(a0 | {"place": "b"}, a1 | {"place": "c"}, a2 | {"place": "b"}, record("b0", 1.2), b"not json")
+    world.produce(record("c0", 2.0), record("d0", 3.5), partition=1)
+
+
+def late_records(world: World) -> None:
+    world.produce(record("late", 0.7), record("fine", 1.9))
+
+
+def merge_two(world: World) -> None:
+    """Two files of one partition are small enough to become one."""
+    world.change_spec(archive=replace(world.pipeline.archive, merge=Merge(min_files=2)))
+
+
+def other_columns(world: World) -> None:
+    world.change_spec(columns=_other_value(world))
+
+
+def _other_value(world: World) -> tuple[Column, ...]:
+    id_, site, _ = world.pipeline.columns
+    return id_, site, Column("value", "int", "$.other")
+
+
+def other_sites(world: World) -> None:
+    """Of hour 0's partitions two vanish, one gets other rows, one is new."""
+    id_, _, value = world.pipeline.columns
+    world.change_spec(columns=(id_, Column("site", "string", "$.place"), value))
+
+
+def as_at_first(world: World) -> None:
+    world.change_spec(columns=make_pipeline(world.location).columns)
+
+
+def lose_a_file(world: World) -> None:
+    folder = world.folder / "lake/readings/date=2013-01-05/hour=01/site=a"
+    min(folder.glob("*.parquet")).unlink()
+
+
+def dirty_records(world: World) -> None:
+    as_at_first(world)
+    world.change_spec(dirty=DirtyLimits(0, None))
+    world.produce(b"not json either", record("e0", 3.7))
+
+
+def _tolerate(world: World) -> None:
+    world.change_spec(dirty=DirtyLimits(None, None))
+
+
+MEND_SPEC = Task("mend the spec", _tolerate)
+
+
+def ten_days_later(world: World) -> None:
+    """What nobody needs any more has had its time."""
+    world.clock.advance(10 * 86_400_000)
+
+
+def swap_by_directory(world: World) -> None:
+    """Hour 1 was healed with other columns than today's: its content changes."""
+    world.change_spec(archive=replace(world.pipeline.archive, swap="directory"))
+
+
+def one_record(world: World) -> None:
+    world.produce(record("given up", 3.8))
+
+
+def records_of_hour_6(world: World) -> None:
+    world.produce(record("f0", 6.5))
+    world.produce(record("f1", 6.6, "b"), partition=1)
+
+
+def landed_and_forgotten(world: World) -> None:
+    """The batch is renamed into its place, then the ledger's database falls back to when it was planned."""
+    world.produce(record("g0", 6.7), b"dirty")
+    ingest.plan(world.context(), "r7")
+    world.close()
+    yesterday = world.database.read_bytes()
+    ingest.write(world.context(), "r7")
+    ctx = world.context()
+    ctx.storage = Hook(ctx.storage, after={"rename_no_replace": die})  # type: ignore[assignment]
+    _dies(lambda: ingest.land(ctx, "r7"))
+    world.close()
+    world.database.write_bytes(yesterday)
+
+
+def attempt_damaged(world: World) -> None:
+    """The task died after its job; somebody takes a file away before the next try looks."""
+    world.produce(record("h0", 6.8), record("h1", 6.9, "b"))
+    ingest.plan(world.context(), "r8")
+    ctx = world.context()
+    ctx.ledger.batches = Hook(ctx.ledger.batches, before={"seal": die})  # type: ignore[misc]
+    _dies(lambda: ingest.write(ctx, "r8"))
+    _take_away(world, min((world.folder / WORK / "tmp").glob("8.*/data/*/*/site=a/*.parquet")))
+
+
+def landing_damaged(world: World) -> None:
+    _take_away(world, min((world.folder / WORK / "landed").glob("*/data/*/hour=02/*/*.parquet")))
+
+
+def ledger_restored(world: World) -> None:
+    """A backup of yesterday: a batch and two generations are in storage, of which the ledger has no row."""
+    world.close()
+    yesterday = world.database.read_bytes()
+    world.produce(record("i0", 7.2), b"dirty again")
+    world.ingest("r9")
+    world.archive(3)
+    world.change_spec(columns=_other_value(world))
+    world.replay(3)
+    as_at_first(world)
+    world.database.write_bytes(yesterday)
+
+
+def failed_over_twice(world: World) -> None:
+    """The ledger forgot the plan of a batch; another of its id was planned before the first one landed all the same."""
+    world.close()
+    before = world.database.read_bytes()
+    world.produce(record("j0", 7.3))
+    ingest.plan(world.context(), "r10")
+    ingest.write(world.context(), "r10")
+    world.close()
+    first = world.database.read_bytes()
+    world.database.write_bytes(before)
+    world.produce(record("j1", 7.4))
+    ingest.plan(world.context(), "r11")
+    world.close()
+    second = world.database.read_bytes()
+    world.database.write_bytes(first)
+    ingest.land(world.context(), "r10")
+    world.close()
+    world.database.write_bytes(second)
+
+
+def topic_recreated(world: World) -> None:
+    world.kafka.create(TOPIC, 2)
+    world.produce(record("n0", 7.0))
+    world.produce(record("n1", 7.1), partition=1)
+
+
+def _dies(step: Callable[[], object]) -> None:
+    try:
+        step()
+    except Died:
+        return
+    raise AssertionError("it should have died")
+
+
+def _take_away(world: World, file: Path) -> None:
+    aside = world.folder / ASIDE
+    aside.mkdir(exist_ok=True)
+    file.rename(aside / "file")
+    (aside / "where").unlink(missing_ok=True)  # a snapshot may hold it under the same inode
+    (aside / "where").write_text(json.dumps(str(file)))
+
+
+def _give_back(world: World) -> None:
+    """An operator brings the file back and clears whatever is blocked, by the reasons that are shown."""
+    aside = world.folder / ASIDE
+    if (aside / "file").exists():
+        (aside / "file").rename(json.loads((aside / "where").read_text()))
+    ledger = world.context().ledger
+    for block in ledger.pipelines.blocks("readings"):
+        kind, _, what = block.subject.partition(" ")
+        if kind == "batch":
+            ledger.repairs.clear_batch("readings", int(what), block.reason, "given back")  # type: ignore[attr-defined]
+        else:
+            hour = int(what[9:11])
+            ledger.repairs.clear_window("readings", window(hour), block.reason, "given back")  # type: ignore[attr-defined]
+
+
+REPAIR = Task("repair", _give_back)
+
+
+def _accept(world: World) -> None:
+    ledger, new = world.context().ledger, world.kafka.describe(TOPIC).topic_id
+    row = ledger.pipelines.row("readings")
+    assert row is not None
+    if row.accepted_topic_id != new:
+        ledger.pipelines.accept_topic("readings", row.accepted_topic_id, new, "on purpose")
+
+
+def _adopt(world: World) -> None:
+    ctx = world.context()
+    adoption.adopt(ctx, adoption.survey(ctx), "the ledger was restored")
+
+
+ADOPT = Task("adopt", _adopt)
+ACCEPT = Task("accept the topic", _accept)
+
+STEPS = (
+    Step("beginning", old_records, (plan("r1"), write("r1"), land("r1"))),
+    Step("first ingest", first_records, (plan("r2"), write("r2"), land("r2"))),
+    Step("archive", nothing, (ready(0), publish(0))),
+    Step("ingest with late rows", late_records, (plan("r3"), write("r3"), land("r3"))),
+    Step("archive with merging", merge_two, (publish(1),)),
+    Step("replay with other columns", other_columns, (rebuild(0),)),
+    Step("heal", lose_a_file, (publish(1),)),
+    Step("unchanged replay", nothing, (rebuild(1),)),
+    Step("replay with other partitions", other_sites, (rebuild(0),)),
+    Step("cleaning", ten_days_later, ()),
+    Step(
+        "refused batch",
+        dirty_records,
+        (plan("r4"), replace(write("r4"), refusal=(BatchRefused,), operator=MEND_SPEC), land("r4")),
+    ),
+    Step("swap by directory", swap_by_directory, (rebuild(1),)),
+    Step("abandoned batch", one_record, (plan("r5"), give_up(5), write("r5"), land("r5"))),
+    Step(
+        "two runs, one batch",
+        records_of_hour_6,
+        (plan("r6"), plan("r6b"), write("r6"), write("r6b"), land("r6b"), land("r6")),
+    ),
+    Step("empty hour", nothing, (publish(4),)),
+    Step("adoption", landed_and_forgotten, (plan("r7"), write("r7"), land("r7"))),
+    Step(
+        "damaged attempt",
+        attempt_damaged,
+        (replace(write("r8"), refusal=(Alarm,), operator=REPAIR), land("r8")),
+    ),
+    Step("damaged landing", landing_damaged, (replace(publish(2), refusal=(Alarm,), operator=REPAIR),)),
+    Step(
+        "restored ledger",
+        ledger_restored,
+        (replace(plan("r9b"), refusal=(StorageAhead,), operator=ADOPT), write("r9b"), land("r9b")),
+    ),
+    Step(
+        "forgotten plan",
+        failed_over_twice,
+        (
+            replace(write("r11"), refusal=(StorageAhead,), operator=ADOPT),
+            land("r11"),
+            plan("r12"),
+            write("r12"),
+            land("r12"),
+        ),
+    ),
+    Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
+    Step("refused replay", nothing, (replace(rebuild(0), refusal=(ReplayRefused,)),)),
+)

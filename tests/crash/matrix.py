@@ -1,0 +1,132 @@
+"""The fault-free life as a reference, and one case held against it: a fault, tasks run again, then the audit."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import duckdb
+
+from spark_jobs.engine import checksum
+from tests.crash.faults import Call, Faults
+from tests.crash.kept import InProcess
+from tests.crash.life import STEPS, beginning
+from tests.crash.scenario import Snapshot, calm, happen, run_tasks, state
+from tests.world import World
+from tidegate.workflow.audit import audit
+
+ROOM_BYTES = 512 * 1024 * 1024
+
+
+class Reference:
+    """A snapshot before each step's tasks, the state after them, the changing calls in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.world_folder = folder / "world"
+        self.world_folder.mkdir()
+        self.before: list[Snapshot] = []
+        self.calls: list[list[Call]] = []
+        self.after: list[dict[str, Any]] = []
+        faults = Faults()
+        world = beginning(self.world_folder, faults.wrap)
+        for number, step in enumerate(STEPS):
+            happen(world, step)
+            self.before.append(Snapshot.of(world, folder / f"before-{number}", linked=True))
+            start = len(faults.calls)
+            run_tasks(world, step, faults)
+            self.calls.append(faults.calls[start:])
+            self.after.append(state(world))
+            world.said.clear()
+
+    def restore(self, number: int, faults: Faults) -> World:
+        return self.before[number].restore(self.world_folder, faults)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault in one step."""
+
+    step: int
+    at: int
+    kind: str
+
+
+def cases(reference: Reference) -> list[Case]:
+    return [
+        Case(step, at, kind)
+        for step, calls in enumerate(reference.calls)
+        for at, call in enumerate(calls)
+        for kind in call.kinds()
+    ]
+
+
+def run_case(reference: Reference, case: Case) -> str | None:
+    """What went wrong; None if the fault fired and nothing of it can be seen."""
+    site = reference.calls[case.step][case.at].site
+    faults = Faults.one(case.at, case.kind)
+    world = reference.restore(case.step, faults)
+    try:
+        run_tasks(world, STEPS[case.step], faults)
+        if faults.fired != [site]:
+            return f"the fault did not fire, but {faults.fired}"
+        return difference(world, reference.after[case.step])
+    except Exception as e:
+        return f"{type(e).__name__}: {e}\nsaid: {world.said[-6:]}"
+    finally:
+        faults.arrive()
+        world.close()
+
+
+def difference(world: World, wanted: dict[str, Any]) -> str | None:
+    """Between what can be seen and what should be; the deep audit's problems too."""
+    found = state(world)
+    wrong = [f"{k}: {found[k]}, should be {wanted[k]}" for k in wanted if found[k] != wanted[k]]
+    wrong += problems(world)
+    return "\n".join(wrong) or None
+
+
+def problems(world: World) -> list[str]:
+    """What the deep audit says; footers are read in this process."""
+    with calm(world):
+        ctx = world.context()
+        report = audit(ctx, ctx.ledger.reads, InProcess())  # type: ignore[attr-defined]
+        return [f"audit: {p}" for p in report.problems] or ([] if report.balanced else ["audit: not balanced"])
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """No power cut is played here: nothing is synced. And one DuckDB serves all jobs, each with its own session."""
+    whole = checksum.connect()
+
+    def session() -> duckdb.DuckDBPyConnection:
+        cursor = whole.cursor()
+        cursor.execute("set TimeZone='UTC'")
+        return cursor
+
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(os, "fsync"))
+        for place in ("spark_jobs.engine.task", "spark_jobs.engine.formats.json_decoder", "spark_jobs.merge"):
+            patches.enter_context(mock.patch(f"{place}.connect", session))
+        yield
+
+
+def in_memory() -> str | None:
+    """A folder on a filesystem in memory, if there is one with room."""
+    folder = "/dev/shm"
+    if not os.access(folder, os.W_OK):
+        return None
+    found = os.statvfs(folder)
+    return folder if found.f_bavail * found.f_frsize > ROOM_BYTES else None
+
+
+@contextmanager
+def a_reference() -> Iterator[Reference]:
+    with tempfile.TemporaryDirectory(prefix="tidegate-crash-", dir=in_memory()) as folder, quick():
+        yield Reference(Path(folder))

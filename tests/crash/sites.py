@@ -1,0 +1,76 @@
+"""What a call is named in a report: the port, the method, and on what, without the names that chance gives."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.world import T0
+from tidegate.core.batch import Plan
+from tidegate.core.layout import window_id
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TableDef
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import WindowKey
+
+_CHANCE = (
+    (re.compile(r"^file://.*?/lake/readings/"), ""),
+    (re.compile(r"\d+-[0-9a-f]{8}"), "*"),  # epoch and nonce
+    (re.compile(r"(T\d{6}Z\.\d+)\.\d+"), r"\1.*"),  # a generation's epoch
+    (re.compile(r"(g\d+)\.\d+-part"), r"\1.*-part"),
+    (re.compile(r"-[0-9a-f]{8}$"), "-*"),
+    (re.compile(r"_tidegate/"), ""),
+    (re.compile(r"20130105T(\d\d)0000Z"), r"w\1"),
+    (re.compile(r"date=2013-01-05/hour="), "hour="),
+)
+
+_TOLD = {
+    "batches.insert_plan": 1,
+    "windows.take": 3,
+    "windows.publish": 2,
+    "source.commit_group": 3,
+    "recovery.restore": 2,
+}
+"""How many arguments say what is called on what; the others are versions, epochs and marks."""
+
+
+def site_of(port: str, method: str, args: tuple[Any, ...]) -> str:
+    """`storage.rename_no_replace(tmp/1.*, landed/1)`"""
+    words = (_word(a) for a in args[: _TOLD.get(f"{port}.{method}")])
+    return f"{port}.{method}({', '.join(w for w in words if w)})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool | bytes) or callable(value):
+        return ""
+    if isinstance(value, int):
+        return str(value) if value < 1000 else ""
+    if isinstance(value, WindowKey):
+        return f"w{(value.start_ms - T0) // 3_600_000:02d}"
+    if isinstance(value, Plan):
+        return f"batch {value.batch_id}"
+    if isinstance(value, Certificate):
+        return f"{_word(value.window)} {'ready' if value.ready else 'waits'}"
+    if isinstance(value, TableDef):
+        return value.name
+    if isinstance(value, Pipeline):
+        return value.name
+    if isinstance(value, dict | list):
+        return f"{len(value)}"
+    if hasattr(value, "plan"):
+        return f"batch {value.plan.batch_id}"
+    if hasattr(value, "number") and hasattr(value, "window"):
+        return f"{window_id(value.window.start_ms)[9:11]} g{value.number}"
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return "/".join(f"{c}={v}" for c, v in value[1:])
+    return ""
+
+
+def _text(text: str) -> str:
+    for pattern, instead in _CHANCE:
+        text = pattern.sub(instead, text)
+    if len(text) > 60 or re.fullmatch(r"[0-9a-f]{8,}|readings", text):  # nonces, call ids, reasons
+        return ""
+    return text
