@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock clean distclean stack-up stack-down test-faults
+.PHONY: help setup demo test lint lock clean distclean mutation stack-up stack-down test-faults
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -25,6 +25,9 @@ test: setup ## every test
 
 test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
 	@$(VENV)/python -m tests.crash.pairs
+
+mutation: setup ## how many small changes of the core its tests notice; recorded in tests/mutants/core_score.json
+	@$(VENV)/python -m tests.mutants.core_score
 
 lint: setup ## style and import rules
 	@$(VENV)/ruff check .
