@@ -127,7 +127,7 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
     if window.end_ms <= windows.start_ms:
         ready, reason, blocking = True, "ends before windows.start: nothing belongs here", ()
     elif facts.batch_id is None:
-        ready, reason = False, "no batch has landed yet: run the ingest DAG"
+        ready, reason = False, "no batch has landed yet: run the ingest DAG (an empty topic has none)"
     elif not marks:
         ready, reason = False, "the topic has no partitions"
     elif blocking:
