@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.coordinates import Coverage
-from tidegate.adapters.storage.local import local_path
+from tidegate.adapters.storage import for_uri
 
 
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
@@ -36,7 +36,7 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
 
 def open_file(uri: str) -> BinaryIO:
     """The only place where files are opened."""
-    return open(local_path(uri), "rb")
+    return for_uri(uri).open_existing(uri)
 
 
 class Inspector:

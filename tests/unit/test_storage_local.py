@@ -31,7 +31,7 @@ def test_what_is_not_an_absolute_path_is_refused(uri):
     assert not refused.value.retry
 
 
-@pytest.mark.parametrize(("uri", "said"), [("hdfs://nn/t", "no adapter for HDFS"), ("s3a://b/t", "not a URI")])
+@pytest.mark.parametrize(("uri", "said"), [("s3a://b/t", "not a URI"), ("hdfs", "not a URI")])
 def test_other_schemes(uri, said):
     with pytest.raises(StorageError, match=said) as refused:
         adapters.for_uri(uri)

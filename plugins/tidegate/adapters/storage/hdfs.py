@@ -175,7 +175,10 @@ class HdfsStorage:
             raise
 
     def _call(self, name: str, path: str, ask: Callable[[Client], _T], more: str = "") -> _T:
-        client = CLIENTS.get(split(path)[0], self._user)
+        try:
+            client = CLIENTS.get(split(path)[0], self._user)
+        except (OSError, RuntimeError, ValueError) as error:  # its configuration: nothing was sent
+            raise translated(error, path) from error
         return self._guarded(name, path + more, lambda: ask(client), client)
 
     def _guarded(self, name: str, what: str, ask: Callable[[], _T], client: Client | None = None) -> _T:

@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 from tidegate.core.errors import StorageError
 
@@ -54,9 +56,31 @@ class Clients:
 def _connect(authority: str) -> Client:
     from hdfs_native import Client
 
+    address = authority if ":" in authority else _only_namenode(authority) or authority
     # a single NameNode that is away answers at once; of a pair each is asked, and again after a failover's pause
-    attempts = "0" if ":" in authority else "3"
-    return Client(f"hdfs://{authority}", {_ATTEMPTS: attempts, _WITHOUT_A_DATANODE: "true"})
+    attempts = "0" if ":" in address else "3"
+    return Client(f"hdfs://{address}", {_ATTEMPTS: attempts, _WITHOUT_A_DATANODE: "true"})
+
+
+def _only_namenode(nameservice: str) -> str | None:
+    """`host:port` of a nameservice that is no pair; the library finds pairs only."""
+    file = _configuration_folder() / "hdfs-site.xml"
+    try:
+        found = {
+            p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in ElementTree.parse(file).iter()
+        }
+    except (OSError, ElementTree.ParseError):
+        return None  # the library says what is wrong with it
+    if f"dfs.ha.namenodes.{nameservice}" in found:
+        return None
+    address = found.get(f"dfs.namenode.rpc-address.{nameservice}")
+    return f"{address}:8020" if address and ":" not in address else address
+
+
+def _configuration_folder() -> Path:
+    """As the library looks for it."""
+    named = os.environ.get("HADOOP_CONF_DIR")
+    return Path(named) if named else Path(os.environ.get("HADOOP_HOME", "/")) / "etc" / "hadoop"
 
 
 def _keep_for_ever(client: Client) -> None:

@@ -33,6 +33,14 @@ _WORDS = {
     errno.EXDEV: "the work directory must be on the same filesystem as the table",
     errno.ENAMETOOLONG: "a name in the path is too long",
 }
+_ADVICE = {
+    errno.ENOSPC: "free space on it (`tidegate clean <pipeline> --dry-run` shows what could go); then clear the task",
+    errno.EDQUOT: "raise the quota, or free space under it; then clear the task",
+    errno.EACCES: "let the user that runs tasks and jobs read and write there; then clear the task",
+    errno.EPERM: "let the user that runs tasks and jobs read and write there; then clear the task",
+    errno.EROFS: "find out why (a failing disk is often remounted so), mount it writable, then clear the task",
+    errno.EXDEV: "set sink.workdir to a directory on the table's filesystem",
+}
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _NO_SUCH_CALL = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _REFUSED = (*_WORDS, errno.EBUSY, errno.ELOOP, errno.EMLINK, errno.ENOMEM)
@@ -282,7 +290,10 @@ def _refused(error: OSError, path: str) -> StorageError:
         return PathMissing(f"{path}: is not there")
     if error.errno == errno.EEXIST:
         return PathExists(f"{path}: is already there")
-    refusal = StorageError(f"{path}: {_WORDS.get(error.errno or 0, error.strerror or str(error))}")
+    number = error.errno or 0
+    refusal = StorageError(
+        f"{path}: {_WORDS.get(number, error.strerror or str(error))}", advice=_ADVICE.get(number, "")
+    )
     return _final(refusal) if error.errno in _FINAL else refusal
 
 
