@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock clean distclean mutation stack-up stack-down test-faults
+.PHONY: help setup demo test soak lint lock clean distclean mutation stack-up stack-down test-faults
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -28,6 +28,10 @@ test-faults: setup ## every ordered pair of two faults in one life of a pipeline
 
 mutation: setup ## how many small changes of the core its tests notice; recorded in tests/mutants/core_score.json
 	@$(VENV)/python -m tests.mutants.core_score
+
+# It goes on where it was interrupted; ARGS=--fresh begins anew, ARGS=--help lists the rest.
+soak: setup ## kill everything, again and again, while 10 million records flow (about 3 hours)
+	@$(VENV)/python -m tests.soak $(ARGS)
 
 lint: setup ## style and import rules
 	@$(VENV)/ruff check .

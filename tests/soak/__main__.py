@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kills", type=int, default=500, help="to reach in all (500)")
     parser.add_argument("--minutes", type=float, help="end this run after that time, whatever was reached")
     parser.add_argument("--every", type=float, default=12.0, help="mean seconds between two random kills (12)")
+    parser.add_argument("--spark", type=float, default=1.0, help="share of the jobs that real Spark runs (1)")
     parser.add_argument("--seed", type=int, help="of the victims and moments; random, printed, without it")
     parser.add_argument("--fresh", action="store_true", help="forget the soak in the state folder and begin anew")
     parser.add_argument("--state", type=Path, default=Places.of_checkout().own / "soak", help="the state folder")
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
         with file_lock(root.parent / f"{root.name}.lock", wait=False, busy=f"another soak uses {root}"):
             if asked.fresh:
                 _forget(root)
-            bounds = Bounds(asked.records, asked.kills, asked.minutes, asked.every)
+            bounds = Bounds(asked.records, asked.kills, asked.minutes, asked.every, asked.spark)
             return Course(root, bounds, seed).run()
     except StackError as e:
         print(e, file=sys.stderr)

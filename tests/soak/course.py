@@ -18,7 +18,7 @@ from tests.soak.compare import compare
 from tests.soak.killer import Killer
 from tests.soak.processes import Nursery
 from tests.soak.scene import HOUR, NAME, Scene, python_path
-from tests.soak.scheduler import Archive, Ingest, Lane, wait_for_zombies
+from tests.soak.scheduler import Archive, Crew, Ingest, Lane, wait_for_zombies
 from tests.soak.servers import Servers
 from tidegate.adapters.footers import FooterProcess
 from tidegate.embedded.processes import RUN_MARK, sweep
@@ -39,6 +39,7 @@ class Bounds:
     kills: int
     minutes: float | None
     every_s: float
+    spark_share: float
 
     @property
     def max_records(self) -> int:
@@ -180,7 +181,8 @@ class Course:
         return scene
 
     def _lanes(self) -> dict[str, Lane]:
-        common = (self._scene, self._nursery, self._say, self._findings)
+        crew = Crew(self._bounds.spark_share, random.Random(self._rng.random()))
+        common = (self._scene, self._nursery, self._say, self._findings, crew)
         first = 1 + max((int(r.rpartition("-")[2]) for r in self._runs()), default=0)
         return {
             "ingest": Ingest(*common, first_run=first),

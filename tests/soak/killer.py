@@ -121,7 +121,9 @@ class Killer:
                 strike_at = self._soon()
 
     def _soon(self, share: float = 1.0) -> float:
-        return time.monotonic() + self._rng.expovariate(1 / (self._every_s * share))
+        """Slower than a job on this machine, or none would ever come to its end."""
+        pause = max(self._every_s, *(lane.job_s for lane in self._lanes.values()))
+        return time.monotonic() + self._rng.expovariate(1 / (pause * share))
 
     def _wake_zombies(self, lane: Lane) -> None:
         """One that was given up before it came to the point where it stops itself would stand there for ever."""

@@ -86,10 +86,12 @@ class Nursery:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def start(self, what: str, subject: str = "", stop_at: str = "") -> Task:
+    def start(self, what: str, subject: str = "", stop_at: str = "", engine: str = "") -> Task:
+        """`engine` other than the scene's, for a task that runs a job."""
         number = next(self._numbers)
         started = Task(number, what, subject, stop_at, self._logs / f"{run_name(self._mark)}-{number:05}-{what}.log")
         arguments = [str(self._scene), what, subject, *(["--stop-at", stop_at] if stop_at else [])]
+        arguments += ["--engine", engine] if engine else []
         order = {"number": number, "log": str(started.log), "arguments": arguments}
         with self._told:
             self._waiting[number] = started

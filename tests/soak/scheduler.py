@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.soak import task
@@ -30,11 +31,24 @@ class Stopped(Exception):
     """The soak ends: start nothing more."""
 
 
+@dataclass(frozen=True)
+class Crew:
+    """Who runs the jobs: real Spark, or for a share of the tasks the engine in the task's own process."""
+
+    spark_share: float
+    rng: random.Random
+
+    def engine(self) -> str:
+        return "spark" if self.rng.random() < self.spark_share else "here"
+
+
 class Lane:
     """Starts one kind of task after another. `live` is the one that runs; those given up live on as `zombies`."""
 
-    def __init__(self, name: str, scene: Scene, nursery: Nursery, say: Say, findings: list[str]) -> None:
+    def __init__(self, name: str, scene: Scene, nursery: Nursery, say: Say, findings: list[str], crew: Crew) -> None:
         self.name, self.scene, self._nursery, self._say, self._findings = name, scene, nursery, say, findings
+        self._crew = crew
+        self.job_s = 0.0  # how long the last job took that nobody disturbed
         self.live: Task | None = None
         self.aim: tuple[str, str] | None = None  # what, and where the next task of that kind shall stop itself
         self.zombies: list[Task] = []
@@ -84,16 +98,19 @@ class Lane:
 
     def _done(self, what: str, subject: str = "") -> int:
         """Try until it is done; DONE or NOTHING. Raises Stopped, RuntimeError after too many refusals."""
-        refusals = 0
+        refusals, engine = 0, self._crew.engine()
         while True:
             if self._stop.is_set():
                 raise Stopped
-            self.live = started = self._nursery.start(what, subject, self._take_aim(what))
+            began = time.monotonic()
+            self.live = started = self._nursery.start(what, subject, self._take_aim(what), engine)
             code = started.wait(TASK_TIMEOUT_S)
             self.live = None
             self.outcomes[OUTCOMES.get(code, str(code))] += 1
             if code in (task.DONE, task.NOTHING):
                 self.steps += 1
+                if what == "write" and engine == "spark":
+                    self.job_s = time.monotonic() - began
                 started.log.unlink(missing_ok=True)
                 return code
             if code == GIVEN_UP:

@@ -1,4 +1,5 @@
-"""One task of a DAG as a process: `python -m tests.soak.task SCENE WHAT [SUBJECT] [--stop-at PORT.METHOD:WHEN[:N]]`.
+"""One task of a DAG as a process: `python -m tests.soak.task SCENE WHAT [SUBJECT] [--stop-at PORT.METHOD:WHEN[:N]]
+[--engine spark|here]`.
 
 WHAT is plan, write, land, ingest (all three), publish, replay or maintain; SUBJECT is the run's name, or the window's
 start (UTC ms). With --stop-at the process stops itself (SIGSTOP) before or after the n-th call of that port's method:
@@ -11,6 +12,7 @@ import argparse
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("what")
     parser.add_argument("subject", nargs="?", default="")
     parser.add_argument("--stop-at")
+    parser.add_argument("--engine", choices=("spark", "here"), help="other than the scene's")
     asked = parser.parse_args(arguments)
     try:
-        ctx = Scene.load(asked.scene).context(_say, f"{asked.what} {asked.subject}", _stopping(asked.stop_at))
+        scene = Scene.load(asked.scene)
+        scene = replace(scene, engine=asked.engine or scene.engine)
+        ctx = scene.context(_say, f"{asked.what} {asked.subject}", _stopping(asked.stop_at))
         try:
             return _do(ctx, asked.what, asked.subject)
         finally:
