@@ -18,6 +18,7 @@ TidegateError
 |  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
 |  |- CatalogueMismatch  the table, or a partition, is not what it should be
 |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
+|  |- AttemptSpoilt      what it left is not what it reported, or cannot be read (retry: the next attempt writes again)
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
@@ -132,6 +133,13 @@ class JobFailed(TidegateError):
     """The Spark job ended without a receipt."""
 
     retry = True
+
+
+class AttemptSpoilt(JobFailed):
+    """An attempt's receipt cannot be read, or its files are not those of the receipt. Nothing is lost: the topic has
+    the records, and the next attempt writes into a directory of its own."""
+
+    advice = "the next try writes the same offsets again; if it comes back, look after the filesystem"
 
 
 class BatchRefused(TidegateError):

@@ -75,6 +75,9 @@ _SCALARS: dict[Any, Any] = {int: int, str: str, bool: bool, float: (int, float)}
 def loads(kind: type[T], text: str | bytes) -> T:
     """Raises ValueError for whatever `dumps` of a `kind` did not write: cut off, garbage, another version's."""
     try:
-        return from_plain(kind, json.loads(text))
+        found = from_plain(kind, json.loads(text))
     except (KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ValueError(f"not a {kind.__name__}: {e}") from None
+    if found is None:
+        raise ValueError(f"not a {kind.__name__}: null")
+    return found

@@ -74,6 +74,6 @@ def parse_mark(name: str) -> tuple[str, int, int] | None:
     """`<window>.<generation>.<epoch>` -> (window id, generation, epoch); None for anything else."""
     window, _, rest = name.partition(".")
     number, _, epoch = rest.partition(".")
-    if not window or not number.isdigit() or not epoch.isdigit():
+    if not window or not name.isascii() or not number.isdigit() or not epoch.isdigit():
         return None
     return window, int(number), int(epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.batch import WritingBatch
 from tidegate.core.cleaning import BatchAttempt, parse_attempt
-from tidegate.core.errors import BatchRefused
+from tidegate.core.errors import AttemptSpoilt, BatchRefused
 from tidegate.core.layout import join
 from tidegate.core.offsets import Interval
 from tidegate.core.receipt import Receipt
@@ -42,7 +42,10 @@ def _earlier(ctx: Context, batch: WritingBatch) -> Receipt | None:
         if isinstance(attempt, BatchAttempt) and attempt.batch_id == batch.plan.batch_id:
             found[attempt.epoch] = name
     for _, name in sorted((i for i in found.items() if i[0] < batch.epoch), reverse=True):
-        receipt = read_receipt(ctx, join(ctx.layout.attempts(), name))
+        try:
+            receipt = read_receipt(ctx, join(ctx.layout.attempts(), name))
+        except AttemptSpoilt:
+            continue
         if receipt is not None:
             return receipt
     return None

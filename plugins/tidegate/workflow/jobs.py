@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.batch import JobPlan
-from tidegate.core.errors import BatchRefused, JobFailed, PathExists, PathMissing
+from tidegate.core.errors import AttemptSpoilt, BatchRefused, JobFailed, PathExists, PathMissing
 from tidegate.core.layout import FAILURE, RECEIPT, join
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import Failure, Receipt
@@ -35,6 +35,8 @@ def _last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Bat
         failure = loads(Failure, ctx.storage.read(join(job.attempt_dir, FAILURE)))
     except PathMissing:
         return error
+    except ValueError as e:
+        return JobFailed(f"{error.args[0]} (and its {FAILURE} cannot be read: {e})")
     where = ", ".join(
         f"{name} {value}"
         for name, value in (
@@ -50,8 +52,24 @@ def _last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Bat
 
 
 def read_receipt(ctx: Context, attempt_dir: str) -> Receipt | None:
-    """The receipt is written last and appears whole: if it is there, the attempt is complete."""
+    """The receipt is written last and appears whole: if it is there, the attempt is complete.
+
+    Raises AttemptSpoilt for one that cannot be read."""
+    path = join(attempt_dir, RECEIPT)
     try:
-        return loads(Receipt, ctx.storage.read(join(attempt_dir, RECEIPT)))
+        return loads(Receipt, ctx.storage.read(path))
     except PathMissing:
         return None
+    except ValueError as e:
+        raise _unreadable(path, e) from None
+
+
+def _unreadable(path: str, error: ValueError) -> AttemptSpoilt:
+    spoilt = AttemptSpoilt(f"{path} cannot be read: {error}")
+    if "unknown [" in str(error):
+        spoilt.retry = False
+        spoilt.advice = (
+            "another version of tidegate wrote it: install the same one where jobs run and where tasks run, "
+            "then clear the task"
+        )
+    return spoilt

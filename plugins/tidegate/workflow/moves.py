@@ -46,14 +46,35 @@ def move_directory(
         if todo.is_alarm:
             if not still_mine():
                 raise MovedOn
-            if todo is Do.QUARANTINE:
-                try_rename(storage, source, quarantine)
-            raise Alarm(f"{todo.value}: {source} -> {destination}")
+            raise _alarm(storage, todo, source, destination, manifest, quarantine)
         if todo is Do.DELETE_SOURCE:
             storage.delete(source)
             return
         try_rename(storage, source, destination)
     raise OutcomeUnknown(f"renaming {source} to {destination} has no certain outcome yet")
+
+
+def _alarm(
+    storage: Storage, todo: Do, source: str, destination: str, manifest: Mapping[str, int], quarantine: str
+) -> Alarm:
+    """With what a human needs to mend it: which file, and where everything is now."""
+    message = f"{todo.value}: {source} -> {destination}"
+    if todo is Do.QUARANTINE:
+        try_rename(storage, source, quarantine)
+        return Alarm(
+            f"{message}; {destination} holds something else, the source is at {quarantine} now",
+            advice=f"remove or move away {destination} if it is not needed, rename {quarantine} back to {source}, then "
+            "`tidegate repair` and clear the task",
+        )
+    damaged = source if todo is Do.ALARM_INCOMPLETE else destination
+    there = {f.path: f.bytes for f in storage.list_files(damaged) or []}
+    wrong = [path for path, size in manifest.items() if there.get(path) != size]
+    if todo is Do.ALARM_LOST or not wrong:
+        return Alarm(message)
+    return Alarm(
+        f"{message}; {join(damaged, wrong[0])} and {len(wrong) - 1} more files are not what the manifest says",
+        advice="restore them from a backup of the filesystem, then `tidegate repair` and clear the task",
+    )
 
 
 def try_rename(storage: Storage, source: str, destination: str) -> None:
@@ -91,13 +112,19 @@ def move_files(
         if not any(_move_file(storage, source, target) for source in candidates):
             if not still_mine():
                 raise MovedOn
-            raise Alarm(f"data file lost: {path} is in none of {', '.join(parent(c) for c in candidates)}")
+            raise Alarm(
+                f"data file lost: {path} is not at {', nor at '.join(candidates)}",
+                advice="restore it from a backup of the filesystem, then `tidegate repair` and clear the task",
+            )
     there = {f.path: f.bytes for f in storage.list_files(destination) or []}
     missing = [p for p, (size, _) in wanted.items() if there.get(p) != size]
     if missing:
         if not still_mine():
             raise MovedOn
-        raise Alarm(f"{destination}: {missing[0]} and {len(missing) - 1} more files are not what the manifest says")
+        raise Alarm(
+            f"{join(destination, missing[0])} and {len(missing) - 1} more files are not what the manifest says",
+            advice="restore them from a backup of the filesystem, then `tidegate repair` and clear the task",
+        )
 
 
 def _move_file(storage: Storage, source: str, target: str) -> bool:

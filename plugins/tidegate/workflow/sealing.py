@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidegate.core.batch import JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import Alarm, BatchRefused, LostComparison, PathMissing, StorageAhead, TopicRecreated
+from tidegate.core.errors import (
+    Alarm,
+    AttemptSpoilt,
+    BatchRefused,
+    LostComparison,
+    PathMissing,
+    StorageAhead,
+    TopicRecreated,
+)
+from tidegate.core.layout import join
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.record import same_plan
-from tidegate.core.recovery import Seen
 from tidegate.core.thresholds import refusal
 from tidegate.workflow import records
 from tidegate.workflow.attempts import refuse_other_records
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt
-from tidegate.workflow.moves import look, manifest_of
 
 
 def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
@@ -24,7 +31,10 @@ def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
     receipt = read_receipt(ctx, directory)
     if receipt is None:
         raise LostComparison(f"attempt {batch.epoch} of batch {batch.plan.batch_id} has no receipt")
-    refusing(ctx, batch, lambda: _check(ctx, batch, receipt, directory))
+    defect = _defect(ctx, batch, receipt, directory)
+    if defect is not None:
+        raise AttemptSpoilt(defect)
+    refusing(ctx, batch, lambda: _check(ctx, batch, receipt))
     try:
         sealed = ctx.ledger.batches.seal(batch, receipt)
     except LostComparison:
@@ -40,25 +50,44 @@ def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
 
 
 def seal_if_complete(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
-    """An earlier try's task died after its job had finished: its receipt is as good as ours."""
+    """An earlier try's task died after its job had finished: its receipt is as good as ours.
+
+    None if there is no such attempt, or a spoilt one, which is given up: the next writes the same offsets again."""
     directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
-    if read_receipt(ctx, directory) is None or ctx.ledger.batches.refusal(ctx.name, batch.plan.batch_id):
+    try:
+        receipt = read_receipt(ctx, directory)
+        defect = None if receipt is None else _defect(ctx, batch, receipt, directory)
+    except AttemptSpoilt as e:
+        defect, receipt = str(e.args[0]), None
+    if defect is not None:
+        ctx.say(f"attempt {batch.epoch} of batch {batch.plan.batch_id} is given up: {defect}")
+        return None
+    if receipt is None or ctx.ledger.batches.refusal(ctx.name, batch.plan.batch_id):
         return None
     ctx.say(f"attempt {batch.epoch} of batch {batch.plan.batch_id} is complete: nothing to write again")
     return seal(ctx, batch)
 
 
-def _check(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str) -> None:
-    """Raises BatchRefused (content) or Alarm (contradiction)."""
+def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str) -> str | None:
+    """Why the attempt is not what its receipt says: then another one writes again, nothing is lost."""
     plan = batch.plan
     told = (receipt.batch_id, receipt.epoch, receipt.nonce, receipt.topic_id, receipt.spec_version)
     if told != (plan.batch_id, batch.epoch, batch.nonce, plan.topic_id, plan.spec_version):
-        raise Alarm(f"the receipt in {directory} is of another attempt: {told}")
+        return f"the receipt in {directory} is of another attempt: {told}"
+    there = {f.path: f.bytes for f in ctx.storage.list_files(directory) or []}
+    for f in receipt.files:
+        if there.get(f.path) != f.bytes:
+            found = f"has {there[f.path]:,} bytes" if f.path in there else "is not there"
+            return f"{join(directory, f.path)} {found}, its receipt says {f.bytes:,} bytes"
+    return None
+
+
+def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
+    """Raises BatchRefused (content), TopicRecreated."""
+    plan = batch.plan
     errors = arithmetic_errors(receipt, plan.ranges, ctx.pipeline.source.gaps)
     if errors:
         raise BatchRefused(f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}")
-    if look(ctx.storage, directory, manifest_of(receipt.files)) is not Seen.MATCHES:
-        raise Alarm(f"{directory} does not hold the files that its receipt names")
     # R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile
     topic_id = ctx.source.describe(plan.topic).topic_id
     if topic_id != plan.topic_id:
@@ -102,7 +131,10 @@ def landed_receipt(ctx: Context, batch: OpenBatch) -> Receipt | None:
     plan = batch.plan
     directory = ctx.layout.landed(plan.batch_id)
     record = records.batch_record(ctx, plan.batch_id)
-    receipt = record.manifest if record is not None else read_receipt(ctx, directory)
+    try:
+        receipt = record.manifest if record is not None else read_receipt(ctx, directory)
+    except AttemptSpoilt as e:
+        raise StorageAhead(f"batch {plan.batch_id} is {batch.state} in the ledger, but has landed: {e.args[0]}") from e
     marked = record is not None or ctx.storage.exists(ctx.layout.high_water_mark(plan.batch_id))
     if receipt is None and not marked and not ctx.storage.exists(directory):
         return None
@@ -129,6 +161,11 @@ def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
         (part,) = loads(JobPlan, ctx.storage.read(path)).parts
     except PathMissing:
         return  # a batch without ranges has none
+    except ValueError as e:
+        raise StorageAhead(
+            f"batch {plan.batch_id} has landed before the ledger says so, and {path} cannot be read: {e}",
+            advice="restore that file from a backup of the filesystem: it tells by which plan the batch was written",
+        ) from None
     if (part.clock_ms, part.floor, part.rules_version) != (plan.clock_ms, plan.floor, plan.rules_version):
         raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
 
