@@ -16,6 +16,7 @@ from tidegate.commands.failures import WRONG, Commands, Failed
 _COMMANDS = {
     "status": ("tidegate.commands.status:status", "Show how pipelines are: lag, watermark, blocks, due hours."),
     "explain": ("tidegate.commands.explain:explain", "Say where a window stands, why, and what to do next."),
+    "where": ("tidegate.commands.where:where", "Say what became of one record, by its Kafka offset."),
     "audit": ("tidegate.commands.audit:audit", "Prove that every record is in the table exactly once."),
     "plan": ("tidegate.commands.ledger:plan", "Show which batch the next ingest run would plan."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
-from tidegate.adapters.spark import land_application, local_environment
+from tidegate.adapters.children import Child
 from tidegate.core.coverage import Excess, Findings, Footer, Missing, Span, Stray
-from tidegate.core.errors import StorageError
 from tidegate.core.offsets import Interval
 from tidegate.core.slabs import Slab
-
-LAST_WORDS = 5
 
 
 class LineReader(ABC):
@@ -52,82 +45,17 @@ class LineReader(ABC):
 
 
 class FooterProcess(LineReader):
-    """Its answers come from `spark_jobs/footers.py`, started at the first request, ended by `close`.
-
-    Raises StorageError when the child cannot start, or dies."""
+    """Its answers come from `spark_jobs/footers.py`. Raises StorageError when that cannot start, or dies."""
 
     def __init__(self, python: str = sys.executable) -> None:
-        self._python = python
-        self._child: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
+        self._child = Child("footers.py", advice, python)
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        child = self._running()
-        assert child.stdin is not None
-        try:
-            # the child reads a request whole before it answers: neither side waits for the other's pipe
-            child.stdin.write(json.dumps(request).encode() + b"\n")
-            child.stdin.flush()
-        except OSError:
-            raise self._failed() from None
-        return self._answers(child, answers)
-
-    def _answers(self, child: subprocess.Popen[bytes], count: int) -> Iterator[dict[str, Any]]:
-        assert child.stdout is not None
-        for _ in range(count):
-            line = child.stdout.readline()
-            if not line.endswith(b"\n"):
-                raise self._failed()
-            yield json.loads(line)
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._child is None:
-            script = str(land_application().with_name("footers.py"))
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-            self._child = subprocess.Popen(
-                [self._python, script],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=os.environ | local_environment(),
-            )
-        return self._child
+        return self._child.ask(request, answers)
 
     def close(self) -> None:
-        child, self._child = self._child, None
-        if child is None:
-            return
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.kill()  # it changes nothing: there is nothing to finish
-        child.wait()
-        child.stdout.close()
-        try:
-            child.stdin.close()
-        except OSError:  # what was not written any more
-            pass
-        assert self._errors is not None
-        self._errors.close()
-
-    def _failed(self) -> StorageError:
-        assert self._child is not None
-        assert self._errors is not None
-        assert self._child.stdin is not None
-        try:
-            self._child.stdin.close()
-        except OSError:
-            pass
-        code = self._child.wait()
-        self._errors.seek(0)
-        text = self._errors.read().decode(errors="replace")
-        words = " | ".join([line.strip() for line in text.splitlines() if line.strip()][-LAST_WORDS:])
-        self.close()
-        error = StorageError(
-            f"reading files ended with exit code {code}: {words or 'without a word'}",
-            advice="install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files",
-        )
-        error.retry = False
-        return error
+        self._child.close()
 
 
 def footer_of(line: Mapping[str, Any]) -> Footer:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.balance import Balance
 from tidegate.core.ledger import Intent
@@ -13,6 +13,9 @@ from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
 from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import WindowKey
+
+if TYPE_CHECKING:
+    from tidegate.core.sighting import OffsetFacts
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,10 @@ class LedgerReads(Protocol):
 
     def window_pages(self, name: str) -> Iterator[WindowPage]:
         """Every window that the ledger knows of, in order; each page is of one instant."""
+        ...
+
+    def offsets(self, name: str, wanted: Sequence[tuple[int, int]]) -> list[OffsetFacts] | None:
+        """What is known of each (Kafka partition, offset); None for a pipeline that no run has registered."""
         ...
 
     def landed(self, name: str) -> list[tuple[int, int]]:

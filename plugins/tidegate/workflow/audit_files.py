@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate.core.audit import Problem, republish
-from tidegate.core.layout import SUCCESS, join, time_values, window_id
+from tidegate.core.layout import SUCCESS, join, window_id
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow, Spine
-from tidegate.core.window import BUILDING, BUILT, CURRENT, SWAPPING
-from tidegate.workflow.assembly import published_path
+from tidegate.core.window import BUILT, CURRENT, SWAPPING
+from tidegate.workflow import places
 from tidegate.workflow.context import Context
 
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"
@@ -80,20 +80,24 @@ class Files:
         wanted = []
         for f in files:
             if f.kind in (LATE, DIRTY):
-                wanted.append(Wanted(f"batch {batch.batch_id}", f, self._side_homes(batch, f), _SIDE, batch.batch_id))
+                homes = places.side(self._layout, batch, f)
+                wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _SIDE, batch.batch_id))
             elif f.window_ms is not None and not self.placed(f.window_ms):
-                homes = self._waiting_homes(batch.batch_id, f)
+                homes = places.waiting(self._layout, batch.batch_id, f, self._first.get(f.window_ms))
                 wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _BACKUP, batch.batch_id))
         return self._look(wanted, [*self._foreign_side(batch, files)])
 
     def of_window(self, generation: GenerationRow) -> Listing:
         """Of the generation in force, or of the first one on its way there."""
-        window_ms = generation.window_ms
-        if window_ms in self._current:
-            wanted = self._of_generation(generation, self._places(generation), republish(self._ctx.name, window_ms))
-            return self._look(wanted, self._published(generation))
-        places = (generation.directory or "", self._table_directory(window_ms))
-        return self._look(self._of_generation(generation, places, _BACKUP), ())
+        window_ms, published = generation.window_ms, generation.window_ms in self._current
+        advice = republish(self._ctx.name, window_ms) if published else _BACKUP
+        directories = places.generation(self._ctx.pipeline, generation, published, self._makes_way(generation))
+        subject = f"window {window_id(window_ms)}"
+        wanted = [Wanted(subject, f, tuple((d, f.path) for d in directories), advice) for f in generation.files]
+        return self._look(wanted, self._published(generation) if published else ())
+
+    def _makes_way(self, current: GenerationRow) -> bool:
+        return (current.window_ms, current.location) in self._swapping
 
     def placed(self, window_ms: int) -> bool:
         """Whether a generation owns the window's rows, and no more its batches."""
@@ -133,47 +137,6 @@ class Files:
         place = join(*item.homes[0])
         return None, f"{place} is not there ({item.entry.rows:,} {item.entry.kind} rows)"
 
-    # ------------------------------------------------------------ where files must be
-
-    def _places(self, current: GenerationRow) -> tuple[str, ...]:
-        """Its directory; while another takes that (swap: directory), also where it makes way to."""
-        location = current.location or ""
-        if not self._makes_way(current):
-            return (location,)
-        return (location, self._layout.generation(current.window_ms, current.number, current.epoch))
-
-    def _makes_way(self, current: GenerationRow) -> bool:
-        return (current.window_ms, current.location) in self._swapping
-
-    def _of_generation(self, generation: GenerationRow, places: tuple[str, ...], advice: str) -> Iterator[Wanted]:
-        subject = f"window {window_id(generation.window_ms)}"
-        for f in generation.files:
-            yield Wanted(subject, f, tuple((place, f.path) for place in places), advice)
-
-    def _waiting_homes(self, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], ...]:
-        # in the order in which files move: who looks the other way round can miss one that is moving
-        assert f.window_ms is not None
-        first = self._first.get(f.window_ms)
-        epochs = range(1, first.epoch + 1) if first is not None and first.state == BUILDING else ()
-        moved = published_path(f, f"b{batch_id}")
-        homes = [(self._layout.landed(batch_id), f.path)]
-        return (*homes, *((self._layout.assembly(f.window_ms, 1, e), moved) for e in epochs))
-
-    def _table_directory(self, window_ms: int) -> str:
-        spec = self._ctx.pipeline
-        return self._layout.window(time_values(window_ms, spec.time_partitions, spec.windows.timezone))
-
-    def _side_homes(self, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str], ...]:
-        below = f.path.removeprefix(f"{f.kind}/")
-        home = (self._layout.side(batch.batch_id, f.kind), below)
-        if batch.side_moved:
-            return (home,)
-        return (
-            home,
-            (self._layout.landed(batch.batch_id), f.path),
-            (self._layout.side_staging(batch.batch_id, f.kind), below),
-        )
-
     # ------------------------------------------------------------ what must not be there, or must besides
 
     def _published(self, generation: GenerationRow) -> Iterator[Problem]:
@@ -200,7 +163,7 @@ class Files:
         following = self._spine.next_batch_id
         for directory in (self._layout.landing_zone(), self._layout.high_water_marks()):
             names = self._ctx.storage.list_names(directory) or []
-            ahead = sorted(int(n) for n in names if n.isdigit() and int(n) >= following)
+            ahead = sorted(int(n) for n in names if n.isascii() and n.isdigit() and int(n) >= following)
             if ahead:
                 yield Problem(
                     "ledger",

@@ -19,6 +19,7 @@ from tidegate.adapters.ledger.reads_rows import (
     window_total,
 )
 from tidegate.adapters.ledger.reads_rows import events as events_of
+from tidegate.adapters.ledger.reads_where import WhereReads
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.balance import Balance
 from tidegate.core.layout import window_id
@@ -32,7 +33,7 @@ b, g, r = schema.batches, schema.generations, schema.batch_ranges
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 
 
-class SqlReads(AuditReads):
+class SqlReads(AuditReads, WhereReads):
     """core.views.LedgerReads on PostgreSQL or SQLite."""
 
     @property

@@ -49,11 +49,13 @@ def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
     def between(table: Any) -> list[Any]:
         return select_rows(c, table, table.c.pipeline == name, table.c.batch_id.between(first, last))
 
+    b = schema.batches
+    columns = [b.c[field] for field in BatchRow.__dataclass_fields__ if field not in _DETAILS]  # not the receipt
+    listed = select(*columns).where(b.c.pipeline == name, b.c.batch_id.between(first, last)).order_by(b.c.batch_id)
+    found = c.execute(listed).all()
     ranges = grouped(between(schema.batch_ranges), lambda row: row.batch_id)
     parts = grouped(between(schema.batch_partitions), lambda row: row.batch_id)
-    return [
-        batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])) for row in between(schema.batches)
-    ]
+    return [batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])) for row in found]
 
 
 def grouped(items: Iterable[Any], key: Callable[[Any], int]) -> dict[int, list[Any]]:

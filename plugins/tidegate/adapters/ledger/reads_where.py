@@ -1,0 +1,173 @@
+"""What the ledger knows of single offsets: by the ranges of batches, then by the spans of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
+from tidegate.adapters.ledger.store import row_of, rows_of
+from tidegate.core.lateness import Floor
+from tidegate.core.plain import loads
+from tidegate.core.receipt import DATA, FileEntry
+from tidegate.core.sighting import Life, OffsetFacts, WindowFacts
+from tidegate.core.views import BatchRow, LossRow
+from tidegate.core.window import BUILT, CURRENT, SWAPPING
+
+b, r, p = schema.batches, schema.batch_ranges, schema.batch_partitions
+
+
+class WhereReads(Snapshots):
+    """Part of core.views.LedgerReads."""
+
+    def offsets(self, name: str, wanted: Sequence[tuple[int, int]]) -> list[OffsetFacts] | None:
+        """Of each (Kafka partition, offset), all in one snapshot; None for a pipeline that no run has registered."""
+        with self._snapshot() as c:
+            pipeline = row_of(c, schema.pipelines, name=name)
+            if pipeline is None:
+                return None
+            look = _Look(c, name, pipeline.topic_id)
+            return [look.at(partition, offset) for partition, offset in wanted]
+
+
+class _Era:
+    """The batches of one topic id: `[first, last]`."""
+
+    def __init__(self, topic_id: str, first: int, last: int) -> None:
+        self.topic_id, self.first, self.last = topic_id, first, last
+
+
+class _Look:
+    """Remembers batches and windows: many offsets share them."""
+
+    def __init__(self, c: Connection, name: str, accepted: str | None) -> None:
+        self._c, self._name, self._accepted = c, name, accepted
+        statement = select(b.c.topic_id, func.min(b.c.batch_id), func.max(b.c.batch_id)).where(b.c.pipeline == name)
+        eras = [_Era(*row) for row in c.execute(statement.group_by(b.c.topic_id))]
+        self._eras = sorted(eras, key=lambda era: -era.last)
+        self._ends: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._losses: dict[int, list[LossRow]] = {}
+        self._batches: dict[int, tuple[BatchRow, Floor, tuple[FileEntry, ...]]] = {}
+        self._windows: dict[int, WindowFacts] = {}
+
+    def at(self, partition: int, offset: int) -> OffsetFacts:
+        lives = tuple(self._life(era, partition, offset) for era in self._eras)
+        if self._accepted is not None and not any(life.accepted for life in lives):
+            lives = (Life(self._accepted, True), *lives)  # accepted by an operator, nothing of it planned yet
+        return OffsetFacts(partition, offset, lives)
+
+    def _life(self, era: _Era, partition: int, offset: int) -> Life:
+        life = Life(era.topic_id, era.topic_id == self._accepted)
+        ends = self._reach(era, partition)
+        if ends is None:
+            return life
+        values: dict[str, Any] = {"first_offset": ends[0], "planned_end": ends[1]}
+        batch_id = self._batch_with(era, partition, offset)
+        if batch_id is not None:
+            values |= self._in_batch(batch_id, partition, offset)
+        else:
+            loss = next((x for x in self._lost(partition) if x.start <= offset < x.end and self._of(era, x)), None)
+            if loss is not None:
+                values |= {"loss": loss, "loss_planned_ms": self._batch(loss.batch_id)[0].planned_ms}
+        return Life(era.topic_id, era.topic_id == self._accepted, **values)
+
+    def _of(self, era: _Era, loss: LossRow) -> bool:
+        return era.first <= loss.batch_id <= era.last
+
+    def _reach(self, era: _Era, partition: int) -> tuple[int, int] | None:
+        """(where reading began, planned end); None if no batch has the partition."""
+        key = (era.first, partition)
+        if key not in self._ends:
+            mine = (p.c.pipeline == self._name, p.c.partition == partition, p.c.batch_id.between(era.first, era.last))
+            first = self._c.execute(select(p).where(*mine).order_by(p.c.batch_id).limit(1)).first()
+            last = self._c.execute(select(p).where(*mine).order_by(p.c.batch_id.desc()).limit(1)).first()
+            self._ends[key] = None
+            if first is not None and last is not None:
+                began = row_of(self._c, r, pipeline=self._name, batch_id=first.batch_id, partition=partition)
+                lost = [x.start for x in self._lost(partition) if x.batch_id == first.batch_id]
+                start = began.start if began is not None else first.planned_end
+                self._ends[key] = (min([start, *lost]), last.planned_end)
+        return self._ends[key]
+
+    def _lost(self, partition: int) -> list[LossRow]:
+        if partition not in self._losses:
+            found = rows_of(self._c, schema.losses, pipeline=self._name, partition=partition)
+            self._losses[partition] = [LossRow(x.batch_id, x.partition, x.start, x.end, x.reason) for x in found]
+        return self._losses[partition]
+
+    def _batch_with(self, era: _Era, partition: int, offset: int) -> int | None:
+        for batch_id, (row, _, _) in self._batches.items():
+            if era.first <= batch_id <= era.last and _holds(row, partition, offset):
+                return batch_id
+        statement = select(r.c.batch_id, r.c.end).where(
+            r.c.pipeline == self._name,
+            r.c.partition == partition,
+            r.c.start <= offset,
+            r.c.batch_id.between(era.first, era.last),
+        )
+        found = self._c.execute(statement.order_by(r.c.start.desc()).limit(1)).first()
+        return found.batch_id if found is not None and found.end > offset else None
+
+    def _in_batch(self, batch_id: int, partition: int, offset: int) -> dict[str, Any]:
+        row, floor, files = self._batch(batch_id)
+        values: dict[str, Any] = {"batch": row, "floor": floor}
+        if row.state == "ABANDONED":
+            newest = next((e for e in self._events(batch_id) if e.what == "abandoned"), None)
+            values |= {"abandoned": self._reason(batch_id), "ended_ms": newest.at_ms if newest else None}
+        if row.state != "LANDED":
+            return values
+        mine = tuple(f for f in files if _spans(f, partition, offset))
+        windows = {f.window_ms for f in mine if f.kind == DATA and f.window_ms is not None}
+        values["files"] = mine
+        values["windows"] = {w: _narrow(self._window(w), partition, offset) for w in windows}
+        return values
+
+    def _events(self, batch_id: int) -> list[Any]:
+        return events(self._c, self._name, 20, f"batch {batch_id}")
+
+    def _reason(self, batch_id: int) -> str:
+        return self._batch(batch_id)[0].blocked or "no reason was given"
+
+    def _batch(self, batch_id: int) -> tuple[BatchRow, Floor, tuple[FileEntry, ...]]:
+        if batch_id not in self._batches:
+            (row,) = batches(self._c, self._name, batch_id, batch_id)
+            where = (b.c.pipeline == self._name, b.c.batch_id == batch_id)
+            floor = loads(Floor, self._c.scalar(select(b.c.floor).where(*where)))
+            found = rows_of(self._c, schema.batch_files, pipeline=self._name, batch_id=batch_id)
+            self._batches[batch_id] = (row, floor, tuple(map(rows.file_entry, found)))
+        return self._batches[batch_id]
+
+    def _window(self, window_ms: int) -> WindowFacts:
+        if window_ms not in self._windows:
+            key = {"pipeline": self._name, "window_ms": window_ms}
+            row = row_of(self._c, schema.windows, pipeline=self._name, start_ms=window_ms)
+            others = tuple(map(generation_row, rows_of(self._c, schema.generations, **key)))
+            placed = next((g for g in others if g.state == CURRENT), None) or next(
+                (g for g in others if g.number == 1 and g.state in (BUILT, SWAPPING)), None
+            )
+            if placed is not None:
+                found = rows_of(self._c, schema.generation_files, **key, number=placed.number)
+                placed = replace(placed, files=tuple(map(rows.file_entry, found)))
+            self._windows[window_ms] = WindowFacts(window_ms, row and window_row(row), placed, others)
+        return self._windows[window_ms]
+
+
+def _narrow(window: WindowFacts, partition: int, offset: int) -> WindowFacts:
+    """With those files of its generation only that may hold the row."""
+    if window.placed is None:
+        return window
+    files = tuple(f for f in window.placed.files if _spans(f, partition, offset))
+    return replace(window, placed=replace(window.placed, files=files))
+
+
+def _holds(batch: BatchRow, partition: int, offset: int) -> bool:
+    return any(x.range.partition == partition and x.range.start <= offset < x.range.end for x in batch.ranges)
+
+
+def _spans(file: FileEntry, partition: int, offset: int) -> bool:
+    return any(x.partition == partition and x.min_offset <= offset <= x.max_offset for x in file.partitions)

@@ -1,0 +1,46 @@
+"""Single rows of Parquet files, found by a child process: see `spark_jobs/rows.py`."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any
+
+from tidegate.adapters.children import Child
+from tidegate.core.sighting import Lookup, Row
+
+
+class LineRows(ABC):
+    """core.sighting.RowReader, by whoever answers the requests."""
+
+    @abstractmethod
+    def _ask(self, request: Any) -> dict[str, Any]: ...
+
+    def find(self, lookup: Lookup) -> tuple[Row | None, str]:
+        answer = self._ask(
+            {
+                "row": [lookup.partition, lookup.offset, lookup.batch_id],
+                "files": [list(uris) for uris in lookup.files],
+                "event": list(lookup.event) if lookup.event else None,
+            }
+        )
+        found = answer["found"]
+        return (None if found is None else Row(**found)), answer["unread"]
+
+
+class RowProcess(LineRows):
+    """Its answers come from `spark_jobs/rows.py`; `with` starts it at once. Raises StorageError."""
+
+    def __init__(self, python: str = sys.executable) -> None:
+        advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
+        self._child = Child("rows.py", advice, python)
+
+    def __enter__(self) -> RowProcess:
+        self._child.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+    def _ask(self, request: Any) -> dict[str, Any]:
+        return next(self._child.ask(request, 1))

@@ -1,0 +1,39 @@
+"""Where a file of the ledger can be, the likeliest place first: (directory, path below it)."""
+
+from __future__ import annotations
+
+from tidegate.core.layout import Layout, time_values
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.receipt import FileEntry
+from tidegate.core.views import BatchRow, GenerationRow
+from tidegate.core.window import BUILDING
+from tidegate.workflow.assembly import published_path
+
+
+def waiting(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | None) -> tuple[tuple[str, str], ...]:
+    """Of a data file whose rows no generation owns yet; `first` is generation 1 of its window, if it has begun."""
+    # in the order in which files move: who looks the other way round can miss one that is moving
+    assert f.window_ms is not None
+    epochs = range(1, first.epoch + 1) if first is not None and first.state == BUILDING else ()
+    moved = published_path(f, f"b{batch_id}")
+    return ((layout.landed(batch_id), f.path), *((layout.assembly(f.window_ms, 1, e), moved) for e in epochs))
+
+
+def side(layout: Layout, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str], ...]:
+    """Of a late or dirty file of a landed batch."""
+    below = f.path.removeprefix(f"{f.kind}/")
+    home = (layout.side(batch.batch_id, f.kind), below)
+    if batch.side_moved:
+        return (home,)
+    return (home, (layout.landed(batch.batch_id), f.path), (layout.side_staging(batch.batch_id, f.kind), below))
+
+
+def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: bool) -> tuple[str, ...]:
+    """Directories of a generation's files. `makes_way`: another one takes its directory (swap: directory)."""
+    layout = Layout.of(spec)
+    if not published:
+        window = time_values(g.window_ms, spec.time_partitions, spec.windows.timezone)
+        return (g.directory or "", layout.window(window))
+    if makes_way:
+        return (g.location or "", layout.generation(g.window_ms, g.number, g.epoch))
+    return (g.location or "",)

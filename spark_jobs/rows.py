@@ -1,0 +1,157 @@
+"""Single rows of Parquet files by their Kafka coordinates: the child process of `tidegate where`.
+
+A JSON line in, a JSON line out, until the input ends:
+
+    {"row": [partition, offset, batch], "files": [["uri", ...], ...], "event": ["column", "format"] or null}
+    {"found": null or {"file", "uri", "event_ms", "reason", "field", "raw"}, "unread": ""}
+
+Each file has several places where it can be. They are looked into one after the other until the row is found; row
+groups whose statistics leave it out are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, BinaryIO, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.adapters.storage import for_uri
+from tidegate.core.errors import PathMissing
+
+_COORDINATES = ("_partition", "_offset", "_batch_id")
+_DIRTY = ("reason", "field", "raw_value")
+KEPT_ROWS = 4_000_000
+"""Rows whose coordinates stay in memory for the next lookups."""
+RAW_BYTES = 300
+
+
+def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
+    rows = Rows()
+    for line in source:
+        print(json.dumps(rows.answer(json.loads(line))), file=sink, flush=True)
+    return 0
+
+
+def open_file(uri: str) -> BinaryIO:
+    """The only place where files are opened. Raises PathMissing where there is none."""
+    return for_uri(uri).open_existing(uri)
+
+
+class Rows:
+    """Remembers the files that it read last: their places and coordinates."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[tuple[str, ...], _File] = OrderedDict()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        partition, offset, batch = request["row"]
+        unread = ""
+        for number, uris in enumerate(request["files"]):
+            try:
+                found = self._file(tuple(uris)).find(partition, offset, batch, request["event"])
+            except Exception as e:  # another file may have the row
+                self._files.pop(tuple(uris), None)
+                unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
+                continue
+            if found is not None:
+                return {"found": {"file": number, **found}, "unread": ""}
+        return {"found": None, "unread": unread}
+
+    def _file(self, uris: tuple[str, ...]) -> _File:
+        if uris not in self._files:
+            while self._files and sum(f.rows for f in self._files.values()) > KEPT_ROWS:
+                self._files.popitem(last=False)
+            self._files[uris] = _File(uris)
+        self._files.move_to_end(uris)
+        return self._files[uris]
+
+
+class _File:
+    def __init__(self, uris: Sequence[str]) -> None:
+        self.uri, file = _first(uris)
+        with file:
+            self._metadata = pq.ParquetFile(file).metadata
+        self.rows = self._metadata.num_rows
+        self._groups: dict[tuple[int, tuple[str, ...]], pa.Table] = {}
+
+    def find(self, partition: int, offset: int, batch: int, event: list[str] | None) -> dict[str, Any] | None:
+        names = self._metadata.schema.to_arrow_schema().names
+        columns = tuple(name for name in _COORDINATES if name in names)
+        if not {"_partition", "_offset"} <= set(columns):
+            raise ValueError("its rows have no Kafka columns")
+        for group in range(self._metadata.num_row_groups):
+            if not self._may_hold(group, {"_partition": partition, "_offset": offset}):
+                continue
+            table = self._read(group, columns)
+            mask = pc.and_(pc.equal(table["_offset"], offset), pc.equal(table["_partition"], partition))
+            if "_batch_id" in columns:
+                mask = pc.and_(mask, pc.equal(table["_batch_id"], batch))
+            at = pc.index(mask, True).as_py()
+            if at >= 0:
+                return {"uri": self.uri, **self._told(group, at, names, event)}
+        return None
+
+    def _may_hold(self, group: int, wanted: dict[str, int]) -> bool:
+        meta = self._metadata.row_group(group)
+        for at in range(meta.num_columns):
+            column = meta.column(at)
+            value, statistics = wanted.get(column.path_in_schema), column.statistics
+            if value is None or statistics is None or not statistics.has_min_max:
+                continue
+            if not statistics.min <= value <= statistics.max:
+                return False
+        return True
+
+    def _read(self, group: int, columns: tuple[str, ...]) -> pa.Table:
+        key = (group, columns)
+        if key not in self._groups:
+            with open_file(self.uri) as file:
+                self._groups[key] = pq.ParquetFile(file).read_row_group(group, columns=list(columns))
+        return self._groups[key]
+
+    def _told(self, group: int, at: int, names: list[str], event: list[str] | None) -> dict[str, Any]:
+        if "reason" in names and "raw_value" in names:
+            row = self._read(group, _DIRTY).slice(at, 1).to_pylist()[0]
+            return {"reason": row["reason"] or "", "field": row["field"] or "", "raw": _shown(row["raw_value"] or b"")}
+        if event is None or event[0] not in names:
+            return {}
+        value = self._read(group, (event[0],)).column(0)[at]
+        return {"event_ms": _event_ms(value, event[1])}
+
+
+def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:
+    for uri in uris[:-1]:
+        try:
+            return uri, open_file(uri)
+        except PathMissing:
+            continue
+    return uris[-1], open_file(uris[-1])
+
+
+def _event_ms(value: pa.Scalar, form: str) -> int | None:
+    """None where the column does not hold what event time was made of any more."""
+    if form == "timestamp":
+        return None if value.as_py() is None else value.cast(pa.int64()).as_py() // 1000
+    from spark_jobs.engine.event_time import event_ms
+    from spark_jobs.engine.strict import Unfit
+
+    try:
+        return event_ms(value.as_py(), form)
+    except Unfit:
+        return None
+
+
+def _shown(raw: bytes) -> str:
+    """Bytes for people: bounded, and nothing in it that a terminal would act on."""
+    text = raw[:RAW_BYTES].decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
