@@ -1,0 +1,47 @@
+"""A merge as a Spark job: `land.py` on a plan of mode `merge`, through spark-submit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.world import World, make_pipeline, record, window
+from tidegate.adapters.spark import SubprocessLauncher
+from tidegate.core.pipeline import Merge
+from tidegate.embedded.java import find_java
+from tidegate.embedded.places import Places
+from tidegate.embedded.spark import recommended_conf
+from tidegate.workflow import archive
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    pipeline = make_pipeline(f"file://{tmp_path}/lake/readings")
+    made = World(tmp_path, replace(pipeline, archive=replace(pipeline.archive, merge=Merge(min_files=2, local_size=1))))
+    yield made
+    made.close()
+
+
+def test_spark_merges_a_window(world: World) -> None:
+    for number in range(3):
+        world.produce(record(f"a{number}", 0.1), record(f"b{number}", 0.2, "b"), record("later", 2.5))
+        world.produce(record("later", 2.5), partition=1)
+        world.ingest(f"r{number}")
+    ctx = world.context()
+    said: list[str] = []
+    ctx.launcher = SubprocessLauncher(
+        said.append,
+        str(Path(sys.executable).with_name("spark-submit")),
+        conf=recommended_conf(Places.of_checkout()),
+        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+    )
+    archive.publish(ctx, window(0))
+    generation = ctx.ledger.windows.generation("readings", window(0), 1)
+    world.close()
+    assert sorted(f.rows for f in generation.files) == [3, 3], (world.said, said)  # type: ignore[union-attr]
+    assert any("merged 6 rows of 6 files into 2" in line for line in said)
+    assert world.by_window()["00"] == [(0, n) for n in (0, 1, 3, 4, 6, 7)]
