@@ -75,6 +75,7 @@ batches = _table(
     Column("landed_ms", BigInteger),
     Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
     Index("ix_batches_state", "pipeline", "state"),
+    Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
 )
 batch_ranges = _table(
     "batch_ranges",
@@ -229,4 +230,5 @@ events = _table(
     _required("subject", String(200)),
     _required("detail", Text),
     Index("ix_events_pipeline", "pipeline", "id"),
+    Index("ix_events_subject", "pipeline", "subject", "id"),
 )
