@@ -58,13 +58,14 @@ def _land(plan_uri: str) -> int:
 
 def _merge(plan: JobPlan, storage: Storage, context: SparkContext) -> int:
     """What `merge.py` does in one process, spread over the executors."""
-    from spark_jobs.merge import run_merges
+    from spark_jobs.merge import run_merges, summary
     from tidegate.adapters.storage import for_uri
 
     try:
-        run_merges(plan, storage, _on(context), for_uri)
+        receipt = run_merges(plan, storage, _on(context), for_uri)
     finally:
         context.stop()
+    print(summary(plan, receipt))
     return 0
 
 

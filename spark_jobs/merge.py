@@ -45,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         storage = for_uri(arguments[0])
-        run_merges(loads(JobPlan, storage.read(arguments[0])), storage)
+        plan = loads(JobPlan, storage.read(arguments[0]))
+        print(summary(plan, run_merges(plan, storage)))
     except Exception as e:
         print(f"tidegate: {last_line(from_exception(e))}", file=sys.stderr, flush=True)
         return 1
@@ -74,10 +75,14 @@ def run_merges(
         except Exception:  # the failure itself is what the caller has to hear of
             pass
         raise JobError(failure) from e
-    rows = sum(f.rows for f in files)
-    sources = sum(len(m.sources) for m in plan.merges)
-    print(f"tidegate: {plan.attempt}: merged {rows} rows of {sources} files into {len(files)}")
     return receipt
+
+
+def summary(plan: JobPlan, receipt: MergeReceipt) -> str:
+    """For the log."""
+    rows = sum(f.rows for f in receipt.files)
+    sources = sum(len(m.sources) for m in plan.merges)
+    return f"tidegate: {plan.attempt}: merged {rows} rows of {sources} files into {len(receipt.files)}"
 
 
 def _here(one: Callable[[Merge, int], Merged], merges: Sequence[Merge]) -> list[Merged]:
