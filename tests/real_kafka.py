@@ -16,10 +16,12 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from spark_jobs.engine.fetch import KafkaReader
-from tests.world import World
+from spark_jobs.engine.fetch import Chunk, KafkaReader
+from tests.world import World, record
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.core.batch import JobPlan
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.pipeline import Column
 from tidegate.core.ports import TopicState
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack
@@ -115,6 +117,33 @@ class RealKafka:
         return getattr(self._source, name)
 
 
+class Interrupted(RealKafka):
+    """Small fetches; `meanwhile` happens when a task has its first chunk of many."""
+
+    def __init__(self, topic: Topic, meanwhile: Callable[[], object], stall_seconds: float = 1.0) -> None:
+        super().__init__(topic, stall_seconds=stall_seconds)
+        self.settings |= {"queued.max.messages.kbytes": "100", "fetch.message.max.bytes": "10000"}
+        self._meanwhile = meanwhile
+
+    def reader(self, plan: JobPlan) -> KafkaReader:
+        reader = super().reader(plan)
+        read = reader.read
+
+        def interrupted(wanted: OffsetRange) -> Iterator[Chunk]:
+            for n, chunk in enumerate(read(wanted)):
+                yield chunk
+                if n == 0:
+                    self._meanwhile()
+
+        reader.read = interrupted  # type: ignore[method-assign]
+        return reader
+
+
+def bulky(count: int) -> list[dict[str, Any]]:
+    """Records of two kilobytes: a few hundred of them take many fetches of an `Interrupted` reader."""
+    return [record(str(n), 0.1) | {"filler": "x" * 2000} for n in range(count)]
+
+
 def world_on(topic: Topic, folder: Path, **source: Any) -> World:
     """A World of a pipeline of its own that reads this topic; gaps are allowed unless told otherwise."""
     folder.mkdir(exist_ok=True)
@@ -124,6 +153,33 @@ def world_on(topic: Topic, folder: Path, **source: Any) -> World:
     world.change_spec(source=spec)
     world.kafka = RealKafka(topic, spec.isolation)  # type: ignore[assignment]
     return world
+
+
+def numbered(first: int, count: int, hour: float = 0.1) -> list[dict]:
+    return [record(str(n), hour) for n in range(first, first + count)]
+
+
+def ranges(world: World, batch_id: int | None) -> list[tuple[int, int, int]]:
+    assert batch_id is not None
+    plan = world.context().ledger.batches.get(world.pipeline.name, batch_id).plan
+    return [(r.partition, r.start, r.end) for r in plan.ranges]
+
+
+def landed(world: World, batch_id: int) -> list[tuple[int, int]]:
+    """Coordinates of every row in the files of a landed batch."""
+    folder = world.folder / f"lake/readings/_tidegate/landed/{batch_id}"
+    return sorted(world.rows_at(f"file://{folder}"))
+
+
+def gaps(world: World, batch_id: int) -> dict[int, list[tuple[int, int]]]:
+    found = world.context().ledger.batches.gaps(world.pipeline.name, batch_id)
+    return {p: [(i.start, i.end) for i in intervals] for p, intervals in found.items()}
+
+
+def other_columns(world: World) -> None:
+    """A replay then has something new to publish, if it may."""
+    id_, site, _ = world.pipeline.columns
+    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
 
 
 @contextlib.contextmanager

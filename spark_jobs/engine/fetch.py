@@ -175,7 +175,7 @@ class KafkaReader(Reader):
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise self._why(wanted, at, lost=True)
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            self._topic_id(LOOK_SECONDS)  # the topic itself may be gone, which is said in other words
+            self._refuse_if_recreated()  # or gone altogether
             raise unreadable.no_partition(wanted)
         self._last_error = error.str()
 
@@ -186,14 +186,12 @@ class KafkaReader(Reader):
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
-            found = self._topic_id(LOOK_SECONDS)
-            if self._plan.topic_id and found != self._plan.topic_id:
-                return unreadable.recreated(wanted.topic, self._plan.topic_id, found)
+            self._refuse_if_recreated()
             place = TopicPartition(wanted.topic, wanted.partition)
             isolation = isolation_of(self._plan, wanted)
             low, high = self._consumer(isolation).get_watermark_offsets(place, timeout=LOOK_SECONDS)
         except JobError as e:
-            if lost:
+            if lost and e.failure.retry:
                 return unreadable.gone(wanted, at, f"the log's present bounds are not known: {e}")
             return JobError(replace(e.failure, partition=wanted.partition, offset=at))
         except KafkaException as e:
@@ -204,6 +202,11 @@ class KafkaReader(Reader):
         if lost or at < low or high < wanted.end:
             return unreadable.gone(wanted, at, f"the log now holds [{low}, {high})")
         return unreadable.stalled(wanted, at, self._stall_seconds, self._last_error)
+
+    def _refuse_if_recreated(self) -> None:
+        found = self._topic_id(LOOK_SECONDS)
+        if self._plan.topic_id and found != self._plan.topic_id:
+            raise unreadable.recreated(self._topic, self._plan.topic_id, found)
 
     def _position(self, consumer: Consumer, wanted: OffsetRange) -> int:
         from confluent_kafka import TopicPartition

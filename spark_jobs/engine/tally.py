@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -37,12 +38,15 @@ class Tally:
         if last - first + 1 == len(offsets) and offsets == list(range(first, last + 1)):
             self._saw(Interval(first, last + 1))
             return
-        before = first - 1
-        for offset in offsets:
-            if offset <= before or offset > last:
-                raise self._disorder(first, last)
-            self._saw(Interval(offset, offset + 1))
+        start = before = first
+        for offset in itertools.islice(offsets, 1, None):
+            if offset != before + 1:
+                if offset <= before:
+                    raise self._disorder(first, last)
+                self._saw(Interval(start, before + 1))
+                start = offset
             before = offset
+        self._saw(Interval(start, before + 1))
 
     def _saw(self, interval: Interval) -> None:
         if self.seen and self.seen[-1].end == interval.start:
