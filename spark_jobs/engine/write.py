@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -18,6 +19,8 @@ from tidegate.core.plain import dumps
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, DIRTY, FileEntry, PartitionRows
 
 MAX_OPEN = 64
+MAX_CLOSING = 16
+"""Files that are closed at once: HDFS needs half a second for a small one, a disk some milliseconds to sync."""
 ROWS_PER_FILE = 20_000_000
 FOOTER_ROWS = "tidegate.rows"
 
@@ -79,6 +82,8 @@ class Files:
         self._pipeline, self._sink = pipeline, pipeline.sink
         self._attempt_dir, self._name, self._labels, self._open_new = attempt_dir, name, labels, open_new
         self._open: OrderedDict[Place, _OpenFile] = OrderedDict()
+        self._closers = ThreadPoolExecutor(MAX_CLOSING, "close")
+        self._closing: deque[Future[None]] = deque()
         self._number = 0
         self._values: dict[int | None, set[PartitionValues]] = {}
         self.entries: list[FileEntry] = []
@@ -110,12 +115,16 @@ class Files:
             self._close(place)
 
     def close(self) -> list[FileEntry]:
+        """All of them are written and closed when this returns."""
         for place in list(self._open):
             self._close(place)
+        self._wait_for_closing(0)
+        self._closers.shutdown()
         return self.entries
 
     def abandon(self) -> None:
         """Let go of open files after an error; what they hold is not in any receipt."""
+        self._closers.shutdown(wait=False, cancel_futures=True)
         for file in self._open.values():
             try:
                 file.writer.close()
@@ -164,7 +173,8 @@ class Files:
         file.writer.add_key_value_metadata(self._footer(file, partitions))
         file.writer.close()
         size = file.sink.tell()
-        file.sink.close()
+        self._closing.append(self._closers.submit(file.sink.close))
+        self._wait_for_closing(MAX_CLOSING)
         if file.closed[0].num_rows != file.rows:
             raise refuse(f"{file.path}: {file.closed[0].num_rows} rows in the file, {file.rows} written", retry=True)
         low, high = file.events or (None, None)
@@ -182,6 +192,11 @@ class Files:
                 partitions,
             )
         )
+
+    def _wait_for_closing(self, most: int) -> None:
+        """Until at most so many are still being closed. Raises what a close raised."""
+        while len(self._closing) > most:
+            self._closing.popleft().result()
 
     def _footer(self, file: _OpenFile, partitions: tuple[PartitionRows, ...]) -> dict[str, str]:
         window = "" if file.place.window_ms is None else str(file.place.window_ms)
