@@ -139,10 +139,11 @@ def _event_ms(value: pa.Scalar, form: str) -> int | None:
     if form == "timestamp":
         return None if value.as_py() is None else value.cast(pa.int64()).as_py() // 1000
     from spark_jobs.engine.event_time import event_ms
-    from spark_jobs.engine.strict import Unfit
+    from spark_jobs.engine.strict import JsonInt, Unfit
 
+    plain = value.as_py()
     try:
-        return event_ms(value.as_py(), form)
+        return event_ms(JsonInt(plain) if isinstance(plain, int) else plain, form)
     except Unfit:
         return None
 
