@@ -163,6 +163,7 @@ class World:
         for ledger in self._ledgers:
             ledger.close()
         self._ledgers.clear()
+        _engine(str(self.database)).dispose()  # a zombie's connection too
 
     # ------------------------------------------------------------ what happens
 

@@ -91,6 +91,10 @@ KINDS = (
 certain; it does a part and the process dies, the outcome is unknown, or it refuses the rest; it blocks until the
 watchdog ends the wait, and is never executed, or while a later try is over already."""
 
+OVERTAKEN = ("overtaken before", "overtaken after", "cleaned before")
+"""At the call, before or after it, another process takes over: it runs a whole try of the same task, or it cleans what
+40 days have left; then the first one goes on, as a zombie."""
+
 HANG_LIMIT_S = 0.04
 """How long the watchdog waits for a call that blocks."""
 
@@ -135,6 +139,7 @@ class Faults:
     calls: list[Call] = field(default_factory=list)
     fired: list[str] = field(default_factory=list)
     late_answers: list[str] = field(default_factory=list)
+    rival: Callable[[str], None] = field(default=lambda kind: None)
     _met: int = 0
     _in_flight: list[_Blocking] = field(default_factory=list)
     _late: set[int] = field(default_factory=set)
@@ -179,6 +184,13 @@ class Faults:
         self, kind: str, port: str, site: str, function: Callable[[], Any], half: Callable[[], None] | None
     ) -> Any:
         unknown = UNKNOWN[port]
+        if kind in OVERTAKEN:
+            if kind.endswith("before"):
+                self.rival(kind)
+                return function()
+            result = function()
+            self.rival(kind)
+            return result
         if kind == "gone before":
             raise ProcessGone
         if kind == "not done, unknown":

@@ -78,8 +78,37 @@ def run_tasks(world: World, step: Step, faults: Faults, *, until_gone: bool = Fa
 
     A request that hangs arrives once the first try after it is over, or with the step's end."""
     for task in (*step.tasks, MAINTAIN):
+        rival = _Rival(world, task)
+        faults.rival = rival.take_over
         _until_done(world, step.name, task, faults, until_gone)
+        assert rival.wrong == [], rival.wrong
+        if rival.again:  # its scheduler tries again too
+            with calm(world):
+                _until_done(world, step.name, task, Faults(), until_gone)
     faults.arrive()
+
+
+class _Rival:
+    """Another process that takes the same task at once, or cleans; it has one try in the middle of the first one's."""
+
+    def __init__(self, world: World, task: Task) -> None:
+        self._world, self._task = world, task
+        self.again, self.wrong = False, list[str]()
+
+    def take_over(self, kind: str) -> None:
+        with calm(self._world):
+            task = self._task
+            if kind.startswith("cleaned"):
+                self._world.clock.advance(40 * 86_400_000)
+                task = MAINTAIN
+            try:
+                task(self._world)
+            except TidegateError as e:
+                self.again = kind.startswith("overtaken")
+                if not e.retry and not isinstance(e, task.refusal):
+                    self.wrong.append(f"the other one would need a human: {e}")
+            except Exception as e:
+                self.wrong.append(f"{type(e).__name__}: {e}")
 
 
 def _until_done(world: World, where: str, task: Task, faults: Faults, until_gone: bool) -> None:

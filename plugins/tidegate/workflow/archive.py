@@ -13,9 +13,11 @@ from tidegate.core.window import (
     BUILT,
     CLOSED,
     CLOSING,
+    DISCARDED,
     OPEN,
     BuildingGeneration,
     BuiltGeneration,
+    Generation,
     PublishedGeneration,
     Window,
     WindowKey,
@@ -79,8 +81,12 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
     return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
 
 
-def finish(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> Published:
-    """Carry an unfinished generation to its end: BUILDING by a new epoch, BUILT and SWAPPING as they stand."""
+def finish(ctx: Context, generation: Generation) -> Published:
+    """Carry an unfinished generation to its end: BUILDING by a new epoch, BUILT and SWAPPING as they stand.
+
+    Raises MovedOn if another task has finished or discarded it since it was begun."""
+    if isinstance(generation, PublishedGeneration) or generation.state == DISCARDED:
+        raise MovedOn
     if isinstance(generation, BuildingGeneration):
         recorded = ahead.recorded_as_built(ctx, generation)
         if recorded is not None:

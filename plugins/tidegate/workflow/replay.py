@@ -45,4 +45,4 @@ def _replay_once(ctx: Context, key: WindowKey) -> Published:
         number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
         ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
         generation = ctx.ledger.windows.generation(ctx.name, key, number)
-    return archive.finish(ctx, generation)  # type: ignore[arg-type]
+    return archive.finish(ctx, generation)

@@ -1,0 +1,141 @@
+"""Two processes at one task: whoever is overtaken at any call, and goes on as a zombie, loses and doubles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.faults import OVERTAKEN, ProcessGone
+from tests.crash.life import STEPS
+from tests.crash.matrix import Case, Reference
+from tests.crash.pool import Pool, failures
+from tests.hooks import Hook
+from tests.world import World, record, window
+from tidegate.core.errors import CatalogueUnsure
+from tidegate.core.pipeline import Column
+from tidegate.workflow import ingest, replay
+from tidegate.workflow.context import Context
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool() as made:
+        yield made
+
+
+def overtaken(reference: Reference, step: int, kind: str) -> list[str]:
+    return failures(reference, [Case(step, at, kind) for at in range(len(reference.calls[step]))])
+
+
+@pytest.fixture(scope="module")
+def under_way(request: pytest.FixtureRequest, pool: Pool) -> dict[tuple[int, str], Any]:
+    chosen = [item.callspec.params for item in request.session.items if getattr(item, "callspec", None)]
+    wanted = {(p["step"], p["how"]) for p in chosen if {"step", "how"} <= p.keys()}
+    return {one: pool.submit(overtaken, *one) for one in sorted(wanted)}
+
+
+@pytest.mark.parametrize("how", OVERTAKEN)
+@pytest.mark.parametrize("step", range(len(STEPS)), ids=[s.name for s in STEPS])
+def test_a_zombie_changes_nothing(under_way: dict[tuple[int, str], Any], step: int, how: str) -> None:
+    assert under_way[step, how].result() == []
+
+
+# ---------------------------------------------------------------- two schedulers, call by call
+
+
+class Interrupted:
+    """Ports whose every call is counted, also those that only look; before the n-th one `step` is run."""
+
+    def __init__(self, at: int, step: Callable[[], object]) -> None:
+        self.calls, self._at, self._step = 0, at, step
+
+    def wrap(self, ctx: Context) -> Context:
+        for name in ("source", "storage", "catalogue"):
+            setattr(ctx, name, _Counted(self, getattr(ctx, name)))
+        for name in ("pipelines", "batches", "windows", "recovery"):
+            setattr(ctx.ledger, name, _Counted(self, getattr(ctx.ledger, name)))
+        return ctx
+
+    def called(self) -> None:
+        self.calls += 1
+        if self.calls == self._at:
+            self._step()
+
+
+class _Counted:
+    def __init__(self, interrupted: Interrupted, port: Any) -> None:
+        self._interrupted, self._port = interrupted, port
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+
+        def counted(*args: Any, **options: Any) -> Any:
+            self._interrupted.called()
+            return method(*args, **options)
+
+        return counted if callable(method) else method
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def test_two_schedulers_that_plan_at_once_plan_one_batch(world: World) -> None:
+    """At every call of `plan` the other one plans: both runs go on with one batch, and every offset is planned once."""
+    at, planned = 0, 0
+    while True:
+        at += 1
+        world.produce(record(f"a{at}", 0.1), record(f"b{at}", 0.2))
+        other: list[int | None] = []
+        meanwhile = Interrupted(at, lambda at=at, found=other: found.append(ingest.plan(world.context(), f"other{at}")))
+        mine = ingest.plan(meanwhile.wrap(world.context()), f"mine{at}")
+        if not other:
+            break
+        assert mine == other[0], f"call {at}"
+        planned += 1
+        batch = world.context().ledger.batches.get("readings", mine)
+        assert [(r.start, r.end) for r in batch.plan.ranges] == [(2 * at - 2, 2 * at)], f"call {at}"
+        ingest.write(world.context(), f"mine{at}")
+        ingest.land(world.context(), f"other{at}")
+        world.close()
+    assert planned == at - 1 >= 8
+
+
+# ---------------------------------------------------------------- R8: an ALTER that arrives after a replay
+
+
+def test_a_late_alter_of_an_older_replay_cannot_bring_it_back(world: World) -> None:
+    """The first replay's ALTER hangs. The second one may not swap while it can still arrive; then it does arrive."""
+    world.produce(record("a0", 0.1, value=1), record("b0", 3.5))
+    world.produce(record("c0", 3.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    late: list[Callable[[], None]] = []
+    id_, site, value = world.pipeline.columns
+
+    def hangs(*args: Any) -> None:
+        late.append(lambda: world.catalogue.set_location(*args))
+        raise ProcessGone
+
+    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    ctx = world.context()
+    ctx.catalogue = Hook(world.catalogue, before={"set_location": hangs})  # type: ignore[assignment]
+    with pytest.raises(ProcessGone):
+        replay.replay(ctx, window(0))
+
+    world.change_spec(columns=(id_, site, value))
+    for _ in range(3):
+        with pytest.raises(CatalogueUnsure, match="may still be executed"):
+            replay.replay(world.context(), window(0))
+    late[0]()
+    world.clock.advance(ctx.request_ttl_ms)
+    published = world.replay(0)
+    places = world.partitions("lake.readings")
+    assert all(place.startswith(published.location) for place in places.values()), places
+    assert world.table() == [(0, 0)]
