@@ -27,6 +27,14 @@ def test_it_deletes_by_the_systems_clock_and_says_how_many(tide: Tide, world: Wo
     assert (event["what"], event["detail"]["deleted"]) == ("cleaned", {"attempts": 1, "plans": 2, "publish": 1})
 
 
+def test_explain_says_which_generations_are_deleted(tide: Tide, world: World) -> None:
+    world.replay(0)
+    tide("clean", "readings")
+    assert "DISCARDED, deleted" in tide("explain", "readings", "2013-01-05T00").output
+    found = the_json(tide("explain", "readings", "2013-01-05T00", "--json"))["view"]["generations"]
+    assert [(g["state"], g["cleaned"] is not None) for g in found] == [("CURRENT", False), ("DISCARDED", True)]
+
+
 def test_what_is_not_ours_is_kept_and_the_exit_code_says_so(tide: Tide, world: World) -> None:
     (world.folder / "lake/readings/_tidegate/tmp/backup").mkdir()
     result = tide("clean", "readings")

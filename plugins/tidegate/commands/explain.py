@@ -170,7 +170,7 @@ def _print_generations(out: Console, e: Explanation) -> None:
     for g in e.view.generations:
         table.add_row(
             str(g.number),
-            g.state + (f"({g.epoch})" if g.state == "BUILDING" else ""),
+            g.state + (f"({g.epoch})" if g.state == "BUILDING" else "") + (", deleted" if g.cleaned_ms else ""),
             g.kind,
             "" if g.rows is None else f"{g.rows:,}",
             f"{len(g.files):,}",

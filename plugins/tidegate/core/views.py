@@ -69,7 +69,7 @@ class WindowRow:
 
 @dataclass(frozen=True)
 class GenerationRow:
-    """`directory` is where it was assembled, `location` where the catalogue points (URIs)."""
+    """`directory` is where it was assembled, `location` where it lies (URIs). `cleaned_ms`: its files are deleted."""
 
     window_ms: int
     number: int
@@ -84,6 +84,7 @@ class GenerationRow:
     built_ms: int | None
     published_ms: int | None
     retired_ms: int | None
+    cleaned_ms: int | None = None
     batches: tuple[int, ...] = ()
     files: tuple[FileEntry, ...] = ()
 
