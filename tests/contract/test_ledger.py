@@ -414,3 +414,27 @@ def test_of_two_at_once_exactly_one_wins(open_ledger: Callable[[], SqlLedger], l
     for t in threads:
         t.join()
     assert sorted(outcomes) == ["lost", "won"]
+
+
+def test_a_client_that_stands_still_in_its_transaction_holds_nobody_up_for_ever(
+    url: str, ledger: SqlLedger, open_ledger: Callable[[], SqlLedger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen host answers no keepalive: its row locks end with the session, and its commit never comes."""
+    if url.startswith("sqlite"):
+        pytest.skip("SQLite has no sessions: a lock ends with its process")
+    monkeypatch.setattr("tidegate.adapters.ledger.store.IDLE_MS", 200)
+    ledger.batches.insert_plan(plan(), 1, "run-1")
+    frozen = open_ledger()
+    patient = make_url(url).update_query_dict({"options": "-c lock_timeout=20s"})
+    successor = SqlLedger(patient.render_as_string(hide_password=False), "test")
+
+    def stand_still() -> None:
+        with frozen.store.begin() as c:
+            c.exec_driver_sql("UPDATE batches SET nonce = 'late' WHERE pipeline = 'readings'")
+            successor.batches.take(PlannedBatch(plan()), "n1")  # waits for the row
+            c.exec_driver_sql("SELECT 1")
+
+    with pytest.raises(LedgerError):
+        stand_still()
+    successor.close()
+    assert ledger.batches.get(NAME, 1) == WritingBatch(plan(), 1, "n1")

@@ -26,6 +26,9 @@ from tidegate.core.plain import dumps
 HEAD = "0002"
 """The schema revision that this code reads and writes."""
 
+IDLE_MS = 60_000
+"""PostgreSQL ends a transaction whose client says nothing for so long: a frozen or lost host would keep its locks."""
+
 
 def make_engine(url: str) -> Engine:
     """An engine for `postgresql+psycopg2://...` or `sqlite:///...`; a connection is checked before it is used."""
@@ -58,6 +61,8 @@ class Store:
             if not self._checked:
                 self.check_revision()
             with self.engine.begin() as connection:
+                if self.engine.dialect.name == "postgresql":
+                    connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}")
                 yield connection
         except SQLAlchemyError as e:
             raise _in_our_words(e) from e
