@@ -78,10 +78,12 @@ class _File:
         with file:
             self._metadata = pq.ParquetFile(file).metadata
         self.rows = self._metadata.num_rows
+        self._names = self._metadata.schema.to_arrow_schema().names
+        self._spans = [_spans(self._metadata.row_group(i)) for i in range(self._metadata.num_row_groups)]
         self._groups: dict[tuple[int, tuple[str, ...]], pa.Table] = {}
 
     def find(self, partition: int, offset: int, batch: int, event: list[str] | None) -> dict[str, Any] | None:
-        names = self._metadata.schema.to_arrow_schema().names
+        names = self._names
         columns = tuple(name for name in _COORDINATES if name in names)
         if not {"_partition", "_offset"} <= set(columns):
             raise ValueError("its rows have no Kafka columns")
@@ -98,15 +100,8 @@ class _File:
         return None
 
     def _may_hold(self, group: int, wanted: dict[str, int]) -> bool:
-        meta = self._metadata.row_group(group)
-        for at in range(meta.num_columns):
-            column = meta.column(at)
-            value, statistics = wanted.get(column.path_in_schema), column.statistics
-            if value is None or statistics is None or not statistics.has_min_max:
-                continue
-            if not statistics.min <= value <= statistics.max:
-                return False
-        return True
+        spans = self._spans[group]
+        return all(spans[n][0] <= value <= spans[n][1] for n, value in wanted.items() if n in spans)
 
     def _read(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         key = (group, columns)
@@ -123,6 +118,16 @@ class _File:
             return {}
         value = self._read(group, (event[0],)).column(0)[at]
         return {"event_ms": _event_ms(value, event[1])}
+
+
+def _spans(group: pq.RowGroupMetaData) -> dict[str, tuple[int, int]]:
+    """Smallest and largest value of the coordinates, for columns that have statistics."""
+    found = {}
+    for at in range(group.num_columns):
+        column = group.column(at)
+        if column.path_in_schema in _COORDINATES and column.statistics is not None and column.statistics.has_min_max:
+            found[column.path_in_schema] = (column.statistics.min, column.statistics.max)
+    return found
 
 
 def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:

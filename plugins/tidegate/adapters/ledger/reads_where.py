@@ -54,6 +54,7 @@ class _Look:
         self._losses: dict[int, list[LossRow]] = {}
         self._batches: dict[int, tuple[BatchRow, Floor, tuple[FileEntry, ...]]] = {}
         self._windows: dict[int, WindowFacts] = {}
+        self._endings: dict[int, int | None] = {}
 
     def at(self, partition: int, offset: int) -> OffsetFacts:
         lives = tuple(self._life(era, partition, offset) for era in self._eras)
@@ -67,7 +68,7 @@ class _Look:
         if ends is None:
             return life
         values: dict[str, Any] = {"first_offset": ends[0], "planned_end": ends[1]}
-        batch_id = self._batch_with(era, partition, offset)
+        batch_id = self._batch_with(era, partition, offset) if offset < ends[1] else None
         if batch_id is not None:
             values |= self._in_batch(batch_id, partition, offset)
         else:
@@ -117,8 +118,7 @@ class _Look:
         row, floor, files = self._batch(batch_id)
         values: dict[str, Any] = {"batch": row, "floor": floor}
         if row.state == "ABANDONED":
-            newest = next((e for e in self._events(batch_id) if e.what == "abandoned"), None)
-            values |= {"abandoned": self._reason(batch_id), "ended_ms": newest.at_ms if newest else None}
+            values |= {"abandoned": row.blocked or "no reason was given", "ended_ms": self._abandoned(batch_id)}
         if row.state != "LANDED":
             return values
         mine = tuple(f for f in files if _spans(f, partition, offset))
@@ -127,11 +127,11 @@ class _Look:
         values["windows"] = {w: _narrow(self._window(w), partition, offset) for w in windows}
         return values
 
-    def _events(self, batch_id: int) -> list[Any]:
-        return events(self._c, self._name, 20, f"batch {batch_id}")
-
-    def _reason(self, batch_id: int) -> str:
-        return self._batch(batch_id)[0].blocked or "no reason was given"
+    def _abandoned(self, batch_id: int) -> int | None:
+        if batch_id not in self._endings:
+            found = events(self._c, self._name, 20, f"batch {batch_id}")
+            self._endings[batch_id] = next((e.at_ms for e in found if e.what == "abandoned"), None)
+        return self._endings[batch_id]
 
     def _batch(self, batch_id: int) -> tuple[BatchRow, Floor, tuple[FileEntry, ...]]:
         if batch_id not in self._batches:
