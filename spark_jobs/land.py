@@ -1,4 +1,4 @@
-"""`spark-submit land.py <URI of the plan>`: read a plan's offset ranges, write their files, leave a receipt.
+"""`spark-submit land.py <URI of the plan> [user of HDFS]`: read offset ranges, write their files, leave a receipt.
 
 Exit code 0: `_receipt.json` is in the attempt's directory. Otherwise 1: `failure.json` is there, and the last line on
 standard error says the same. The job never talks to the ledger.
@@ -6,6 +6,7 @@ standard error says the same. The job never talks to the ledger.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,30 +25,32 @@ R = TypeVar("R")
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: land.py <URI of the plan>", file=sys.stderr)
+    if len(arguments) not in (1, 2):
+        print("usage: land.py <URI of the plan> [user of HDFS]", file=sys.stderr)
         return 2
     try:
-        return _land(arguments[0])
+        return _land(*arguments)
     except Exception as e:
         failure = e.failure if isinstance(e, JobError) else from_exception(e)
         print(f"tidegate: {last_line(failure)}", file=sys.stderr, flush=True)
         return 1
 
 
-def _land(plan_uri: str) -> int:
+def _land(plan_uri: str, user: str | None = None) -> int:
     from spark_jobs.engine.job import run_plan
     from tidegate.adapters.storage import for_uri
     from tidegate.core.batch import JobPlan
     from tidegate.core.plain import loads
 
-    storage = for_uri(plan_uri)
+    open_storage = functools.partial(for_uri, user=user)
+    storage = open_storage(plan_uri)
     plan = loads(JobPlan, storage.read(plan_uri))
     context = _context(plan.attempt)
     if plan.mode == "merge":
-        return _merge(plan, storage, context)
+        return _merge(plan, storage, context, open_storage)
     try:
-        receipt = run_plan(plan, storage, _on(context), open_storage=for_uri, tasks=max(1, context.defaultParallelism))
+        tasks = max(1, context.defaultParallelism)
+        receipt = run_plan(plan, storage, _on(context), open_storage=open_storage, tasks=tasks)
     finally:
         context.stop()
     print(
@@ -56,13 +59,12 @@ def _land(plan_uri: str) -> int:
     return 0
 
 
-def _merge(plan: JobPlan, storage: Storage, context: SparkContext) -> int:
+def _merge(plan: JobPlan, storage: Storage, context: SparkContext, open_storage: Callable[[str], Storage]) -> int:
     """What `merge.py` does in one process, spread over the executors."""
     from spark_jobs.merge import run_merges, summary
-    from tidegate.adapters.storage import for_uri
 
     try:
-        receipt = run_merges(plan, storage, _on(context), for_uri)
+        receipt = run_merges(plan, storage, _on(context), open_storage)
     finally:
         context.stop()
     print(summary(plan, receipt))

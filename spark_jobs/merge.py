@@ -38,13 +38,13 @@ RunMerges = Callable[[Callable[[Merge, int], Merged], Sequence[Merge]], Iterable
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: merge.py <URI of the plan>", file=sys.stderr)
+    if len(arguments) not in (1, 2):
+        print("usage: merge.py <URI of the plan> [user of HDFS]", file=sys.stderr)
         return 2
     from tidegate.adapters.storage import for_uri
 
     try:
-        storage = for_uri(arguments[0])
+        storage = for_uri(*arguments)
         plan = loads(JobPlan, storage.read(arguments[0]))
         print(summary(plan, run_merges(plan, storage)))
     except Exception as e:

@@ -45,14 +45,14 @@ def context_for(
             spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
             ledger=ledger,
             source=_kafka(pipeline, lookup),
-            storage=for_uri(pipeline.sink.location),
+            storage=for_uri(pipeline.sink.location, pipeline.sink.user),
             catalogue=PyHiveCatalogue.from_connection_fields(
                 hive.host, hive.port, hive.login, hive.password, hive.schema, hive.extra
             ),
             launcher=launcher or SparkByConnection(pipeline, say, lookup),
             clock=SystemClock(),
             say=say,
-            local_launcher=LocalLauncher(say),
+            local_launcher=LocalLauncher(say, user=pipeline.sink.user),
         )
     except BaseException:
         ledger.close()
@@ -154,6 +154,7 @@ class SparkByConnection:
             driver_conf(run.spark_conf, settings.spark_driver_java_options),
             secrets=kafka_secrets(self._pipeline, self._lookup),
             py_files=settings.spark_py_files,
+            user=self._pipeline.sink.user,
         ).run(plan_path)
 
 

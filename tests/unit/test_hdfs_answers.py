@@ -14,6 +14,21 @@ from tidegate.adapters.storage.hdfs_clients import Users
 from tidegate.adapters.storage.hdfs_errors import of_a_change, translated
 from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 
+PIPELINE = """version: 1
+name: p
+owner: tests
+source:
+  topic: p
+columns:
+  - {name: at, type: bigint}
+event_time: {from: $.at, format: epoch_ms}
+windows: {size: 1h, timezone: UTC, start: 2013-01-01T00:00:00Z, watermark_delay: 6h}
+partition_by: [date, hour]
+sink:
+  table: lake.p
+  location: hdfs://ns/lake/p
+  user: eve
+"""
 STACK = "\\n\\tat org.apache.hadoop.hdfs.server.namenode.FSDirectory.resolvePath(FSDirectory.java:747)"
 
 
@@ -118,3 +133,28 @@ class TestWhoAsks:
         users = Users()
         with users.acting("eve", 1), pytest.raises(StorageError, match="as bob: calls as eve"), users.acting("bob", 0):
             pass
+
+
+def test_jobs_are_told_who_asks(tmp_path):
+    from tidegate.adapters.spark import application_arguments
+    from tidegate.spec import load_file
+
+    path = tmp_path / "p.yaml"
+    path.write_text(PIPELINE)
+    sink = load_file(path, {}).sink
+    assert (sink.user, sink.location) == ("eve", "hdfs://ns/lake/p")
+    assert application_arguments("hdfs://ns/plan.json", sink.user) == ["hdfs://ns/plan.json", "eve"]
+    assert application_arguments("hdfs://ns/plan.json", None) == ["hdfs://ns/plan.json"]
+
+
+@pytest.mark.parametrize(("line", "said"), [("user: eve m", "name of a user"), ("location: hdfs:///p", "nameservice")])
+def test_specs_that_hdfs_would_refuse(tmp_path, line, said):
+    from tidegate.core.errors import SpecError
+    from tidegate.spec import load_file
+
+    key = line.partition(":")[0]
+    kept = [each for each in PIPELINE.splitlines() if not each.strip().startswith(key)]
+    path = tmp_path / "p.yaml"
+    path.write_text("\n".join([*kept, f"  {line}"]) + "\n")
+    with pytest.raises(SpecError, match=said):
+        load_file(path, {})

@@ -19,10 +19,11 @@ LAST_WORDS = 5
 class Child:
     """`script` of `spark_jobs`, started at the first request or by `start`, ended by `close`; it can begin again.
 
-    Raises StorageError when it cannot start, or dies. `advice`: what to do then."""
+    Raises StorageError when it cannot start, or dies. `advice`: what to do then. `user`: who asks HDFS."""
 
-    def __init__(self, script: str, advice: str, python: str = sys.executable) -> None:
+    def __init__(self, script: str, advice: str, python: str = sys.executable, user: str | None = None) -> None:
         self._script, self._advice, self._python = script, advice, python
+        self._env = {"HADOOP_USER_NAME": user} if user else {}
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -37,7 +38,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=os.environ | local_environment(),
+            env=os.environ | local_environment() | self._env,
         )
 
     def ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:

@@ -47,9 +47,9 @@ class LineReader(ABC):
 class FooterProcess(LineReader):
     """Its answers come from `spark_jobs/footers.py`. Raises StorageError when that cannot start, or dies."""
 
-    def __init__(self, python: str = sys.executable) -> None:
+    def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
-        self._child = Child("footers.py", advice, python)
+        self._child = Child("footers.py", advice, python, user)
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
         return self._child.ask(request, answers)

@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
-from tidegate.adapters.spark import LAST_WORDS, job_failed, land_application, local_environment
+from tidegate.adapters.spark import LAST_WORDS, application_arguments, job_failed, land_application, local_environment
 
 _END_S = 5.0
 
@@ -16,13 +16,14 @@ _END_S = 5.0
 class LocalLauncher:
     """Implements `core.ports.Launcher` for plans of mode `merge`: `spark_jobs/merge.py`, without Spark."""
 
-    def __init__(self, say: Callable[[str], None], python: str = sys.executable) -> None:
-        """`say` gets the job's output, line by line."""
-        self._say, self._python = say, python
+    def __init__(self, say: Callable[[str], None], python: str = sys.executable, user: str | None = None) -> None:
+        """`say` gets the job's output, line by line; `user` is who asks HDFS."""
+        self._say, self._python, self._user = say, python, user
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed."""
-        command = [self._python, str(land_application().with_name("merge.py")), plan_path]
+        command = [self._python, str(land_application().with_name("merge.py"))]
+        command += application_arguments(plan_path, self._user)
         try:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -31,9 +31,9 @@ class LineRows(ABC):
 class RowProcess(LineRows):
     """Its answers come from `spark_jobs/rows.py`; `with` starts it at once. Raises StorageError."""
 
-    def __init__(self, python: str = sys.executable) -> None:
+    def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
-        self._child = Child("rows.py", advice, python)
+        self._child = Child("rows.py", advice, python, user)
 
     def __enter__(self) -> RowProcess:
         self._child.start()

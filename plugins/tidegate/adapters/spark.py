@@ -41,11 +41,13 @@ class SubprocessLauncher:
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         py_files: str = "",
+        user: str | None = None,
     ) -> None:
-        """`say` gets the job's log, line by line; `env` comes on top of this process's environment."""
+        """`say` gets the job's log, line by line; `env` comes on top of this process's environment;
+        `user` is who asks HDFS."""
         self._say, self._binary, self._master = say, binary, master
         self._conf, self._env, self._secrets = dict(conf or {}), dict(env or {}), dict(secrets or {})
-        self._py_files = py_files
+        self._py_files, self._user = py_files, user
         self._plan_path = ""
 
     def run(self, plan_path: str) -> None:
@@ -58,7 +60,7 @@ class SubprocessLauncher:
                 command += ["--conf", f"{key}={value}"]
             command += ["--files", files] if files else []
             command += ["--py-files", self._py_files] if self._py_files else []
-            command += [str(land_application()), plan_path]
+            command += [str(land_application()), *application_arguments(plan_path, self._user)]
             job = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                 env=os.environ | local_environment() | self._env,
@@ -85,6 +87,11 @@ def driver_conf(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
     """
     options = " ".join(filter(None, (java_options, conf.get(JAVA_OPTIONS))))
     return DEFAULTS | dict(conf) | ({JAVA_OPTIONS: options} if options else {})
+
+
+def application_arguments(plan_path: str, user: str | None) -> list[str]:
+    """Of land.py and merge.py: the plan, and who asks HDFS for it and for all that follows, if it is another user."""
+    return [plan_path, *([user] if user else [])]
 
 
 def local_environment() -> dict[str, str]:

@@ -64,7 +64,7 @@ def audit(
     say = (lambda line: None) if quiet else progress
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger, say)
-        report = audit_of(ctx, ledger.reads, FooterProcess(), depth)
+        report = audit_of(ctx, ledger.reads, FooterProcess(user=ctx.pipeline.sink.user), depth)
     if as_json:
         print_json(plain(report))
     else:

@@ -177,7 +177,7 @@ def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = 
         spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
         ledger=ledger,
         source=_Later(lambda: kafka(pipeline, timeout_s=3.0)),  # type: ignore[arg-type]
-        storage=_Later(lambda: for_uri(pipeline.sink.location)),  # type: ignore[arg-type]
+        storage=_Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
         catalogue=_Later(lambda: hive(pipeline)),  # type: ignore[arg-type]
         launcher=_Later(_no_job),  # type: ignore[arg-type]
         clock=SystemClock(),

@@ -71,6 +71,7 @@ class Sink:
     compression: str = "zstd"
     target_file_size: int = 256 * 1024 * 1024
     max_partitions: int = 2000
+    user: str | None = None  # who asks HDFS; None: whoever runs the process
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from tidegate.adapters.spark import (
     LAST_WORDS,
     absolute_binary,
+    application_arguments,
     driver_conf,
     end_processes,
     job_failed,
@@ -51,7 +52,7 @@ class AirflowSparkLauncher:
                 conn_id=ingest.spark_conn_id,
                 conf=driver_conf(ingest.spark_conf, self._settings.spark_driver_java_options),
                 name=f"tidegate {self._pipeline.name}",
-                application_args=[plan_path],
+                application_args=application_arguments(plan_path, self._pipeline.sink.user),
                 spark_binary=absolute_binary(self._settings.spark_binary),
                 files=files,
                 py_files=self._settings.spark_py_files or None,

@@ -99,6 +99,7 @@ def _sink(spec: SinkSpec) -> Sink:
         compression=spec.compression,
         target_file_size=spec.target_file_size,
         max_partitions=spec.max_partitions,
+        user=spec.user,
     )
 
 

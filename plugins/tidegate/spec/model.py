@@ -17,6 +17,7 @@ from tidegate.spec.values import (
     Cron,
     Duration,
     EventTimePath,
+    HdfsUser,
     HiveType,
     Instant,
     Location,
@@ -181,6 +182,11 @@ class SinkSpec(Section):
     conn_id: ConnectionId = _key("Airflow connection of the HiveServer2 endpoint.", "hiveserver2_default")
     table: Table = _key("The external table; it is created when it is absent.")
     location: Location = _key("Directory of the table, `file:///...` or `hdfs://...`. No two pipelines may share one.")
+    user: HdfsUser | None = _key(
+        "Who reads and writes files on HDFS, where permissions are by name; null: the user of Airflow's workers. The "
+        "user of Hive and of the Spark job itself is that of their connections.",
+        None,
+    )
     format: FileFormat = _key("Format of the files.", "parquet")
     compression: Compression = _key("Compression within the files.", "zstd")
     target_file_size: Size = _key("A file is finished when it has about this size.", "256MB")

@@ -130,6 +130,7 @@ PipelineName = _word(
     _IDENTIFIER, "must be lower-case letters, digits and underscores, beginning with a letter", "name", 100
 )
 ConnectionId = _word(_CONNECTION, "must be the id of an Airflow connection", "connection id", 200)
+HdfsUser = _word(r"[A-Za-z_][\w.-]*\$?", "must be the name of a user of HDFS", "user", 64)
 PoolName = _word(r"\S+", "must be the name of an Airflow pool", "pool", 200)
 Topic = _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)
 Table = _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
@@ -254,6 +255,8 @@ def _location(value: object) -> str:
         raise ValueError(f"{rule}, not {show(text)}")
     if scheme == "file" and authority:
         raise ValueError(f"{rule}; file:// needs three slashes: {show(text)} names the host {authority!r}")
+    if scheme == "hdfs" and not authority:
+        raise ValueError(f"{rule}; hdfs:// needs a nameservice, or a NameNode's host and port: {show(text)}")
     parts = path.strip("/").split("/")
     if not path.startswith("/") or parts == [""] or {"", ".", ".."} & set(parts):
         raise ValueError(f"{rule}, a normal path below the root: {show(text)}")
