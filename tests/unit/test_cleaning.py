@@ -199,6 +199,36 @@ def view(world: World, hour: int):
     return found
 
 
+def test_with_directory_swaps_the_table_stays_and_retired_places_stay_taken(world: World) -> None:
+    world.change_spec(archive=replace(world.pipeline.archive, swap="directory", keep_generations=1))
+    for source in ("other", "value"):
+        other_columns(world, source)
+        world.replay(0)
+    before = readers(world)
+    hour = hour_files(world, 0)
+    found = days_later(world, 2)
+    assert found.kept == ()
+    retired = [n for n in work(world, "generations") if n.startswith("20130105T00")]
+    assert [n.split(".")[1] for n in retired] == ["1", "2"]
+    assert [work(world, "generations", n) for n in retired] == [[], []]
+    assert (readers(world), hour_files(world, 0), audited(world)) == (before, hour, [])
+    other_columns(world, "other")
+    assert world.replay(0).generation == 4
+    assert (readers(world)[0], audited(world)) == (before[0], [])
+
+
+def test_a_retired_generation_stays_in_the_table_if_another_may_come_there(world: World) -> None:
+    """Published beside it by pointer, then the spec changed to directory swaps: the hour's name is taken again."""
+    other_columns(world, "other")
+    world.replay(0)
+    world.change_spec(archive=replace(world.pipeline.archive, swap="directory", keep_generations=1))
+    before = hour_files(world, 0)
+    found = days_later(world, 2)
+    assert "generations" not in {i.kind for i in found.deleted}
+    assert found.kept == (), "nothing is wrong with it"
+    assert hour_files(world, 0) == before != []
+
+
 def test_a_discarded_generation_goes_with_its_attempt(world: World) -> None:
     assert world.replay(0).note == "unchanged"
     assert work(world, "publish") == ["20130105T000000Z.2.1"]

@@ -83,7 +83,10 @@ class _Generations:
     def _place(self, facts: GenerationFacts) -> Verdict:
         """R4: compared with the generation in force and with the catalogue before anything goes."""
         location = facts.location
-        if location is None or not self._is_ours(facts, location):
+        if location == self._hour(facts.window_ms):
+            if self._ctx.pipeline.archive.swap != "pointer":
+                return Verdict(False, "a later generation may come to the table's own directory")
+        elif location is None or not self._is_beside(facts, location):
             return Verdict(False, "it is not where the layout has generations", odd=True)
         assert facts.current is not None
         current = self._generation((facts.window_ms, facts.current))
@@ -95,14 +98,16 @@ class _Generations:
         listing = {f.path: f.bytes for f in self._ctx.storage.list_files(location) or []}
         return rules.retired_place(location, listing, current.location or "", manifest_of(current.files), pointing)
 
-    def _is_ours(self, facts: GenerationFacts, location: str) -> bool:
-        """The table's own directory only while nothing can come there again: its name belongs to one generation."""
-        layout, spec = self._ctx.layout, self._ctx.pipeline
+    def _is_beside(self, facts: GenerationFacts, location: str) -> bool:
         found = rules.parse_assembly(location.rsplit("/", 1)[-1])
-        if found is not None and (found.window_ms, found.number) == (facts.window_ms, facts.number):
-            return location == layout.generation(found.window_ms, found.number, found.epoch)
-        hour = layout.window(time_values(facts.window_ms, spec.time_partitions, spec.windows.timezone))
-        return location == hour and spec.archive.swap == "pointer"
+        if found is None or (found.window_ms, found.number) != (facts.window_ms, facts.number):
+            return False
+        return location == self._ctx.layout.generation(found.window_ms, found.number, found.epoch)
+
+    def _hour(self, window_ms: int) -> str:
+        """The table's own directory of the window: swaps by pointer never bring a second generation there."""
+        spec = self._ctx.pipeline
+        return self._ctx.layout.window(time_values(window_ms, spec.time_partitions, spec.windows.timezone))
 
     def _empty_folders(self, location: str, decide) -> None:
         """Not in the table's own directory: with another spec a later generation may come there."""
