@@ -19,7 +19,7 @@ from tidegate.core.plain import dumps
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, DIRTY, FileEntry, PartitionRows
 
 MAX_OPEN = 64
-MAX_CLOSING = 16
+MAX_CLOSING = 32
 """Files that are closed at once: HDFS needs half a second for a small one, a disk some milliseconds to sync."""
 ROWS_PER_FILE = 20_000_000
 FOOTER_ROWS = "tidegate.rows"
