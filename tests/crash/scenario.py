@@ -78,7 +78,7 @@ def run_tasks(world: World, step: Step, faults: Faults, *, until_gone: bool = Fa
 
     A request that hangs arrives once the first try after it is over, or with the step's end."""
     for task in (*step.tasks, MAINTAIN):
-        rival = _Rival(world, task)
+        rival = _Rival(world, step, task)
         faults.rival = rival.take_over
         _until_done(world, step.name, task, faults, until_gone)
         assert rival.wrong == [], rival.wrong
@@ -91,8 +91,9 @@ def run_tasks(world: World, step: Step, faults: Faults, *, until_gone: bool = Fa
 class _Rival:
     """Another process that takes the same task at once, or cleans; it has one try in the middle of the first one's."""
 
-    def __init__(self, world: World, task: Task) -> None:
+    def __init__(self, world: World, step: Step, task: Task) -> None:
         self._world, self._task = world, task
+        self._refusal = tuple(refusal for each in step.tasks for refusal in each.refusal)
         self.again, self.wrong = False, list[str]()
 
     def take_over(self, kind: str) -> None:
@@ -105,7 +106,7 @@ class _Rival:
                 task(self._world)
             except TidegateError as e:
                 self.again = kind.startswith("overtaken")
-                if not e.retry and not isinstance(e, task.refusal):
+                if not e.retry and not isinstance(e, self._refusal):
                     self.wrong.append(f"the other one would need a human: {e}")
             except Exception as e:
                 self.wrong.append(f"{type(e).__name__}: {e}")
