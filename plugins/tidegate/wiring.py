@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from tidegate.adapters.connections import Connection, ConnectionMissing, Lookup, resolve
-from tidegate.core.errors import LedgerError
+from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Launcher
@@ -17,6 +17,8 @@ from tidegate.settings import airflow_home, load
 from tidegate.workflow.context import Context
 
 Say = Callable[[str], None]
+_HANGS_S = 900.0
+"""A call to Kafka or Hive that takes longer hangs: their own time-outs are all shorter."""
 
 
 def context_for(
@@ -35,6 +37,7 @@ def context_for(
     from tidegate.adapters.hive import PyHiveCatalogue
     from tidegate.adapters.local_job import LocalLauncher
     from tidegate.adapters.storage import for_uri
+    from tidegate.adapters.watchdog import Watched
     from tidegate.spec.compiled import fingerprint
 
     hive = resolve(pipeline.sink.conn_id, lookup)
@@ -44,10 +47,16 @@ def context_for(
             pipeline=pipeline,
             spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
             ledger=ledger,
-            source=_kafka(pipeline, lookup),
+            source=Watched(_kafka(pipeline, lookup), _HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
             storage=for_uri(pipeline.sink.location, pipeline.sink.user),
-            catalogue=PyHiveCatalogue.from_connection_fields(
-                hive.host, hive.port, hive.login, hive.password, hive.schema, hive.extra
+            catalogue=Watched(  # type: ignore[arg-type]
+                PyHiveCatalogue.from_connection_fields(
+                    hive.host, hive.port, hive.login, hive.password, hive.schema, hive.extra
+                ),
+                _HANGS_S,
+                CatalogueUnsure,
+                CatalogueError,
+                looking=("partitions",),
             ),
             launcher=launcher or SparkByConnection(pipeline, say, lookup),
             clock=SystemClock(),

@@ -29,11 +29,24 @@ HEAD = "0002"
 IDLE_MS = 60_000
 """PostgreSQL ends a transaction whose client says nothing for so long: a frozen or lost host would keep its locks."""
 
+_LIMITS = {
+    "connect_timeout": 15,  # s
+    "keepalives_idle": 30,  # s; with the next two a host that is gone is noticed after a minute
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # ms; the same while a request is under way
+}
+"""libpq's own: without them a connection to a lost host waits for ever. The connection's extra may say otherwise."""
+
 
 def make_engine(url: str) -> Engine:
     """An engine for `postgresql+psycopg2://...` or `sqlite:///...`; a connection is checked before it is used."""
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_size=2, max_overflow=4, pool_pre_ping=True, pool_recycle=600)
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        limits = {key: value for key, value in _LIMITS.items() if key not in parsed.query}
+        return create_engine(
+            url, connect_args=limits, pool_size=2, max_overflow=4, pool_pre_ping=True, pool_recycle=600
+        )
     engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
