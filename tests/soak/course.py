@@ -48,8 +48,8 @@ class Bounds:
 
     @property
     def step_ms(self) -> int:
-        """So that every other batch or so ends a window."""
-        return max(1, HOUR * PARTITIONS // (self.max_records * 3 // 2))
+        """So that a batch ends about two windows."""
+        return max(1, HOUR * PARTITIONS * 2 // self.max_records)
 
 
 class Course:

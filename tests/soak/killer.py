@@ -121,8 +121,8 @@ class Killer:
                 strike_at = self._soon()
 
     def _soon(self, share: float = 1.0) -> float:
-        """Slower than a job on this machine, or none would ever come to its end."""
-        pause = max(self._every_s, *(lane.job_s for lane in self._lanes.values()))
+        """Slower than a job on this machine, and slower with every try, or none would ever come to its end."""
+        pause = max(max(self._every_s, lane.job_s) * (1 + lane.tries / 3) for lane in self._lanes.values())
         return time.monotonic() + self._rng.expovariate(1 / (pause * share))
 
     def _wake_zombies(self, lane: Lane) -> None:

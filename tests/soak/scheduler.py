@@ -48,7 +48,8 @@ class Lane:
     def __init__(self, name: str, scene: Scene, nursery: Nursery, say: Say, findings: list[str], crew: Crew) -> None:
         self.name, self.scene, self._nursery, self._say, self._findings = name, scene, nursery, say, findings
         self._crew = crew
-        self.job_s = 0.0  # how long the last job took that nobody disturbed
+        self.job_s = 10.0  # how long the last job took that nobody disturbed
+        self.tries = 0  # of the present task
         self.live: Task | None = None
         self.aim: tuple[str, str] | None = None  # what, and where the next task of that kind shall stop itself
         self.zombies: list[Task] = []
@@ -102,13 +103,13 @@ class Lane:
         while True:
             if self._stop.is_set():
                 raise Stopped
-            began = time.monotonic()
+            began, self.tries = time.monotonic(), self.tries + 1
             self.live = started = self._nursery.start(what, subject, self._take_aim(what), engine)
             code = started.wait(TASK_TIMEOUT_S)
             self.live = None
             self.outcomes[OUTCOMES.get(code, str(code))] += 1
             if code in (task.DONE, task.NOTHING):
-                self.steps += 1
+                self.steps, self.tries = self.steps + 1, 0
                 if what == "write" and engine == "spark":
                     self.job_s = time.monotonic() - began
                 started.log.unlink(missing_ok=True)
