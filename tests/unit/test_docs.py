@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(ROOT.glob("docs/*.md")) + [ROOT / "README.md"]
+PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"]
 
 
 def test_every_test_that_the_guarantees_name_exists() -> None:
