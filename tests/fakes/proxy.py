@@ -32,6 +32,10 @@ class LossyProxy:
     def port(self) -> int:
         return self._listener.getsockname()[1]
 
+    def lose_next(self, marker: bytes, fate: Fate) -> None:
+        """From now on the first request that matches meets this fate, and no other."""
+        self._marker, self._fate, self._once, self.matched = marker, fate, True, 0
+
     def close(self) -> None:
         with self._lock:
             for each in self._open:
