@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World, record
-from tidegate.core.errors import StorageAhead
+from tidegate.core.errors import Alarm, StorageAhead
+from tidegate.workflow import ingest
 
 __all__ = ["tide", "world"]  # fixtures
 
@@ -45,6 +48,34 @@ def test_what_was_lost_is_written_back_once(tide: Tide, world: World) -> None:
     assert (audited["problems"], audited["read"]) == ([], 8)
     world.produce(record("g", 3.8))
     assert world.ingest("r3") == 3
+
+
+def test_a_sealed_batch_whose_files_are_lost_is_read_anew(tide: Tide, world: World) -> None:
+    world.produce(record("e", 3.6), record("f", 3.7))
+    ingest.plan(world.context(), "r2")
+    ingest.write(world.context(), "r2")
+    for attempt in (world.folder / "lake/readings/_tidegate/tmp").glob("2.*"):
+        shutil.rmtree(attempt)
+    with pytest.raises(Alarm):
+        ingest.land(world.context(), "r2")
+    assert tide("repair", "readings", "--reread", "1", "--why", "x", "--yes").exit_code == 1
+    result = tide("repair", "readings", "--reread", "2", "--why", "tmp was deleted", input="y\n")
+    assert (result.exit_code, "that is batch 2 (SEALED)" in result.output) == (0, True)
+    assert world.ingest("r3") == 2
+    audited = the_json(tide("audit", "readings", "--json", "-q"))
+    assert (audited["problems"], audited["read"]) == ([], 8)
+
+
+def test_a_batch_that_has_landed_is_not_read_anew(tide: Tide, world: World) -> None:
+    world.produce(record("e", 3.6))
+    ingest.plan(world.context(), "r2")
+    ingest.write(world.context(), "r2")
+    sealed = world.database.read_bytes()
+    ingest.land(world.context(), "r2")
+    world.close()
+    world.database.write_bytes(sealed)
+    result = tide("repair", "readings", "--reread", "2", "--why", "x", "--yes")
+    assert (result.exit_code, "has landed" in result.output) == (1, True)
 
 
 def test_adopt_stands_alone(tide: Tide, world: World) -> None:

@@ -28,6 +28,7 @@ _WHY_NEEDED = "--why is needed: it goes into the event log"
 @click.option("--batch", type=int, metavar="ID", help="Clear the block of this open batch.")
 @click.option("--window", metavar="WINDOW", help="Clear the block of this window.")
 @click.option("--abandon", type=int, metavar="ID", help="Give up this open batch: its offsets are never read.")
+@click.option("--reread", type=int, metavar="ID", help="Forget this open batch: its offsets are planned anew.")
 @click.option("--adopt", is_flag=True, help="Write back what the ledger lost and storage remembers.")
 @_why
 @_yes
@@ -38,6 +39,7 @@ def repair(
     batch: int | None,
     window: str | None,
     abandon: int | None,
+    reread: int | None,
     adopt: bool,
     why: str | None,
     yes: bool,
@@ -51,6 +53,9 @@ def repair(
     --abandon is for a batch that can never be read, since retention passed its offsets after it was planned. All of
     its ranges are given up, also what the topic still holds of them; they stay in the ledger as a term of the
     balance, and the next ingest run begins after them. A batch that is SEALED or LANDED has its rows and is refused.
+
+    --reread is for an open batch whose files are lost after it was SEALED, while Kafka still has its offsets: the next
+    ingest run plans them anew. A batch that has landed is refused.
 
     --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
     and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
@@ -70,9 +75,9 @@ def repair(
     2 usage; 3 the ledger or the storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    given = sum(option is not None for option in (batch, window, abandon)) + adopt
+    given = sum(option is not None for option in (batch, window, abandon, reread)) + adopt
     if given > 1:
-        raise click.UsageError("only one of --batch, --window, --abandon and --adopt")
+        raise click.UsageError("only one of --batch, --window, --abandon, --reread and --adopt")
     with surroundings.ledger() as ledger:
         if only_list or not given:
             _list_blocks(ledger, pipeline, as_json)
@@ -82,6 +87,8 @@ def repair(
             raise click.UsageError(_WHY_NEEDED)
         elif abandon is not None:
             _abandon(surroundings.context(spec, ledger), abandon, why, yes)
+        elif reread is not None:
+            _reread(surroundings.context(spec, ledger), reread, why, yes)
         else:
             _clear(ledger, spec, batch, window, why, yes)
 
@@ -135,6 +142,21 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
         click.confirm("Give them up?", abort=True)
     reconcile.abandon(ctx, batch_id, why)
     click.echo(f"abandoned: the next run of {ctx.name}.ingest begins after these offsets")
+
+
+def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
+    from tidegate.core.errors import StepMissing
+    from tidegate.workflow import reconcile
+
+    batch = ctx.ledger.batches.open(ctx.name)
+    click.echo(f"{ctx.name}: {_open_one(batch)}; what its attempts wrote is not used, its offsets are read again")
+    if not yes:
+        click.confirm(f"Forget batch {batch_id}?", abort=True)
+    try:
+        reconcile.reread(ctx, batch_id, why)
+    except StepMissing as e:
+        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    click.echo(f"forgotten: the next run of {ctx.name}.ingest plans these offsets anew")
 
 
 def _open_one(batch: OpenBatch | None) -> str:

@@ -38,6 +38,20 @@ def abandon(ctx: Context, batch_id: int, why: str) -> AbandonedBatch:
     return abandoned
 
 
+def reread(ctx: Context, batch_id: int, why: str) -> None:
+    """An operator has an open batch read anew, as when the files of a sealed attempt are lost: its row goes, and the
+    next run plans from the same offsets.
+
+    Raises StepMissing for a batch that is not open, or has landed: its rows may be in use."""
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None or batch.plan.batch_id != batch_id:
+        raise StepMissing(f"batch {batch_id} is not the open one", advice=f"tidegate status {ctx.name} names it")
+    for path in (ctx.layout.landed(batch_id), ctx.layout.high_water_mark(batch_id)):
+        if ctx.storage.exists(path):
+            raise StepMissing(f"batch {batch_id} has landed: {path} exists", advice="clear the land task instead")
+    ctx.ledger.recovery.withdraw(batch, why)
+
+
 def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:
     """Windows from `windows.start` up to the global watermark that have no CURRENT generation, oldest first."""
     spec = ctx.pipeline.windows

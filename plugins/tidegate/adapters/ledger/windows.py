@@ -310,6 +310,8 @@ class SqlWindows:
                 self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
                 detail["moved"] = moved
             intents.forget_outlived(c, name, key.start_ms, now)
+            # an alarm on the way here is over, as a batch's is when it lands
+            c.execute(update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).values(blocked=None))
             self._store.note(c, name, "published", _subject(key), detail)
         return PublishedGeneration(
             name, key, generation.number, generation.kind, generation.batches, location, generation.files,
