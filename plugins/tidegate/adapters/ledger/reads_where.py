@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,30 @@ class WhereReads(Snapshots):
             return [look.at(partition, offset) for partition, offset in wanted]
 
 
+class _Files:
+    """Files of one batch or generation; only those that are wanted are made into entries."""
+
+    def __init__(self, found: Iterable[Any]) -> None:
+        self._rows = [
+            (tuple((x["partition"], x["min_offset"], x["max_offset"]) for x in json.loads(row.partitions)), row)
+            for row in found
+        ]
+        self._entries: dict[str, FileEntry] = {}
+
+    def around(self, partition: int, offset: int) -> tuple[FileEntry, ...]:
+        """Those whose spans hold the offset."""
+        return tuple(
+            self._entry(row)
+            for spans, row in self._rows
+            if any(p == partition and low <= offset <= high for p, low, high in spans)
+        )
+
+    def _entry(self, row: Any) -> FileEntry:
+        if row.path not in self._entries:
+            self._entries[row.path] = rows.file_entry(row)
+        return self._entries[row.path]
+
+
 class _Era:
     """The batches of one topic id: `[first, last]`."""
 
@@ -52,8 +77,8 @@ class _Look:
         self._eras = sorted(eras, key=lambda era: -era.last)
         self._ends: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._losses: dict[int, list[LossRow]] = {}
-        self._batches: dict[int, tuple[BatchRow, Floor, tuple[FileEntry, ...]]] = {}
-        self._windows: dict[int, WindowFacts] = {}
+        self._batches: dict[int, tuple[BatchRow, Floor, _Files]] = {}
+        self._windows: dict[int, tuple[WindowFacts, _Files]] = {}
         self._endings: dict[int, int | None] = {}
 
     def at(self, partition: int, offset: int) -> OffsetFacts:
@@ -121,10 +146,10 @@ class _Look:
             values |= {"abandoned": row.blocked or "no reason was given", "ended_ms": self._abandoned(batch_id)}
         if row.state != "LANDED":
             return values
-        mine = tuple(f for f in files if _spans(f, partition, offset))
+        mine = files.around(partition, offset)
         windows = {f.window_ms for f in mine if f.kind == DATA and f.window_ms is not None}
         values["files"] = mine
-        values["windows"] = {w: _narrow(self._window(w), partition, offset) for w in windows}
+        values["windows"] = {w: self._window_around(w, partition, offset) for w in windows}
         return values
 
     def _abandoned(self, batch_id: int) -> int | None:
@@ -133,16 +158,23 @@ class _Look:
             self._endings[batch_id] = next((e.at_ms for e in found if e.what == "abandoned"), None)
         return self._endings[batch_id]
 
-    def _batch(self, batch_id: int) -> tuple[BatchRow, Floor, tuple[FileEntry, ...]]:
+    def _batch(self, batch_id: int) -> tuple[BatchRow, Floor, _Files]:
         if batch_id not in self._batches:
             (row,) = batches(self._c, self._name, batch_id, batch_id)
             where = (b.c.pipeline == self._name, b.c.batch_id == batch_id)
             floor = loads(Floor, self._c.scalar(select(b.c.floor).where(*where)))
             found = rows_of(self._c, schema.batch_files, pipeline=self._name, batch_id=batch_id)
-            self._batches[batch_id] = (row, floor, tuple(map(rows.file_entry, found)))
+            self._batches[batch_id] = (row, floor, _Files(found))
         return self._batches[batch_id]
 
-    def _window(self, window_ms: int) -> WindowFacts:
+    def _window_around(self, window_ms: int, partition: int, offset: int) -> WindowFacts:
+        """With those files of its generation only that may hold the row."""
+        window, files = self._window(window_ms)
+        if window.placed is None:
+            return window
+        return replace(window, placed=replace(window.placed, files=files.around(partition, offset)))
+
+    def _window(self, window_ms: int) -> tuple[WindowFacts, _Files]:
         if window_ms not in self._windows:
             key = {"pipeline": self._name, "window_ms": window_ms}
             row = row_of(self._c, schema.windows, pipeline=self._name, start_ms=window_ms)
@@ -150,24 +182,11 @@ class _Look:
             placed = next((g for g in others if g.state == CURRENT), None) or next(
                 (g for g in others if g.number == 1 and g.state in (BUILT, SWAPPING)), None
             )
-            if placed is not None:
-                found = rows_of(self._c, schema.generation_files, **key, number=placed.number)
-                placed = replace(placed, files=tuple(map(rows.file_entry, found)))
-            self._windows[window_ms] = WindowFacts(window_ms, row and window_row(row), placed, others)
+            found = [] if placed is None else rows_of(self._c, schema.generation_files, **key, number=placed.number)
+            facts = WindowFacts(window_ms, row and window_row(row), placed, others)
+            self._windows[window_ms] = (facts, _Files(found))
         return self._windows[window_ms]
-
-
-def _narrow(window: WindowFacts, partition: int, offset: int) -> WindowFacts:
-    """With those files of its generation only that may hold the row."""
-    if window.placed is None:
-        return window
-    files = tuple(f for f in window.placed.files if _spans(f, partition, offset))
-    return replace(window, placed=replace(window.placed, files=files))
 
 
 def _holds(batch: BatchRow, partition: int, offset: int) -> bool:
     return any(x.range.partition == partition and x.range.start <= offset < x.range.end for x in batch.ranges)
-
-
-def _spans(file: FileEntry, partition: int, offset: int) -> bool:
-    return any(x.partition == partition and x.min_offset <= offset <= x.max_offset for x in file.partitions)
