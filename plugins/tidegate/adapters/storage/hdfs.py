@@ -27,7 +27,7 @@ LIMIT_S = 120.0
 # what ends without an answer is not unknown here: a file that was not closed is in no receipt
 _LOOKING = ("list", "stat", "read", "write", "close")
 _WALKS = 5
-_BUFFER = 4 << 20
+_BUFFER = 1 << 20
 _READ_BUFFER = 128 << 10
 _T = TypeVar("_T")
 
