@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -136,6 +138,22 @@ def frozen(hdfs: StackInfo) -> Iterator[None]:
     finally:
         for each in namenode:
             each.signal(signal.SIGCONT)
+
+
+def test_a_call_that_hangs_does_not_hold_the_process(root):
+    code = (
+        "from tidegate.adapters.storage import HdfsStorage; from tidegate.core.errors import OutcomeUnknown\n"
+        "try: HdfsStorage(limit_s=0.5).make_dirs('LOCATION')\n"
+        "except OutcomeUnknown: print('left')"
+    )
+    with LossyProxy(*address(root), b"mkdirs", Fate.HANG) as proxy:
+        lossy = root.replace(split(root)[0], f"127.0.0.1:{proxy.port}")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code.replace("LOCATION", f"{lossy}/x")],
+            capture_output=True, text=True, timeout=60, env=environment,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
 
 
 def test_a_forked_child_has_clients_of_its_own(root):

@@ -75,7 +75,7 @@ class FileStat:
 
 @runtime_checkable
 class Storage(Protocol):
-    """Paths are URIs (`file:///...`, later `hdfs://...`)."""
+    """Paths are URIs (`file:///...`, `hdfs://...`)."""
 
     def list_files(self, directory: str) -> list[FileStat] | None:
         """Every file below, sorted by path; None if the directory is absent, [] if it holds no file."""
