@@ -20,12 +20,6 @@ from tidegate.workflow import ingest, replay
 from tidegate.workflow.context import Context
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    with Pool() as made:
-        yield made
-
-
 def overtaken(reference: Reference, step: int, kind: str) -> list[str]:
     return failures(reference, [Case(step, at, kind) for at in range(len(reference.calls[step]))])
 

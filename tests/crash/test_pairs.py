@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-
-import pytest
 
 from tests.crash.pairs import run
 from tests.crash.pool import Pool
 
 CHAINS, PER_STEP = 10, 3
-
-
-@pytest.fixture
-def pool() -> Iterator[Pool]:
-    with Pool() as made:
-        yield made
 
 
 def test_a_second_fault_heals_too(pool: Pool, rng: random.Random) -> None:

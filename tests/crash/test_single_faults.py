@@ -11,7 +11,6 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -78,12 +77,11 @@ class Matrix:
 
 
 @pytest.fixture(scope="module")
-def matrix(request: pytest.FixtureRequest) -> Iterator[Matrix]:
+def matrix(request: pytest.FixtureRequest, pool: Pool) -> Matrix:
     """Everything that was selected is under way at once, so that no core waits for another."""
     chosen = [item.callspec.params for item in request.session.items if getattr(item, "callspec", None)]
     wanted = {(p["number"], p["kind"]) for p in chosen if {"number", "kind"} <= p.keys()}
-    with Pool() as pool:
-        yield Matrix(pool, wanted)
+    return Matrix(pool, wanted)
 
 
 def test_the_reference_meets_every_outcome(matrix: Matrix) -> None:
