@@ -38,7 +38,7 @@ def told(uris: list[str]) -> list[dict]:
 
 
 def test_written_and_audited(plan):
-    receipt = run_plan(plan, for_uri(plan.attempt_dir), open_reader=serving(TOPIC))
+    receipt = run_plan(plan, for_uri(plan.attempt_dir), open_reader=serving(TOPIC, size=250))
     assert (receipt.read_rows, receipt.rows, len(receipt.files)) == (500, 500, len(SITES))
     found = told([f"{plan.attempt_dir}/{file.path}" for file in receipt.files])
     assert [(f["rows"], f["bytes"], f["checksum"]) for f in found] == [
@@ -52,5 +52,5 @@ def test_a_worker_that_fails_leaves_no_receipt(plan):
     storage = HdfsStorage()
     storage.write_new(f"{plan.attempt_dir}/data/date=2013-01-05", b"a file where a directory should be")
     with pytest.raises(JobError, match="a file is where a directory should be"):
-        run_plan(plan, storage, open_reader=serving(TOPIC))
+        run_plan(plan, storage, open_reader=serving(TOPIC, size=250))
     assert not storage.exists(f"{plan.attempt_dir}/{RECEIPT}")
