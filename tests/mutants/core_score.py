@@ -1,0 +1,188 @@
+"""Mutation score of `tidegate.core`: how many small changes of its code its unit tests notice.
+
+    python -m tests.mutants.core_score                       all of it, recorded in core_score.json
+    python -m tests.mutants.core_score --changed             files that are not as recorded; nothing is recorded
+    python -m tests.mutants.core_score --only planning       one file, to work on its tests
+
+An interrupted full run goes on where it stopped as long as neither the code nor the tests change. What survives is
+written below `.tidegate/mutation`, with file, line and difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "plugins/tidegate/core"
+RECORD = Path(__file__).with_name("core_score.json")
+STAGES = ROOT / ".tidegate/mutation"
+TESTS = ("tests/unit/test_core_*.py", "tests/unit/test_tables.py")
+HERE = Path(__file__).parent / "mutmut_child.py"
+
+_STATUS = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested", 36: "killed", 255: "killed"}
+"""mutmut's exit codes; a time-out counts as noticed."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """`untested`: in functions that no core test calls; `left`: not tried, for want of time."""
+
+    hash: str
+    mutants: int
+    killed: int
+    survived: int
+    untested: int
+    left: int = 0
+
+    @property
+    def percent(self) -> float:
+        tried = self.mutants - self.left
+        return 100.0 if not tried else round(100 * self.killed / tried, 1)
+
+
+def hash_of(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def recorded() -> dict[str, Score]:
+    if not RECORD.exists():
+        return {}
+    return {name: Score(**values) for name, values in json.loads(RECORD.read_text())["modules"].items()}
+
+
+def changed() -> list[str]:
+    """Core modules that are not as they were when the score was recorded."""
+    known = recorded()
+    return [p.stem for p in _modules() if p.stem not in known or known[p.stem].hash != hash_of(p)]
+
+
+def _modules() -> list[Path]:
+    return [p for p in sorted(CORE.glob("*.py")) if p.stem != "__init__"]
+
+
+def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2) -> dict[str, Score]:
+    """Try the mutants of these modules, for at most `seconds`."""
+    modules = sorted(modules)
+    _prepare(stage, modules)
+    command = [sys.executable, str(HERE), "run", "--max-children", str(jobs)]
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"TIDEGATE_TEST_SEED": "1"}
+    with open(stage / "mutmut.log", "w") as log:
+        child = subprocess.Popen(command, cwd=stage, env=env, stdout=log, stderr=log, start_new_session=True)
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+    scores = {name: _score(stage, name) for name in modules}
+    if not any(s.mutants for s in scores.values()):
+        raise RuntimeError(f"mutmut tried nothing:\n{(stage / 'mutmut.log').read_text()[-2000:]}")
+    return scores
+
+
+def _prepare(stage: Path, modules: list[str]) -> None:
+    """A copy of the sources and of the tests that matter; kept while both are the same, so that a run can go on."""
+    tests = sorted(p for pattern in TESTS for p in ROOT.glob(pattern))
+    parts = [*(ROOT / "plugins/tidegate").rglob("*.py"), *tests, HERE]
+    key = hashlib.sha256("".join(f"{p.relative_to(ROOT)} {hash_of(p)}\n" for p in sorted(parts)).encode())
+    key.update(" ".join(modules).encode())
+    stamp = stage / "of"
+    if stamp.exists() and stamp.read_text() == key.hexdigest():
+        return
+    shutil.rmtree(stage, ignore_errors=True)
+    (stage / "tests/unit").mkdir(parents=True)
+    shutil.copytree(ROOT / "plugins/tidegate", stage / "src/tidegate", ignore=shutil.ignore_patterns("__pycache__"))
+    for test in tests:
+        shutil.copy(test, stage / "tests/unit")
+    only = "".join(f"\n    src/tidegate/core/{name}.py" for name in modules)
+    (stage / "setup.cfg").write_text(
+        f"[mutmut]\nsource_paths=src\nonly_mutate={only}\n"
+        "pytest_add_cli_args_test_selection=tests/unit\n"
+        "pytest_add_cli_args=\n    -p\n    no:cacheprovider\n    -p\n    no:randomly\n"
+    )
+    stamp.write_text(key.hexdigest())
+
+
+def _codes(stage: Path, name: str) -> dict[str, int | None]:
+    meta = stage / f"mutants/src/tidegate/core/{name}.py.meta"
+    return json.loads(meta.read_text())["exit_code_by_key"] if meta.exists() else {}
+
+
+def _score(stage: Path, name: str) -> Score:
+    count: Counter[str] = Counter()
+    for code in _codes(stage, name).values():
+        count["left" if code is None else _STATUS.get(code, "killed" if code < 0 else "survived")] += 1
+    return Score(
+        hash_of(stage / f"src/tidegate/core/{name}.py"), count.total(), count["killed"], count["survived"],
+        count["untested"], count["left"],
+    )  # fmt: skip
+
+
+def survivors(stage: Path, modules: Iterable[str]) -> str:
+    """File, line and difference of each mutant that no test noticed."""
+    names = [k for m in modules for k, code in _codes(stage, m).items() if code == 0]
+    if not names:
+        return ""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, str(HERE), "show"], input="\n".join(names), cwd=stage, env=env, capture_output=True, text=True
+    )
+    return done.stdout or done.stderr
+
+
+def table(scores: dict[str, Score]) -> str:
+    lines = [f"{'module':<16}{'mutants':>8}{'killed':>8}{'survived':>9}{'untested':>9}{'left':>6}{'score':>8}"]
+    total = Score(
+        "",
+        *(sum(getattr(s, f) for s in scores.values()) for f in ("mutants", "killed", "survived", "untested", "left")),
+    )
+    for name, s in [*sorted(scores.items()), ("all", total)]:
+        if s.mutants:
+            lines.append(
+                f"{name:<16}{s.mutants:>8}{s.killed:>8}{s.survived:>9}{s.untested:>9}{s.left:>6}{s.percent:>7}%"
+            )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--changed", action="store_true", help="only files that are not as recorded")
+    parser.add_argument("--only", nargs="*", help="these modules; nothing is recorded")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    modules = changed() if options.changed else options.only or [p.stem for p in _modules()]
+    if not modules:
+        print("no core file has changed since the score was recorded")
+        return 0
+    full = not options.changed and not options.only
+    stage = STAGES / ("full" if full else "some")
+    scores = measure(modules, options.seconds, stage, options.jobs)
+    print(table(scores))
+    listed = survivors(stage, modules)
+    (stage / "survivors.txt").write_text(listed)
+    print(f"what survived: {stage / 'survivors.txt'}" if full else listed)
+    left = sum(s.left for s in scores.values())
+    if left:
+        print(f"{left} mutants were not tried: run it again")
+    elif full:
+        known = {name: asdict(s) for name, s in sorted(scores.items())}
+        RECORD.write_text(json.dumps({"tests": TESTS, "modules": known}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

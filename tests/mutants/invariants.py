@@ -1,0 +1,186 @@
+"""What must be true of any pipeline at rest, whatever has happened to it; each is asserted by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
+from tests.unit.test_audit import in_process
+from tests.world import World
+from tidegate.core.batch import Batch, LandedBatch, SealedBatch
+from tidegate.core.layout import SUCCESS, partition_path
+from tidegate.core.receipt import DATA, FileEntry
+from tidegate.core.window import CLOSED, PublishedGeneration, WindowKey
+from tidegate.workflow.audit import audit
+from tidegate.workflow.context import Context
+from tidegate.workflow.publication import wanted_partitions
+
+Coordinate = tuple[str, int, int]
+"""(topic id, Kafka partition, offset)."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row in a file; `record` is its `id` column, None in the dirty table."""
+
+    at: Coordinate
+    record: str | None
+    place: str
+
+
+def every_record_once(world: World, produced: dict[Coordinate, str | None]) -> None:
+    """`produced`: the id of each record, None for one that cannot be decoded. Losses in the ledger are excused."""
+    ctx = world.context()
+    rows = list(_rows(ctx, world))
+    gone = set(_lost(ctx))
+    places: dict[Coordinate, list[str]] = {}
+    for row in rows:
+        places.setdefault(row.at, []).append(row.place)
+    double = {at: where for at, where in places.items() if len(where) > 1}
+    require(not double, ONCE, f"more than once: {_some(double)}")
+    missing = sorted(at for at in produced if at not in places and at not in gone)
+    require(not missing, ONCE, f"nowhere: {_some({at: produced[at] for at in missing})}")
+    unknown = {row.at: row.place for row in rows if row.at not in produced}
+    require(not unknown, ONCE, f"never produced: {_some(unknown)}")
+    other = {r.at: (r.record, produced[r.at]) for r in rows if r.record is not None and r.record != produced[r.at]}
+    require(not other, ONCE, f"another record stands in its place: {_some(other)}")
+
+
+def _some(found: object) -> str:
+    return str(found)[:600]
+
+
+def _rows(ctx: Context, world: World) -> Iterator[Row]:
+    """As readers see them: the three tables by the catalogue, and landed files whose window is still to come."""
+    topics = {b.plan.batch_id: b.plan.topic_id for b in batches(ctx)}
+    for kind in ("", "__late", "__dirty"):
+        for location in world.partitions(f"lake.readings{kind}").values():
+            yield from _read(_visible(location), topics, kind or "data")
+    for batch in batches(ctx):
+        if isinstance(batch, LandedBatch):
+            for batch_id, f in _waiting(ctx, batch):
+                path = _on_disk(f"{ctx.layout.landed(batch_id)}/{f.path}", f"batch {batch_id}")
+                yield from _read([path], topics, f"landed/{batch_id}")
+
+
+def batches(ctx: Context) -> list[Batch]:
+    row = ctx.ledger.pipelines.row(ctx.name)
+    assert row is not None
+    return [ctx.ledger.batches.get(ctx.name, i) for i in range(1, row.next_batch_id)]
+
+
+def _waiting(ctx: Context, batch: LandedBatch) -> Iterator[tuple[int, FileEntry]]:
+    """Data files whose window is not closed yet: nobody has moved them."""
+    batch_id = batch.plan.batch_id
+    for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id, DATA):
+        assert f.window_ms is not None
+        if ctx.ledger.windows.get(ctx.name, WindowKey(f.window_ms, f.window_ms + 1)).state != CLOSED:
+            yield batch_id, f
+
+
+def _on_disk(uri: str, whose: str) -> Path:
+    path = Path(uri.removeprefix("file://"))
+    require(path.exists(), THERE, f"{whose} has landed, {path.name} waits nowhere: {path}")
+    return path
+
+
+def _visible(location: str) -> list[Path]:
+    folder = Path(location.removeprefix("file://"))
+    return [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(("_", "."))]
+
+
+def _read(paths: Iterable[Path], topics: dict[int, str], place: str) -> Iterator[Row]:
+    for path in paths:
+        file = pq.ParquetFile(path)
+        names = [n for n in ("_batch_id", "_partition", "_offset", "id") if n in file.schema_arrow.names]
+        for row in file.read(columns=names).to_pylist():
+            batch_id = row.get("_batch_id") or _batch_of(path)
+            at = (topics[batch_id], row["_partition"], row["_offset"])
+            yield Row(at, row.get("id"), f"{place} {path.parent.name}/{path.name}")
+
+
+def _batch_of(path: Path) -> int:
+    """Dirty rows have it in the name of their directory only."""
+    return next(int(part.removeprefix("_batch=")) for part in path.parts if part.startswith("_batch="))
+
+
+def _lost(ctx: Context) -> Iterator[Coordinate]:
+    """Offsets that the ledger says nobody will read, and those at which nothing was."""
+    for batch in batches(ctx):
+        plan = batch.plan
+        for loss in plan.losses:
+            yield from ((plan.topic_id, loss.partition, o) for o in range(loss.start, loss.end))
+        if batch.state == "ABANDONED":
+            for r in plan.ranges:
+                yield from ((plan.topic_id, r.partition, o) for o in range(r.start, r.end))
+
+
+def readers_see_what_is_in_force(world: World) -> None:
+    """The catalogue's partitions of each published window are the manifest's, and their directories hold its files."""
+    ctx = world.context()
+    want: dict[object, str] = {}
+    for start in ctx.ledger.windows.published_starts(ctx.name):
+        generation = in_force(ctx, start)
+        want |= wanted_partitions(ctx, generation.window, generation.files, generation.location)
+    have = world.partitions("lake.readings")
+    wrong = {partition_path(v): (have.get(v), want.get(v)) for v in set(have) | set(want) if have.get(v) != want.get(v)}
+    require(not wrong, IN_FORCE, f"partition: (catalogue, in force): {_some(wrong)}")
+
+
+def in_force(ctx: Context, start_ms: int) -> PublishedGeneration:
+    key = WindowKey(start_ms, start_ms + ctx.pipeline.windows.size_ms)
+    number = ctx.ledger.windows.get(ctx.name, key).current
+    assert number is not None
+    generation = ctx.ledger.windows.generation(ctx.name, key, number)
+    assert isinstance(generation, PublishedGeneration)
+    return generation
+
+
+def success_means_whole(world: World, location: str, key: WindowKey) -> None:
+    """At the instant at which `_SUCCESS` appears in `location`, readers have every file of the hour."""
+    ctx = world.context()
+    generation = ctx.ledger.windows.generation(ctx.name, key, ctx.ledger.windows.get(ctx.name, key).newest)
+    files = getattr(generation, "files", ())
+    require(bool(files), WHOLE, f"{SUCCESS} of generation {generation.number}, which is {generation.state}")
+    missing = [f.path for f in files if not Path(f"{location}/{f.path}".removeprefix("file://")).exists()]
+    require(not missing, WHOLE, f"{SUCCESS} without {missing}")
+    want = wanted_partitions(ctx, key, files, location)
+    have = world.partitions("lake.readings")
+    hidden = [partition_path(v) for v, place in want.items() if have.get(v) != place]
+    require(not hidden, WHOLE, f"{SUCCESS} while the catalogue does not show {hidden}")
+
+
+def what_is_sealed_is_there(world: World) -> None:
+    """Each file of a SEALED batch in its attempt's directory or in landed/, of a LANDED one in landed/ until its hour
+    closes, and each file in force where readers look."""
+    ctx = world.context()
+    for batch in batches(ctx):
+        if isinstance(batch, SealedBatch):
+            batch_id = batch.plan.batch_id
+            places = [ctx.layout.attempt(batch_id, batch.epoch, batch.nonce), ctx.layout.landed(batch_id)]
+            for f in batch.manifest.files:
+                there = any(Path(f"{p}/{f.path}".removeprefix("file://")).exists() for p in places)
+                require(there, THERE, f"batch {batch_id} is SEALED without {f.path}")
+        if isinstance(batch, LandedBatch):
+            for _, f in _waiting(ctx, batch):
+                _on_disk(f"{ctx.layout.landed(batch.plan.batch_id)}/{f.path}", f"batch {batch.plan.batch_id}")
+    for start in ctx.ledger.windows.published_starts(ctx.name):
+        generation = in_force(ctx, start)
+        for f in generation.files:
+            path = Path(f"{generation.location}/{f.path}".removeprefix("file://"))
+            require(path.exists(), THERE, f"generation {generation.number} is in force without {f.path}")
+
+
+def nothing_is_blocked(world: World) -> None:
+    blocks = world.context().ledger.pipelines.blocks("readings")
+    require(not blocks, HEALS, f"somebody has to run `tidegate repair`: {blocks}")
+
+
+def the_ledger_balances(world: World) -> None:
+    ctx = world.context()
+    problems = audit(ctx, ctx.ledger.reads, in_process).problems
+    require(not problems, BALANCE, "; ".join(f"{p.subject}: {p.what}" for p in problems[:3]))
