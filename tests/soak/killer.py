@@ -21,11 +21,15 @@ from tests.soak.servers import KAFKA, POSTGRES, Servers
 from tests.soak.states import BATCH, WINDOW, States
 from tidegate.embedded.processes import Identity
 
+_AIM_S = 20.0
 _STOPPED_S = (2.0, 25.0)
 """How long a task or a job stands still; below the scene's request_ttl_ms."""
 _SERVER_STOPPED_S = (1.0, 4.0)
 _POINTS = {
-    "NONE": ("plan source.describe:after", "plan batches.insert_plan:before"),
+    "NONE": (
+        "plan source.describe:after", "plan batches.insert_plan:before", "maintain storage.delete:before",
+        "maintain storage.delete:after:3",
+    ),
     "PLANNED": ("plan batches.insert_plan:after", "write batches.take:before"),
     "WRITING": ("write batches.take:after", "write launcher.run:after", "write batches.seal:before"),
     "SEALED": (
@@ -98,7 +102,7 @@ class Killer:
         self._states.close()
 
     def _run(self) -> None:
-        pauses = dict.fromkeys(self._lanes, 0.0)
+        pauses, aimed = dict.fromkeys(self._lanes, 0.0), dict.fromkeys(self._lanes, 0.0)
         strike_at = self._soon()
         while not self._stop.wait(0.004):
             now = time.monotonic()
@@ -108,8 +112,10 @@ class Killer:
                     target.stop_at = ""
                     self._strike(lane, target)
                     pauses[name] = self._soon(1 / 3)
+                elif lane.aim is not None and now > aimed[name] + _AIM_S:
+                    lane.aim = None  # no such task has come
                 elif lane.aim is None and now > pauses[name] and (target is None or not target.stop_at):
-                    lane.aim = self._aim(lane)
+                    lane.aim, aimed[name] = self._aim(lane), now
                 self._wake_zombies(lane)
             if now > strike_at:
                 lane = self._lanes[self._rng.choice(sorted(self._lanes))]

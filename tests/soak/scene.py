@@ -19,6 +19,7 @@ from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.adapters.storage.local import LocalStorage
 from tidegate.core.pipeline import (
     ArchiveRun,
+    Cleaning,
     Column,
     DirtyLimits,
     EventTime,
@@ -42,6 +43,8 @@ HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z
 NAME = "readings"
 SITES = ("north", "south", "west")
+_KEPT_MS = 45_000
+"""So that the cleaner is at work all the time, beside whoever has just died or still lives."""
 Say = Callable[[str], None]
 
 
@@ -94,6 +97,7 @@ class Scene:
             ingest=IngestRun(None, self.max_records, "spark", {}),
             archive=ArchiveRun(1_800_000),
             dirty=DirtyLimits(None, None),
+            clean=Cleaning(_KEPT_MS, _KEPT_MS, _KEPT_MS, None),
         )
 
     @property

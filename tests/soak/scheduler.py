@@ -23,7 +23,7 @@ from tidegate.workflow.context import Context
 TASK_TIMEOUT_S = 150.0
 """Airflow's execution_timeout; what is older is given up, as if its host had been lost."""
 MAX_REFUSALS = 6
-_PAUSE_S = 0.2
+_PAUSE_S = 0.5
 Say = Callable[[str], None]
 
 
@@ -156,7 +156,7 @@ class Ingest(Lane):
         self._done("write", run)
         self._done("land", run)
         self.runs += 1
-        if self.runs % 8 == 0:
+        if self.runs % 3 == 0:
             self._done("maintain")
         return True
 
@@ -180,7 +180,8 @@ class Archive(Lane):
         self.window = start = due[0].start_ms
         self._done("publish", str(start))
         self.published += 1
-        self._disturb(start)
+        if not self._draining.is_set():
+            self._disturb(start)
         self.window = None
         return True
 
