@@ -15,6 +15,7 @@ BATCH_ROWS = 262_144
 KEPT = 100
 """Wrong offsets that are remembered for each Kafka partition; all are counted."""
 SHOWN = 3
+_NONE = (2**63, -1)
 _ROW = ("_partition", "_offset", "_batch_id")
 
 
@@ -53,15 +54,17 @@ class Coverage:
         for at in range(max(low, high - high % 8), high):
             self._seen[at // 8] |= 1 << at % 8
 
-    def read(self, path: str, parquet: pq.ParquetFile, batch: int | None) -> dict[int, list[int]] | None:
-        """Kafka partition -> [rows, min offset, max offset] of all rows; None for a file without Kafka's columns.
+    def read(self, path: str, parquet: pq.ParquetFile, batch: int | None) -> dict[str, Any]:
+        """Of all rows, whoever's they are: `coordinates`, Kafka partition -> [rows, min offset, max offset], and
+        `batches`, [min, max]; None for a file without Kafka's columns.
 
         `batch`: whose rows these are, where they do not say it themselves."""
         names = set(parquet.schema_arrow.names)
         columns = [name for name in _ROW if name in names]
         if not {"_partition", "_offset"} <= names or (batch is None and "_batch_id" not in names):
-            return None
+            return {"coordinates": None, "batches": None}
         told: dict[int, list[int]] = {}
+        low, high = _NONE
         for rows in parquet.iter_batches(BATCH_ROWS, columns=columns):
             partitions = rows.column(columns.index("_partition")).to_numpy(zero_copy_only=False)
             offsets = rows.column(columns.index("_offset")).to_numpy(zero_copy_only=False)
@@ -70,8 +73,10 @@ class Coverage:
             else:
                 batches = np.full(len(offsets), batch, np.int64)
             _count(told, partitions, offsets)
+            if len(batches):
+                low, high = min(low, int(batches.min())), max(high, int(batches.max()))
             self._add(path, partitions.astype(np.int64), offsets, batches)
-        return told
+        return {"coordinates": told, "batches": [low, high] if told else None}
 
     def _add(self, path: str, partitions: np.ndarray, offsets: np.ndarray, batches: np.ndarray) -> None:
         mine = (batches >= self._first) & (batches <= self._last)

@@ -5,7 +5,7 @@
     {"slab": [first batch, last, offsets]}                            what follows is about these batches; no answer
     {"spans": [[batch, partition, start, end, [[start, end], ...]], ...]}   what they read, and its gaps; no answer
     {"files": [["uri", batch or null], ...]}   as above, from footer and rows: also
-        "coordinates": {partition: [rows, min offset, max offset]}, null for files without Kafka's columns
+        "coordinates": {partition: [rows, min offset, max offset]} and "batches": [min, max], null without the columns
     {"end": true}                         {"rows", "missing", "excess", "strays"}: see `coordinates.Coverage.told`
 
 A file that cannot be read gives {"path", "error"}; the others go on.
@@ -70,7 +70,7 @@ class Inspector:
                 parquet = pq.ParquetFile(file)
                 told = {"path": uri, **describe(parquet), "bytes": file.seek(0, 2)}
                 if deep:
-                    told["coordinates"] = self._slab().read(uri, parquet, batch)
+                    told |= self._slab().read(uri, parquet, batch)
                 return told
         except Exception as e:  # one file's trouble must not hide what the others hold
             return {"path": uri, "error": f"{type(e).__name__}: {e}"}

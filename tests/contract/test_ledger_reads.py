@@ -82,6 +82,7 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
         "slabs": (reads.slabs(NAME), reads.slabs(NAME, 3)),
         "batch pages": list(reads.batch_pages(NAME, 1, 3)),
         "window pages": list(reads.window_pages(NAME)),
+        "offsets": reads.offsets(NAME, [(0, 0), (0, 3), (0, 4), (0, 6), (0, 7), (1, 1), (7, 0)]),
         "window": reads.window(NAME, window(0)),
         "untouched window": reads.window(NAME, window(9)),
         "landed": reads.landed(NAME),

@@ -42,6 +42,7 @@ def test_what_a_file_holds(tmp_path):
             {"partition": 2, "rows": 1, "min_offset": 7, "max_offset": 7},
         ],
         "coordinates": {"0": [4, 3, 9], "2": [1, 7, 7]},
+        "batches": [plan.batch_id, plan.batch_id],
     }
     missing = [[plan.batch_id, 0, 6, [[0, 3], [6, 9]]], [plan.batch_id, 2, 9, [[0, 7], [8, 10]]]]
     assert found == {"rows": 5, "missing": missing, "excess": [], "strays": []}

@@ -69,6 +69,7 @@ def footer_of(line: Mapping[str, Any]) -> Footer:
         partitions={int(p["partition"]): (p["rows"], p["min_offset"], p["max_offset"]) for p in line["partitions"]},
         checksum=int(line["checksum"]),
         kind=str(line["kind"]),
+        batches=tuple(line["batches"]) if line.get("batches") else None,
         coordinates=None if coordinates is None else {int(p): (n, low, up) for p, (n, low, up) in coordinates.items()},
     )
 

@@ -22,7 +22,8 @@ SHOWN = 3
 @dataclass(frozen=True)
 class Footer:
     """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata;
-    `coordinates`: the same from its rows, None where they were not read. `error`: it cannot be read at all."""
+    `coordinates`: the same from its rows, None where they were not read, as is `batches`, the smallest and largest id
+    that they name. `error`: it cannot be read at all."""
 
     path: str
     rows: int = 0
@@ -30,6 +31,7 @@ class Footer:
     checksum: int = 0
     kind: str = ""
     coordinates: Mapping[int, tuple[int, int, int]] | None = None
+    batches: tuple[int, int] | None = None
     error: str = ""
 
 

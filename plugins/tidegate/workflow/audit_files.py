@@ -25,13 +25,14 @@ _LISTINGS = 256
 class Wanted:
     """A file that must be in one of `homes`: (directory, path below it), the likeliest first.
 
-    `batch_id`: whose rows these are; None for a generation's file, which may be of several."""
+    `batch_id`: whose rows these are; None for a generation's file, which may be of several (`batches`, first, last)."""
 
     subject: str
     entry: FileEntry
     homes: tuple[tuple[str, str], ...]
     advice: str
     batch_id: int | None = None
+    batches: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ class Files:
         advice = republish(self._ctx.name, window_ms) if published else _BACKUP
         directories = places.generation(self._ctx.pipeline, generation, published, self._makes_way(generation))
         subject = f"window {window_id(window_ms)}"
-        wanted = [Wanted(subject, f, tuple((d, f.path) for d in directories), advice) for f in generation.files]
+        span = (min(generation.batches, default=0), max(generation.batches, default=0))
+        homes = {f.path: tuple((d, f.path) for d in directories) for f in generation.files}
+        wanted = [Wanted(subject, f, homes[f.path], advice, batches=span) for f in generation.files]
         return self._look(wanted, self._published(generation) if published else ())
 
     def _makes_way(self, current: GenerationRow) -> bool:

@@ -104,6 +104,15 @@ def _footer_problems(found: Found, footer: Footer) -> Iterator[Problem]:
             words = f"{found.uri} is another file than the manifest's: {what} {has}, should be {due}"
             yield Problem(wanted.subject, words, wanted.advice)
             break
+    span = wanted.batches
+    if (
+        footer.batches is not None
+        and span is not None
+        and not (span[0] <= footer.batches[0] <= footer.batches[1] <= span[1])
+    ):
+        # rows of other slabs are looked at with those, but only in the files of their windows
+        what = f"{found.uri} has rows of batches {list(footer.batches)}, its generation is of {list(span)}"
+        yield Problem(wanted.subject, what, wanted.advice)
     if footer.coordinates is not None and dict(footer.coordinates) != told:
         rows = dict(footer.coordinates)
         what = f"{found.uri} has rows {rows} by Kafka partition (rows, first, last offset), the manifest says {told}"
