@@ -3,6 +3,9 @@
     python -m bench.audit_memory FOLDER [--batches 100] [--offsets 1000000] [--windows 31] [--keep]
 
 The default is 100 million offsets in 3,100 files, the rows of each batch scattered over 31 of them.
+
+Seen on 2 busy cores (load 25), limit 512 MiB: `audit` 146 MiB (command 78 + child 68), 109 s; `audit --deep` 220 MiB
+(78 + 142), 312 s, 100,000,000 coordinates read, balanced.
 """
 
 from __future__ import annotations

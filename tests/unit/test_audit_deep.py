@@ -82,6 +82,14 @@ def test_rows_that_claim_another_batch_are_found(world: World, cut: bool, reques
     assert problem.what.endswith(published(world, 0)[0].name)
 
 
+def test_clear_warns_of_a_file_that_readers_see_besides(world: World) -> None:
+    stray = published(world, 1)[0].with_name("stray.parquet")
+    stray.write_bytes(b"whatever")
+    assert not world.archive(1).new
+    assert any(f"readers see file://{stray}, which is in no manifest" in line for line in world.said)
+    assert any("stray.parquet is in no manifest" in p.what for p in look(world).problems)
+
+
 def test_a_row_that_is_in_two_files_is_found(world: World) -> None:
     """Offset 1 stands in for offset 0: what one file lacks another has twice."""
     forge(world, published(world, 0)[0], lambda t: column(t, "_offset", lambda _: 1))

@@ -177,6 +177,5 @@ class Files:
 
 def _foreign(subject: str, directory: str, listing: dict[str, int], manifest: set[str]) -> Iterator[Problem]:
     """Files that readers see although no manifest names them."""
-    for path in sorted(set(listing) - manifest):
-        if not any(part.startswith(("_", ".")) for part in path.split("/")):
-            yield Problem(subject, f"{join(directory, path)} is in no manifest ({listing[path]:,} bytes)", _FOREIGN)
+    for path in places.strays(listing, manifest):
+        yield Problem(subject, f"{join(directory, path)} is in no manifest ({listing[path]:,} bytes)", _FOREIGN)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from tidegate.core.layout import Layout, time_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import FileEntry
@@ -37,3 +39,10 @@ def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: boo
     if makes_way:
         return (g.location or "", layout.generation(g.window_ms, g.number, g.epoch))
     return (g.location or "",)
+
+
+def strays(listing: Iterable[str], manifest: Iterable[str]) -> Iterator[str]:
+    """Paths that readers see in a published directory although its manifest does not name them."""
+    for path in sorted(set(listing) - set(manifest)):
+        if not any(part.startswith(("_", ".")) for part in path.split("/")):
+            yield path

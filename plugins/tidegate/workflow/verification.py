@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core.layout import SUCCESS
+from tidegate.core.layout import SUCCESS, join
 from tidegate.core.tables import data_table
 from tidegate.core.window import PublishedGeneration
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import manifest_of
+from tidegate.workflow.places import strays
 from tidegate.workflow.publication import align_catalogue, write_success
 
 
@@ -31,6 +32,10 @@ def verify(ctx: Context, generation: PublishedGeneration) -> Verified:
         mended.append("_SUCCESS")
     if not ctx.storage.exists(generation.location):
         lost = lost or (generation.location,)
+    for path in strays(listing, manifest):
+        ctx.say(
+            f"WARNING: readers see {join(generation.location, path)}, which is in no manifest; find out who wrote it"
+        )
     ctx.catalogue.ensure_table(data_table(ctx.pipeline))
     mended += align_catalogue(ctx, generation, generation.location)
     return Verified(tuple(mended), lost)
