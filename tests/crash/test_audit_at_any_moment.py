@@ -12,10 +12,10 @@ from tests.crash.matrix import Reference, problems
 from tests.crash.pool import Pool
 from tests.crash.scenario import run_tasks
 
-BEHIND = ("restored ledger", "forgotten plan")
-"""Steps in which the ledger is behind until they are over: the audit has every reason to speak."""
+TROUBLED = ("damaged attempt", "damaged landing", "restored ledger", "forgotten plan")
+"""Steps that end with an operator's repair: until then the audit has every reason to speak."""
 
-SOUND = [number for number, step in enumerate(STEPS) if step.name not in BEHIND]
+SOUND = [number for number, step in enumerate(STEPS) if step.name not in TROUBLED]
 
 
 def false_alarms(reference: Reference, number: int) -> list[str]:
