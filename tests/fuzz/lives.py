@@ -1,0 +1,213 @@
+"""Random lives of a pipeline: tasks cut into each other at port calls, die there, lose replies, are executed late.
+
+A life is a function of its seed. At its end everything that must be true is asserted (tests/mutants/invariants.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.crash.faults import UNKNOWN
+from tests.hooks import Died
+from tests.mutants.names import HEALS, InvariantViolated, require
+from tests.mutants.stage import HOUR, Stage, record, window
+from tidegate.core.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
+from tidegate.core.pipeline import Column
+from tidegate.workflow import archive, cleaning, ingest, reconcile, replay
+from tidegate.workflow.context import REQUEST_TTL_MS
+
+DEPTH = 2
+CHANGING = {
+    "storage": {"make_dirs", "rename_no_replace", "delete", "write_new"},
+    "catalogue": {"ensure_table", "add_partitions", "set_location", "drop_partitions"},
+    "batches": {"insert_plan", "bind", "take", "seal", "adopt", "land", "mark_side"},
+    "windows": {
+        "save_certificate", "begin_close", "finish_close", "begin_generation", "take", "built", "discard",
+        "begin_swap", "publish", "announced", "declare_intent", "answer_intent",
+    },
+}  # fmt: skip
+LATE = {("storage", "rename_no_replace"), ("catalogue", "add_partitions"), ("catalogue", "set_location")}
+
+
+class Life:
+    """`told` is what happened, for people; `of` names the seed that does it again."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.of, self._rng = seed, random.Random(seed)
+        self.stage = Stage(folder)
+        self.stage.wrap = self._wrap
+        self.told: list[str] = []
+        self._depth, self._wild = 0, True
+        self._flying: list[tuple[str, Callable[[], object]]] = []
+        self._hour, self._runs, self._names = 0.0, 0, 0
+
+    def live(self, steps: int) -> None:
+        """Raises InvariantViolated, with the way there."""
+        try:
+            self._happen()
+            for _ in range(steps):
+                self._step()
+            self._wild = False
+            self._land_all()
+            self.stage.clock.advance(REQUEST_TTL_MS + 1)
+            self.stage.at_rest()
+        except InvariantViolated as e:
+            way = "\n  ".join(self.told[-60:])
+            raise InvariantViolated(e.name, f"{e.detail}\nlife {self.of}:\n  {way}") from e
+
+    # ------------------------------------------------------------ steps
+
+    def _step(self) -> None:
+        kind = self._rng.choices(("records", "task", "time", "columns", "swap"), (3, 14, 2, 1, 1))[0]
+        if kind == "records":
+            self._happen()
+        elif kind == "time":
+            self._land_all()  # no request outlives its deadline
+            self.stage.clock.advance(self._rng.choice((REQUEST_TTL_MS + 1, HOUR, 40 * 24 * HOUR)))
+            self.told.append("time passes")
+        elif kind == "columns":
+            id_, site, _ = self.stage.pipeline.columns
+            value = Column("value", "int", self._rng.choice(("$.value", "$.other")))
+            self.stage.change_spec(columns=(id_, site, value))
+            self.told.append(f"columns: value from {value.path}")
+        elif kind == "swap":
+            self._swap()
+        else:
+            self._task()
+
+    def _swap(self) -> None:
+        from dataclasses import replace
+
+        swap = self._rng.choice(("pointer", "directory"))
+        self.stage.change_spec(archive=replace(self.stage.pipeline.archive, swap=swap, keep_generations=1))
+        self.told.append(f"swap: {swap}")
+
+    def _happen(self) -> None:
+        self._hour += self._rng.choice((0.2, 0.7, 1.5))
+        for partition in (0, 1):
+            for _ in range(self._rng.randint(0, 2)):
+                back = self._rng.choice((0, 0, 0.3, 0.8, 2.5))
+                self._names += 1
+                name, site = f"n{self._names}", self._rng.choice("ab")
+                self.stage.produce(record(name, max(0.0, self._hour - back), site), partition=partition)
+            if self._rng.random() < 0.1:
+                self.stage.produce(b"not json", partition=partition)
+        self.told.append(f"records up to {self._hour:.1f} h")
+
+    def _task(self) -> None:
+        """One try of a random task, in a process of its own."""
+        name, task = self._choose()
+        self.told.append(f"{'  ' * self._depth}{name} {{")
+        self._depth += 1
+        end = "done"
+        try:
+            task()
+        except Died:
+            end = "died"
+        except NotReady:
+            end = "not ready"
+        except TidegateError as e:
+            end = f"{type(e).__name__}: {str(e).splitlines()[0]}"
+            require(e.retry, HEALS, f"{name} asks for a human: {e}")
+        finally:
+            self._depth -= 1
+            self.told.append(f"{'  ' * self._depth}}} {end}")
+
+    def _choose(self) -> tuple[str, Callable[[], object]]:
+        stage, rng = self.stage, self._rng
+        if self._runs == 0 or rng.random() < 0.25:
+            self._runs += 1
+        run = f"r{rng.randint(max(1, self._runs - 1), self._runs)}"
+        key = window(rng.randint(0, max(0, int(self._hour) - 1)))
+        hour = (key.start_ms // HOUR) % 24
+        tasks: list[tuple[str, Callable[[], object], int]] = [
+            (f"plan {run}", lambda: ingest.plan(stage.context(), run), 4),
+            (f"write {run}", lambda: ingest.write(stage.context(), run), 4),
+            (f"land {run}", lambda: self._lands(run), 4),
+            (f"ready {hour}", lambda: archive.ready(stage.context(), key), 1),
+            (f"publish {hour}", lambda: archive.publish(stage.context(), key), 5),
+            (f"replay {hour}", lambda: replay.replay(stage.context(), key), 2),
+            ("maintain", lambda: reconcile.maintain(stage.context()), 1),
+            ("clean", lambda: cleaning.clean(stage.context()), 2),
+        ]
+        name, task, _ = rng.choices(tasks, [weight for *_, weight in tasks])[0]
+        return name, task
+
+    def _lands(self, run: str) -> object:
+        """Airflow runs it once its write task has ended well."""
+        ctx = self.stage.context()
+        batch_id = ctx.ledger.batches.bound(ctx.name, run)
+        if batch_id is None or ctx.ledger.batches.get(ctx.name, batch_id).state in ("PLANNED", "WRITING"):
+            return None
+        return ingest.land(ctx, run)
+
+    # ------------------------------------------------------------ ports
+
+    def _wrap(self, name: str, port: Any) -> Any:
+        return _Port(self, name, port)
+
+    def call(self, port: str, method: str, real: Callable[[], Any]) -> Any:
+        if not self._wild or not 0 < self._depth <= DEPTH:
+            return real()
+        chance, changing = self._rng.random(), method in CHANGING.get(port, ())
+        if self._flying and chance > 0.93:
+            self._land_one()
+        if chance < 0.02 and self._depth < DEPTH:
+            self._task()
+        elif chance < 0.025:
+            self._tell("dies before", port, method)
+            raise Died
+        elif changing and chance < 0.06:
+            return self._unsure(port, method, real, chance)
+        result = real()
+        if 0.06 <= chance < 0.08 and self._depth < DEPTH:
+            self._task()
+        elif 0.08 <= chance < 0.085:
+            self._tell("dies after", port, method)
+            raise Died
+        return result
+
+    def _unsure(self, port: str, method: str, real: Callable[[], Any], chance: float) -> Any:
+        error = UNKNOWN[port](f"{port}.{method}: no reply")
+        if chance < 0.035:
+            self._tell("not executed", port, method)
+        elif chance < 0.045 and (port, method) in LATE:
+            self._tell("executed later", port, method)
+            self._flying.append((f"{port}.{method}", real))
+        else:
+            self._tell("reply lost", port, method)
+            real()
+        raise error
+
+    def _tell(self, what: str, port: str, method: str) -> None:
+        self.told.append(f"{'  ' * self._depth}{what}: {port}.{method}")
+
+    def _land_one(self) -> None:
+        name, real = self._flying.pop(self._rng.randrange(len(self._flying)))
+        self.told.append(f"{'  ' * self._depth}arrives: {name}")
+        try:
+            real()
+        except (PathExists, PathMissing, CatalogueError):
+            pass
+
+    def _land_all(self) -> None:
+        while self._flying:
+            self._land_one()
+
+
+class _Port:
+    def __init__(self, life: Life, name: str, port: Any) -> None:
+        self._life, self._name, self._port = life, name, port
+
+    def __getattr__(self, method: str) -> Any:
+        real = getattr(self._port, method)
+        if not callable(real):
+            return real
+
+        def called(*args: Any, **options: Any) -> Any:
+            return self._life.call(self._name, method, lambda: real(*args, **options))
+
+        return called

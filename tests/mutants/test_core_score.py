@@ -1,0 +1,32 @@
+"""Core files that have changed since their mutation score was recorded are no worse tested than before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants import core_score
+
+SECONDS = 120
+SLACK = 5.0
+
+
+def test_changed_core_files_are_tested_as_well_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the time it has; `make mutation` tries everything and records."""
+    if not core_score.RECORD.exists():
+        pytest.skip("no score is recorded: `make mutation` does it")
+    modules = core_score.changed()
+    if not modules:
+        return
+    stage = core_score.STAGES / "changed"
+    scores = core_score.measure(modules, SECONDS, stage)
+    listed = core_score.survivors(stage, modules)
+    (stage / "survivors.txt").write_text(listed)
+    with capsys.disabled():
+        print(f"\nmutation score of changed core files ({stage / 'survivors.txt'}):\n{core_score.table(scores)}")
+    before = core_score.recorded()
+    worse = {
+        name: f"{before[name].percent}% before, {s.percent}% now"
+        for name, s in scores.items()
+        if name in before and not s.left and s.percent < before[name].percent - SLACK
+    }
+    assert worse == {}, listed
