@@ -81,11 +81,6 @@ class Killer:
     def total(self) -> int:
         return sum(self.by_victim.values())
 
-    @property
-    def missed(self) -> list[str]:
-        """States in which nobody was killed."""
-        return [s for s in (*BATCH, *WINDOW) if not self.by_state[s]]
-
     def start(self) -> None:
         self._thread.start()
 
