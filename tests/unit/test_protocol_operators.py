@@ -11,7 +11,7 @@ import pytest
 from tests.hooks import Hook
 from tests.world import TOPIC, World, record, window
 from tidegate.core.batch import Plan
-from tidegate.core.errors import BatchRefused, CatalogueUnsure, StepMissing, StorageAhead
+from tidegate.core.errors import BatchRefused, CatalogueUnsure, LostComparison, StepMissing, StorageAhead
 from tidegate.workflow import archive, ingest, reconcile
 
 
@@ -160,6 +160,22 @@ def test_a_restored_ledger_is_refused_though_its_next_batch_never_reached_storag
 
 
 # ---------------------------------------------------------------- unanswered changes
+
+
+def test_a_task_that_stood_still_before_its_change_does_not_send_it(world: World) -> None:
+    """Its intent is over by then: others may have swapped the window meanwhile (R8)."""
+    two_hours(world)
+    world.ingest("r1")
+    asked: list[object] = []
+    ctx = world.context()
+    ctx.ledger.windows = Hook(  # type: ignore[misc]
+        ctx.ledger.windows, after={"declare_intent": lambda *_: world.clock.advance(ctx.request_ttl_ms)}
+    )
+    ctx.catalogue = Hook(ctx.catalogue, before={"add_partitions": lambda *a: asked.append(a)})  # type: ignore[assignment]
+    with pytest.raises(LostComparison):
+        archive.publish(ctx, window(0))
+    assert asked == []
+    assert world.archive(0).rows == 2
 
 
 def test_a_change_counts_as_unanswered_until_it_can_no_longer_be_executed(world: World) -> None:

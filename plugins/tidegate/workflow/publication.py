@@ -216,8 +216,12 @@ class _Changes:
         self.made += [f"dropped partition {partition_path(v)}" for v in values]
 
     def _fenced(self, change: Callable[[], None]) -> None:
-        windows = self._ctx.ledger.windows
+        windows, clock = self._ctx.ledger.windows, self._ctx.clock
+        asked_ms = clock.now_ms()
         call_id = windows.declare_intent(self._generation, self._location, self._ctx.request_ttl_ms)
+        if clock.now_ms() - asked_ms >= self._ctx.request_ttl_ms:
+            # frozen in between: others no longer wait for what has not even been sent
+            raise LostComparison(f"{self._table}: this task stood still for longer than its request may live")
         try:
             change()
         except CatalogueUnsure:
