@@ -57,7 +57,7 @@ class _Inspector(footers.Inspector):
             file = KEPT.file(Path(uri.removeprefix("file://")))
             told = {"path": uri, **file.told}
             if deep:
-                told["coordinates"] = self._slab().read(uri, file, batch)  # type: ignore[arg-type]
+                told |= self._slab().read(uri, file, batch)  # type: ignore[arg-type]
             return told
         except Exception as e:
             return {"path": uri, "error": f"{type(e).__name__}: {e}"}
