@@ -398,6 +398,18 @@ def test_a_damaged_record_is_named(world: World) -> None:
         adoption.survey(world.context())
 
 
+def test_an_audit_tells_of_a_publication_that_the_ledger_forgot(world: World) -> None:
+    first_records(world)
+    world.ingest("r1")
+    backup = world.database.read_bytes()
+    world.archive(0)
+    world.database.write_bytes(backup)
+    ctx = world.context()
+    problems = audit(ctx, ctx.ledger.reads, in_process).problems
+    assert any("records generation 1, which the ledger does not know" in p.what for p in problems)
+    assert all("repair readings --adopt" in p.advice for p in problems if p.subject.startswith("window"))
+
+
 def test_what_landed_but_was_never_recorded_is_read_again(world: World) -> None:
     """The task died between its rename and the record, and the ledger forgot the batch altogether."""
     first_records(world)

@@ -12,11 +12,13 @@ from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow, Spine
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
 from tidegate.workflow import places
+from tidegate.workflow.ahead import unknown_publications
 from tidegate.workflow.context import Context
 
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"
 _SIDE = "restore it from a backup of the filesystem: late and dirty files are not rebuilt"
 _FOREIGN = "readers count its rows: find out who wrote it, then remove it"
+_SHOWN = 5
 _LISTINGS = 256
 """Directories whose listings are kept: a page's own, and those of windows that are being assembled."""
 
@@ -162,7 +164,8 @@ class Files:
                 yield from _foreign(f"batch {batch.batch_id}", directory, self._list(directory) or {}, manifest)
 
     def unknown_batches(self) -> Iterator[Problem]:
-        """R11: storage must not know batches that the ledger does not."""
+        """R11: storage must not know batches or publications that the ledger does not."""
+        advice = f"the ledger lost commits (a failover, a restored backup?): tidegate repair {self._ctx.name} --adopt"
         following = self._spine.next_batch_id
         for directory in (self._layout.landing_zone(), self._layout.high_water_marks()):
             names = self._ctx.storage.list_names(directory) or []
@@ -171,8 +174,11 @@ class Files:
                 yield Problem(
                     "ledger",
                     f"{directory} knows batches up to {ahead[-1]}, the ledger's next is {following}",
-                    "the ledger lost commits (a restored backup, a failover?): restore it before the next ingest",
+                    advice,
                 )
+        for (start, number), path in list(unknown_publications(self._ctx).items())[:_SHOWN]:
+            what = f"{path} records generation {number}, which the ledger does not know"
+            yield Problem(f"window {window_id(start)}", what, advice)
 
 
 def _foreign(subject: str, directory: str, listing: dict[str, int], manifest: set[str]) -> Iterator[Problem]:
