@@ -27,11 +27,40 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "plugins/tidegate/core"
 RECORD = Path(__file__).with_name("core_score.json")
 STAGES = ROOT / ".tidegate/mutation"
-TESTS = ("tests/unit/test_core_*.py", "tests/unit/test_tables.py")
+TESTS = (
+    "tests/unit/test_core_*.py",
+    "tests/unit/test_tables.py",
+    "tests/unit/test_cleaning_rules.py",
+    "tests/unit/test_engine_hivetypes.py",
+    "tests/core_values.py",
+)
 HERE = Path(__file__).parent / "mutmut_child.py"
 
 _STATUS = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested", 36: "killed", 255: "killed"}
 """mutmut's exit codes; a time-out counts as noticed."""
+
+_CONFTEST = """\
+import random
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile(
+    "mutants",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=40,
+    phases=[hypothesis.Phase.generate],  # the smallest example of what a mutant breaks is nobody's need
+)
+hypothesis.settings.load_profile("mutants")
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    return random.Random(1)
+"""
+"""The same examples for every mutant; the repository's own conftest.py would bring all its fixtures with it."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +117,8 @@ def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: in
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
     scores = {name: _score(stage, name) for name in modules}
-    if not any(s.mutants for s in scores.values()):
+    broken = child.returncode > 0 and all(s.left == s.mutants for s in scores.values())
+    if broken or not any(s.mutants for s in scores.values()):
         raise RuntimeError(f"mutmut tried nothing:\n{(stage / 'mutmut.log').read_text()[-2000:]}")
     return scores
 
@@ -98,7 +128,7 @@ def _prepare(stage: Path, modules: list[str]) -> None:
     tests = sorted(p for pattern in TESTS for p in ROOT.glob(pattern))
     parts = [*(ROOT / "plugins/tidegate").rglob("*.py"), *tests, HERE]
     key = hashlib.sha256("".join(f"{p.relative_to(ROOT)} {hash_of(p)}\n" for p in sorted(parts)).encode())
-    key.update(" ".join(modules).encode())
+    key.update(f"{modules} {_CONFTEST}".encode())
     stamp = stage / "of"
     if stamp.exists() and stamp.read_text() == key.hexdigest():
         return
@@ -108,6 +138,7 @@ def _prepare(stage: Path, modules: list[str]) -> None:
     for test in tests:
         shutil.copy(test, stage / "tests/unit")
     only = "".join(f"\n    src/tidegate/core/{name}.py" for name in modules)
+    (stage / "tests/unit/conftest.py").write_text(_CONFTEST)
     (stage / "setup.cfg").write_text(
         f"[mutmut]\nsource_paths=src\nonly_mutate={only}\n"
         "pytest_add_cli_args_test_selection=tests/unit\n"

@@ -4,34 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.core.pipeline import (
-    ArchiveRun,
-    Column,
-    EventTime,
-    Format,
-    IngestRun,
-    Pipeline,
-    Sink,
-    Source,
-    Windows,
-)
+from core_values import PIPELINE
+
 from tidegate.core.tables import data_table, dirty_table, late_table
 
-PIPELINE = Pipeline(
-    name="flights",
-    owner="data",
-    tags=(),
-    source=Source("kafka_default", "flights"),
-    format=Format(),
-    columns=(Column("carrier", "string", "$.carrier"), Column("leg", "int", "$.leg"), Column("fare", "double", "$.f")),
-    event_time=EventTime("$.at"),
-    windows=Windows(3_600_000, "UTC", 0, 0),
-    partition_by=("date", "hour", "carrier", "leg"),
-    sink=Sink("hive", "lake.flights", "file:///lake/flights", "file:///lake/flights/_tidegate"),
-    ingest=IngestRun(None, 1, "spark", {}),
-    archive=ArchiveRun(0),
-    kafka_columns=False,
-)
 TIME = (("date", "string"), ("hour", "string"))
 
 
