@@ -37,7 +37,7 @@ class BatchRecord:
 class GenerationRecord:
     """`hwm/published/...`: a generation as it was built, about to be renamed from `directory` to `location` (URIs).
 
-    Paths of `files` are relative to either."""
+    Paths of `files` are relative to either; `recorded_ms` is when it was recorded, UTC ms."""
 
     pipeline: str
     window: WindowKey
@@ -50,6 +50,7 @@ class GenerationRecord:
     files: tuple[FileEntry, ...]
     digest: str
     certificate: Certificate | None = None
+    recorded_ms: int = 0
 
 
 def pack(record: BatchRecord | GenerationRecord) -> bytes:

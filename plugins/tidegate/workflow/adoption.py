@@ -64,9 +64,11 @@ def survey(ctx: Context) -> Survey:
         obstacles = (f"{ctx.layout.high_water_mark(batch_id)} is empty: batch {batch_id} cannot be rebuilt from it",)
     elif ctx.storage.exists(ctx.layout.landed(batch_id)):
         unrecorded.append(ctx.layout.landed(batch_id))
-    paths = ahead.unknown_publications(ctx).values()
-    generations = tuple(records.generation_record(ctx, path) for path in paths)
-    return Survey(withdraw, tuple(found), generations, tuple(unrecorded), obstacles)
+    paths = ahead.unknown_publications(ctx, of_all_days=True).values()
+    generations = [records.generation_record(ctx, path) for path in paths]
+    # in the order in which they were published: what an adoption that dies has not come to must not look old
+    generations.sort(key=lambda g: (g.recorded_ms, g.window.start_ms, g.number))
+    return Survey(withdraw, tuple(found), tuple(generations), tuple(unrecorded), obstacles)
 
 
 def _is_of(record: BatchRecord, batch: OpenBatch) -> bool:

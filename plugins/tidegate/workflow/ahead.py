@@ -26,6 +26,13 @@ def refuse_if_ahead(ctx: Context, next_batch_id: int) -> None:
     for path in (layout.high_water_mark(next_batch_id), layout.landed(next_batch_id)):
         if ctx.storage.exists(path):
             raise StorageAhead(f"{name}: the ledger's next batch is {next_batch_id}, but {path} exists")
+    refuse_unknown_publications(ctx)
+
+
+def refuse_unknown_publications(ctx: Context) -> None:
+    """Raises StorageAhead. Asked before anything is published or put right: a publication by a ledger that is behind
+    would make it look new, and its catalogue would bring an old generation back."""
+    name = ctx.name
     unknown = unknown_publications(ctx)
     if unknown:
         shown = ", ".join(f"generation {number} of {iso(start)}" for start, number in list(unknown)[:SHOWN])
@@ -33,9 +40,10 @@ def refuse_if_ahead(ctx: Context, next_batch_id: int) -> None:
         raise StorageAhead(f"{name}: storage has records of publications that the ledger does not know: {shown}{more}")
 
 
-def unknown_publications(ctx: Context) -> dict[tuple[int, int], str]:
+def unknown_publications(ctx: Context, of_all_days: bool = False) -> dict[tuple[int, int], str]:
     """(window start UTC ms, generation) -> path of the record, for those that the ledger has no row of."""
-    marks = records.publication_marks(ctx, ctx.ledger.recovery.newest_publication_ms(ctx.name))
+    since_ms = None if of_all_days else ctx.ledger.recovery.newest_publication_ms(ctx.name)
+    marks = records.publication_marks(ctx, since_ms)
     if not marks:
         return {}
     unknown = ctx.ledger.recovery.unknown_generations(ctx.name, marks)

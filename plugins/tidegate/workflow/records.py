@@ -22,7 +22,7 @@ def mark_batch(ctx: Context, batch: SealedBatch | AbandonedBatch) -> None:
 
 def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
     """Before its directory is renamed to where readers look."""
-    key = generation.window
+    key, now_ms = generation.window, ctx.clock.now_ms()
     record = GenerationRecord(
         ctx.name,
         key,
@@ -35,8 +35,9 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
         generation.files,
         generation.digest,
         ctx.ledger.windows.certificate(ctx.name, key),
+        now_ms,
     )
-    path = ctx.layout.publication_mark(ctx.clock.now_ms(), key.start_ms, generation.number, generation.epoch)
+    path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))
 
 

@@ -6,7 +6,7 @@ from tidegate.core.errors import LostComparison, NotReady
 from tidegate.core.instants import iso
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
-from tidegate.workflow import archive
+from tidegate.workflow import ahead, archive
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
@@ -17,6 +17,7 @@ def replay(ctx: Context, window: WindowKey) -> Published:
     What an earlier replay left BUILT is given up, SWAPPING is finished first. Raises NotReady if the window was never
     published, ReplayRefused if a rebuild would change what belongs to it."""
     guard(ctx)
+    ahead.refuse_unknown_publications(ctx)
     for _ in range(ATTEMPTS):
         try:
             return _replay_once(ctx, window)

@@ -1,0 +1,112 @@
+"""Parts that meet: a ledger that lost commits, swaps, merges, cleaning, side tables, other specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hooks import Died
+from tests.unit.test_audit import in_process
+from tests.world import TOPIC, World, record
+from tidegate.core.errors import StorageAhead
+from tidegate.workflow import adoption, ingest
+from tidegate.workflow.audit import audit
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def adopt(world: World) -> list[str]:
+    ctx = world.context()
+    done = adoption.adopt(ctx, adoption.survey(ctx), "restored from a backup")
+    world.close()
+    return done
+
+
+def everything_once(world: World) -> None:
+    ends = {p: o.high_watermark for p, o in world.kafka.describe(TOPIC).partitions.items()}
+    expected = [(p, offset) for p, end in sorted(ends.items()) for offset in range(end)]
+    waiting: list[tuple[int, int]] = []
+    for folder in sorted((world.folder / "lake/readings/_tidegate/landed").iterdir()):
+        waiting += world.rows_at(str(folder / "data"))
+    assert sorted(world.table() + world.table("__late") + world.table("__dirty") + waiting) == expected
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, in_process)
+    world.close()
+    assert report.problems == ()
+
+
+# ---------------------------------------------------------------- a ledger that is days behind
+
+
+def five_days(world: World) -> bytes:
+    """Two hours, published five days apart; the ledger as it was before them."""
+    world.produce(record("a", 0.1), record("b", 1.1), record("c", 2.1), record("d", 4.5))
+    world.produce(record("x", 4.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    world.close()
+    backup = world.database.read_bytes()
+    world.clock.advance(2 * DAY_MS)
+    world.archive(2)  # hours may be published in any order
+    world.clock.advance(3 * DAY_MS)
+    world.archive(1)
+    world.close()
+    world.clock.advance(DAY_MS)
+    return backup
+
+
+def test_an_adoption_that_dies_half_way_is_gone_on_with(world: World) -> None:
+    """What it restored is not younger than what it did not come to."""
+    world.database.write_bytes(five_days(world))
+
+    class Dies:
+        def __init__(self, port: Any) -> None:
+            self._port, self._left = port, 1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._port, name)
+
+        def restore(self, *args: Any, **kwargs: Any) -> None:
+            if not self._left:
+                raise Died
+            self._left -= 1
+            self._port.restore(*args, **kwargs)
+
+    world.wrap = lambda name, port: Dies(port) if name == "recovery" else port
+    with pytest.raises(Died):
+        adopt(world)
+    world.close()
+    world.wrap = lambda name, port: port
+    with pytest.raises(StorageAhead, match="records of publications"):
+        ingest.plan(world.context(), "r2")
+    world.close()
+    assert len([line for line in adopt(world) if line.startswith("adopted: generation")]) == 1
+    world.archive(1)
+    world.archive(2)
+    everything_once(world)
+
+
+def test_a_publication_by_a_ledger_that_is_behind_hides_nothing(world: World) -> None:
+    """A task that goes on with what it finds in a restored ledger would make it look new."""
+    world.database.write_bytes(five_days(world))
+    id_, site, value = world.pipeline.columns
+    world.change_spec(columns=(id_, site, replace(value, path="$.other")))
+    with pytest.raises(StorageAhead, match="records of publications"):
+        world.replay(0)
+    world.close()
+    assert len([line for line in adopt(world) if line.startswith("adopted: generation")]) == 2
+    world.replay(0)
+    world.archive(1)
+    world.archive(2)
+    everything_once(world)
