@@ -1,0 +1,270 @@
+"""The fate of one offset from facts alone: each kind, and what decides between two of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core_values import HOUR, PIPELINE, T0
+
+from tidegate.core import fate
+from tidegate.core.balance import Balance
+from tidegate.core.fate import Fate, fate_of, late_because
+from tidegate.core.lateness import Floor
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.pipeline import Windows
+from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.receipt import FileEntry
+from tidegate.core.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
+from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, WindowRow
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import WindowKey
+
+P, OFFSET = 3, 25
+TOPIC = TopicState("flights", "id", {P: PartitionOffsets(5, 40, 50)})
+AROUND = Surroundings(PIPELINE, PIPELINE, TOPIC, "", {})
+COUNTED = RangeRow(OffsetRange("t", P, 20, 30), Balance(offsets=10, read=10, data=10))
+OTHER = RangeRow(OffsetRange("t", 0, 0, 30), Balance(offsets=30, read=30, filtered=30), (Interval(0, 30),))
+BATCH = BatchRow(
+    7, "LANDED", 2, "n", 1, 1, "t", "id", T0, 10, None, True, True, None, None, T0 + 1500, None, T0 + 9000,
+    (OTHER, COUNTED),
+)  # fmt: skip
+KEY = WindowKey(T0, T0 + HOUR)
+CURRENT = GenerationRow(T0, 2, "CURRENT", 1, "n", "archive", "d", "l", 1, "x", T0, T0 + 777, None)
+LIFE = Life("id", True, 10, 30, batch=BATCH, windows={T0: WindowFacts(T0, None, None, ())})
+
+
+def entry(kind: str, low: int | None = T0, high: int | None = T0 + 60_000) -> FileEntry:
+    return FileEntry(f"{kind}/a", kind, None if kind == "dirty" else T0, (), 9, 100, low, high, 1, ())
+
+
+def decide(life: Life = LIFE, search: Search = Search(), offset: int = OFFSET, around: Surroundings = AROUND) -> Fate:
+    return fate_of(OffsetFacts(P, offset, (life,)), life, search, around)
+
+
+def found(kind: str, generation: int | None = None, **seen: object) -> Search:
+    candidate = Candidate(entry(kind), ("file:///a",), generation)
+    return Search((candidate,), replace(Sighting(candidate, "file:///a"), **seen))
+
+
+def placed(generation: GenerationRow | None, **more: object) -> Life:
+    return replace(LIFE, windows={T0: replace(WindowFacts(T0, None, generation, ()), **more)})
+
+
+# ---------------------------------------------------------------- not in a batch
+
+BARE = replace(LIFE, batch=None)
+
+
+@pytest.mark.parametrize(
+    ("offset", "kind", "says", "behind"),
+    [
+        (9, fate.BEFORE_START, "offset 10 (source.start: earliest)", None),
+        (10, fate.MISSING, "a hole here", None),
+        (29, fate.MISSING, "a hole here", None),
+        (30, fate.NOT_READ, "0 behind (planned up to 30)", 0),
+        (39, fate.NOT_READ, "9 behind", 9),
+        (40, fate.NOT_READ, "an open transaction holds everything from 40 on", 10),
+        (49, fate.NOT_READ, "an open transaction", 19),
+        (50, fate.NO_RECORD, "partition 3 ends at 50", None),
+    ],
+)
+def test_offsets_of_no_batch(offset: int, kind: str, says: str, behind: int | None) -> None:
+    answer = decide(BARE, offset=offset)
+    assert (answer.kind, answer.behind, answer.topic_id) == (kind, behind, "id")
+    assert says in answer.words
+    assert (answer.batch_id, answer.attempt) == (None, None)
+
+
+def test_an_uncommitted_reader_does_not_wait_for_transactions() -> None:
+    plain = replace(PIPELINE, source=replace(PIPELINE.source, isolation="read_uncommitted"))
+    assert "15 behind" in decide(BARE, offset=45, around=replace(AROUND, now=plain)).words
+
+
+@pytest.mark.parametrize(("policy", "step"), [("record", "records the loss"), ("fail", "the next plan stops")])
+def test_retention_was_faster(policy: str, step: str) -> None:
+    spec = replace(PIPELINE, source=replace(PIPELINE.source, on_data_loss=policy))
+    around = replace(AROUND, now=spec, topic=replace(TOPIC, partitions={P: PartitionOffsets(36, 40, 50)}))
+    answer = decide(BARE, offset=35, around=around)
+    assert (answer.kind, answer.reason) == (fate.LOST, "retention")
+    assert step in answer.next_step
+    assert decide(BARE, offset=36, around=around).kind == fate.NOT_READ
+
+
+def test_what_kafka_does_not_answer_or_does_not_have() -> None:
+    silent = decide(BARE, offset=33, around=replace(AROUND, topic=None, silence="no broker"))
+    assert (silent.kind, silent.behind) == (fate.UNDECIDED, 3)
+    assert silent.words.endswith("no broker")
+    gone = decide(BARE, offset=33, around=replace(AROUND, topic=replace(TOPIC, partitions={})))
+    assert (gone.kind, gone.words) == (fate.NO_RECORD, "no such record yet: partition 3 ends at 0")
+
+
+def test_a_recreated_topic() -> None:
+    old = decide(replace(BARE, accepted=False), offset=33)
+    assert (old.kind, old.next_step) == (fate.NEVER_READ, "")
+    unaccepted = decide(BARE, offset=33, around=replace(AROUND, topic=replace(TOPIC, topic_id="new")))
+    assert (unaccepted.kind, unaccepted.next_step) == (fate.NEVER_READ, "tidegate source reset flights")
+    assert "(it is new now)" in unaccepted.words
+
+
+@pytest.mark.parametrize("known", [{"first_offset": None}, {"planned_end": None}])
+def test_a_partition_that_no_batch_has(known: dict[str, None]) -> None:
+    fresh = replace(BARE, **known)
+    assert decide(fresh, offset=7).behind == 2, "from the log's start on"
+    assert decide(fresh, around=replace(AROUND, topic=None)).kind == fate.UNDECIDED
+    assert decide(fresh, around=replace(AROUND, topic=replace(TOPIC, topic_id="new"))).kind == fate.NO_PARTITION
+    assert decide(fresh, around=replace(AROUND, topic=replace(TOPIC, partitions={}))).kind == fate.NO_PARTITION
+
+
+def test_recorded_losses() -> None:
+    loss = LossRow(6, P, 20, 26, "retention")
+    answer = decide(replace(BARE, loss=loss, loss_planned_ms=T0 + 999))
+    assert (answer.kind, answer.batch_id, answer.planned_ms, answer.reason) == (fate.LOST, 6, T0 + 999, "retention")
+    assert "offsets [20, 26) were gone when batch 6 was planned at 2013-01-05T00:00Z" in answer.words
+    assert decide(replace(BARE, loss=loss)).words.endswith("was planned")
+
+
+# ---------------------------------------------------------------- batches that have not landed
+
+
+def test_abandoned() -> None:
+    life = replace(LIFE, batch=replace(BATCH, state="ABANDONED", epoch=0), abandoned="by hand", ended_ms=T0)
+    answer = decide(life)
+    assert (answer.kind, answer.batch_id, answer.attempt) == (fate.ABANDONED, 7, None)
+    assert answer.words == "never read: batch 7 was abandoned at 2013-01-05T00:00Z: by hand"
+    assert "abandoned: by hand" in decide(replace(life, ended_ms=None)).words
+
+
+@pytest.mark.parametrize(
+    ("change", "says", "step"),
+    [
+        ({"state": "PLANNED"}, "PLANNED, nobody", "flights.ingest"),
+        ({"state": "WRITING"}, "WRITING, attempt 2 is at work", "flights.ingest"),
+        ({"state": "SEALED"}, "SEALED, attempt 2 is complete", "flights.ingest"),
+        ({"state": "WRITING", "refused": "too dirty\nmore"}, "attempt 2 was refused: too dirty", "mend the spec"),
+        ({"state": "WRITING", "blocked": " odd\nmore", "refused": "x"}, "an alarm: odd", "tidegate repair flights"),
+    ],
+)
+def test_open_batches(change: dict[str, str], says: str, step: str) -> None:
+    answer = decide(replace(LIFE, batch=replace(BATCH, **change)))
+    assert (answer.kind, answer.batch_id, answer.planned_ms) == (fate.OPEN, 7, T0 + 1500)
+    assert says in answer.words
+    assert "more" not in answer.words
+    assert step in answer.next_step
+    assert bool(answer.reason) == (len(change) > 1)
+
+
+# ---------------------------------------------------------------- landed
+
+
+def balanced(**counts: int) -> Life:
+    row = replace(COUNTED, balance=Balance(**counts), gaps=(Interval(21, 23),))
+    return replace(LIFE, batch=replace(BATCH, ranges=(OTHER, row)))
+
+
+@pytest.mark.parametrize(
+    ("counts", "kind", "says"),
+    [
+        ({"filtered": 1}, fate.FILTERED, "does not meet the pipeline's `where`"),
+        ({"dropped": 1}, fate.DROPPED, "late.policy is drop"),
+        ({"filtered": 1, "dropped": 1}, fate.FILTERED, "it was filtered or dropped"),
+        ({}, fate.MISSING, "no file has it"),
+    ],
+)
+def test_rows_in_no_file(counts: dict[str, int], kind: str, says: str) -> None:
+    answer = decide(balanced(**counts))
+    assert (answer.kind, answer.batch_id, answer.attempt, answer.landed_ms) == (kind, 7, 2, T0 + 9000)
+    assert says in answer.words
+    assert ("--deep" in answer.next_step) == (kind == fate.MISSING)
+    uncounted = replace(LIFE, batch=replace(BATCH, ranges=(replace(COUNTED, balance=None),)))
+    assert decide(uncounted).kind == fate.MISSING
+
+
+@pytest.mark.parametrize(("offset", "gap"), [(20, False), (21, True), (22, True), (23, False)])
+def test_gaps(offset: int, gap: bool) -> None:
+    assert (decide(balanced(filtered=1), offset=offset).kind == fate.GAP) == gap
+
+
+def test_dirty_rows() -> None:
+    answer = decide(search=found("dirty", reason="not a number", field="fare", raw="x"))
+    assert (answer.kind, answer.table, answer.file) == ("dirty", "lake.flights__dirty", "file:///a")
+    assert answer.words == "dirty: fare: not a number: x; batch 7, attempt 2, in lake.flights__dirty"
+    assert (answer.reason, answer.field, answer.raw) == ("not a number", "fare", "x")
+    assert decide(search=found("dirty", reason="cut off")).words.startswith("dirty: cut off; batch 7")
+
+
+def test_late_rows() -> None:
+    answer = decide(replace(LIFE, floor=Floor(0)), found("late", event_ms=T0 + 5))
+    assert (answer.kind, answer.table, answer.event_ms) == ("late", "lake.flights__late", T0 + 5)
+    assert answer.window_ms == T0
+    assert "closing or closed when batch 7 was planned (2013-01-05T00:00:01Z)" in answer.reason
+
+
+def test_why_a_row_is_late() -> None:
+    windows = Windows(HOUR, "UTC", T0, 0)
+    assert "windows.start 2013-01-05T00:00Z" in late_because(Floor(T0), T0 - HOUR, windows, BATCH)
+    assert "windows.max_age" in late_because(Floor(T0 + HOUR), T0, windows, BATCH)
+    assert "closing or closed" in late_because(Floor(T0 + HOUR - 1), T0, windows, BATCH)
+    assert "closing or closed" in late_because(None, T0, windows, BATCH)
+
+
+def test_published_rows() -> None:
+    answer = decide(placed(CURRENT), found("data", 2, event_ms=T0 + 5))
+    assert (answer.kind, answer.generation, answer.published_ms) == (fate.PUBLISHED, 2, T0 + 777)
+    assert (answer.table, answer.settled) == ("lake.flights", True)
+    assert answer.words.endswith("published in generation 2 of 2013-01-05T00:00Z")
+    replayed = decide(placed(replace(CURRENT, kind="replay")), found("data", 2))
+    assert "generation 2 (replay) of" in replayed.words
+    assert "event time from 2013-01-05T00:00Z to 2013-01-05T00:01Z" in replayed.words
+    for life, number in ((placed(CURRENT), 1), (placed(CURRENT), None), (placed(replace(CURRENT, state="BUILT")), 2)):
+        waiting = decide(life, found("data", number))
+        assert (waiting.kind, waiting.settled) == (fate.WAITING, False)
+
+
+def test_a_file_of_one_instant_tells_the_event_time() -> None:
+    def seen(low: int | None, high: int | None) -> int | None:
+        candidate = Candidate(entry("data", low, high), ("a",))
+        return decide(search=Search((candidate,), Sighting(candidate, "a"))).event_ms
+
+    assert [seen(T0, T0), seen(T0, T0 + 1), seen(None, None)] == [T0, None, None]
+
+
+ROW = WindowRow(KEY, "CLOSED", 9, T0, None)
+READY = Certificate("flights", KEY, True, "passed", T0, 7, T0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("life", "certificate", "says"),
+    [
+        (placed(CURRENT, row=replace(ROW, blocked="odd\nmore")), None, "blocked by an alarm: odd"),
+        (placed(replace(CURRENT, state="SWAPPING"), row=ROW), None, "generation 2 is SWAPPING"),
+        (placed(None, row=ROW, others=(replace(CURRENT, number=1, state="BUILT"),)), None, "generation 1 is BUILT"),
+        (placed(None, row=ROW, others=(CURRENT,)), None, "it is CLOSED, and not published yet"),
+        (placed(None, row=replace(ROW, state="OPEN")), None, ": it is not published yet"),
+        (placed(None), None, ": it is not published yet"),
+        (placed(None), READY, "ready: passed; nobody has published it"),
+        (placed(None), replace(READY, ready=False, reason="held"), ": held"),
+    ],
+)
+def test_what_a_window_waits_for(life: Life, certificate: Certificate | None, says: str) -> None:
+    around = replace(AROUND, certificates={T0: certificate} if certificate else {})
+    answer = decide(life, found("data"), around=around)
+    assert answer.kind == fate.WAITING
+    assert says in answer.words
+    assert "more" not in answer.words
+    assert ("repair" if "alarm" in says else "tidegate explain flights 2013-01-05T00:00Z") in answer.next_step
+
+
+def test_files_that_could_not_be_read() -> None:
+    data = Candidate(entry("data"), ("file:///a", "file:///b"), 2)
+    one = decide(placed(CURRENT), Search((data,), None, "no such host"))
+    assert (one.kind, one.file) == (fate.PUBLISHED, "file:///a")
+    assert one.words.endswith("(by the ledger; its file was not read: no such host)")
+    twins = decide(placed(CURRENT), Search((data, data), None, "x"))
+    assert (twins.kind, twins.file) == (fate.PUBLISHED, "")
+    several = Search((data, Candidate(entry("late"), ()), Candidate(entry("dirty"), ())), None, "x")
+    answer = decide(search=several)
+    assert answer.kind == fate.UNDECIDED
+    assert "one of: data of 2013-01-05T00:00Z, dirty, late for 2013-01-05T00:00Z. Its file" in answer.words
+    filtered = decide(balanced(filtered=1), Search((data,), None, "x"))
+    assert "one of: data of 2013-01-05T00:00Z, filtered." in filtered.words
