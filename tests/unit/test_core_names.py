@@ -1,0 +1,332 @@
+"""Names, records, compatibility, merges, swaps and words: small rules of the core, table by table."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import pytest
+from core_values import HOUR, PIPELINE, T0
+
+from tidegate.core import layout, merging, record, swap
+from tidegate.core.batch import Plan
+from tidegate.core.compatibility import incompatible
+from tidegate.core.errors import Alarm, BatchRefused, SpecError, TidegateError
+from tidegate.core.hivetypes import parse
+from tidegate.core.instants import iso, span
+from tidegate.core.lateness import Floor, floor_of
+from tidegate.core.layout import Layout
+from tidegate.core.merging import Merge, Merged, MergeReceipt, Source
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, late_columns, table_columns
+from tidegate.core.plain import dumps, from_plain, loads
+from tidegate.core.receipt import FileEntry, PartitionRows
+from tidegate.core.recovery import Do, Seen, decide
+from tidegate.core.window import Window, WindowKey, rows_by_values
+
+ID = "20130105T000000Z"
+PATHS = Layout.of(PIPELINE)
+WORK = "file:///lake/flights/_tidegate"
+
+# ---------------------------------------------------------------- paths and instants
+
+
+def test_the_rest_of_the_paths() -> None:
+    assert (PATHS.location, PATHS.workdir) == ("file:///lake/flights", WORK)
+    assert PATHS.plans() == f"{WORK}/plans"
+    assert PATHS.attempts() == f"{WORK}/tmp"
+    assert PATHS.attempt_name(3, 2, "ab") == "3.2-ab"
+    assert PATHS.replay_name(T0, 3, 2, "ab") == f"{ID}.3.2-ab"
+    assert PATHS.replay_plan(T0, 3, 2, "ab") == f"{WORK}/plans/{ID}.3.2-ab.json"
+    assert PATHS.merge_name(T0, 3, 2, "ab") == f"{ID}.3.2-ab.merge"
+    assert PATHS.merge_plan(T0, 3, 2, "ab") == f"{WORK}/plans/{ID}.3.2-ab.merge.json"
+    assert PATHS.merge_attempt(T0, 3, 2, "ab") == f"{WORK}/tmp/{ID}.3.2-ab.merge"
+    assert PATHS.landing_zone() == f"{WORK}/landed"
+    assert PATHS.high_water_marks() == f"{WORK}/hwm"
+    assert PATHS.publication_day(T0 + 1) == f"{WORK}/hwm/published/2013-01-05"
+    assert PATHS.publication_mark(T0, T0, 3, 2) == f"{WORK}/hwm/published/2013-01-05/{ID}.3.2"
+    assert (PATHS.side_stagings(), PATHS.side_table("late")) == (f"{WORK}/side", f"{WORK}/late")
+    assert PATHS.quarantine("x") == f"{PATHS.quarantines()}/x" == f"{WORK}/quarantine/x"
+    assert PATHS.assemblies() == f"{WORK}/publish"
+    assert PATHS.success_draft(T0, 3) == f"{WORK}/publish/{ID}.3.success"
+    assert (PATHS.generations(), PATHS.empty()) == (f"{WORK}/generations", f"{WORK}/empty")
+    assert PATHS.window((("date", "2013-01-05"), ("x", None))) == (
+        f"file:///lake/flights/date=2013-01-05/x={layout.HIVE_NULL}"
+    )
+    assert layout.join("a/", "/b/", "c") == "a/b/c"
+
+
+def test_partition_paths_come_back() -> None:
+    values = (("date", "2013-01-05"), ("c", "a=b/c"), ("n", None))
+    assert layout.partition_path(values) == f"date=2013-01-05/c=a%3Db%2Fc/n={layout.HIVE_NULL}"
+    assert layout.parse_partition_path(f"/{layout.partition_path(values)}/") == values
+
+
+@pytest.mark.parametrize(("length", "fits"), [(253, True), (254, False)])
+def test_a_name_has_255_bytes(length: int, fits: bool) -> None:
+    assert layout.fits("x" * length, "c") == fits
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (None, "never"), (0, "1970-01-01T00:00Z"), (T0, "2013-01-05T00:00Z"), (T0 + 60_000, "2013-01-05T00:01Z"),
+        (T0 + 1000, "2013-01-05T00:00:01Z"), (T0 + 7, "2013-01-05T00:00:00.007Z"),
+        (T0 + 61_500, "2013-01-05T00:01:01.500Z"),
+    ],
+)  # fmt: skip
+def test_instants(ms: int | None, words: str) -> None:
+    assert iso(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0, "0 s"), (119_000, "119 s"), (-119_000, "119 s"), (120_000, "2 min"), (7_199_000, "120 min"),
+        (7_200_000, "2.0 h"), (172_799_000, "48.0 h"), (172_800_000, "2.0 days"), (216_000_000, "2.5 days"),
+    ],
+)  # fmt: skip
+def test_durations(ms: int, words: str) -> None:
+    assert span(ms) == words
+
+
+def test_what_the_floor_keeps() -> None:
+    windows = replace(PIPELINE.windows, start_ms=5 * HOUR, max_age_ms=10 * HOUR)
+    assert floor_of(windows, [], 12 * HOUR) == Floor(5 * HOUR), "windows.start is the later one"
+    assert floor_of(windows, [4 * HOUR, 5 * HOUR], 0) == Floor(5 * HOUR, (Interval(4 * HOUR, 6 * HOUR),))
+    assert floor_of(windows, [4 * HOUR], 0) == Floor(5 * HOUR), "what ends at the low mark is below it anyway"
+    floor = Floor(5, (Interval(10, 12), Interval(20, 22)))
+    assert [s for s in range(26) if floor.is_late(s, s + 1)] == [*range(5), 10, 11, 20, 21]
+    assert not floor.is_late(4, 6)
+
+
+# ---------------------------------------------------------------- records
+
+PLAN = Plan("flights", 7, 1, 3, 1, "flights", "id", T0, Floor(0), ())
+
+
+def test_records_come_back_whole_or_not_at_all() -> None:
+    one = record.BatchRecord(PLAN, PIPELINE, "f", None, "by hand")
+    packed = record.pack(one)
+    assert record.unpack(record.BatchRecord, packed) == one
+    assert record.pack(replace(one)) == packed
+    for spoilt in (b"", b"x", packed[:-9], packed[:30], gzip.compress(b"{}"), gzip.compress(b"[1]"), packed + b"x"):
+        with pytest.raises(ValueError, match="BatchRecord|Expecting|not a"):
+            record.unpack(record.BatchRecord, spoilt)
+
+
+def test_plans_of_two_ledgers() -> None:
+    assert record.same_plan(PLAN, replace(PLAN, spec_version=9))
+    assert not record.same_plan(PLAN, replace(PLAN, revision=2, spec_version=9))
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        (f"{ID}.3.2", (ID, 3, 2)), (f"{ID}.3", None), (f"{ID}.3.", None), (f"{ID}..2", None), (".3.2", None),
+        (f"{ID}.x.2", None), (f"{ID}.3.x", None), (f"{ID}.3.2.1", None), ("", None), (f"{ID}.\u0663.2", None),
+    ],
+)  # fmt: skip
+def test_marks(name: str, mark: tuple[str, int, int] | None) -> None:
+    assert record.parse_mark(name) == mark
+
+
+def test_plain_values() -> None:
+    assert dumps({2: (1, "ü"), 1: frozenset({"b", "a"})}) == '{"1":["a","b"],"2":[1,"ü"]}'
+    assert from_plain(dict[int, float | None], {"1": 2, "2": None}) == {1: 2, 2: None}
+    assert from_plain(frozenset[str], ["a"]) == frozenset({"a"})
+    assert from_plain(tuple[int, str], [1, "a"]) == (1, "a")
+    assert from_plain(str | int, 5) == 5
+    assert from_plain(list[Interval], [{"start": 1, "end": 2}]) == [Interval(1, 2)]
+    for kind, value in ((int, True), (bool, 1), (str, 5), (int, 1.5), (tuple[int, str], [1]), (float, "x")):
+        with pytest.raises(ValueError, match="is no|argument 2|shorter"):
+            from_plain(kind, value)
+    for text in ("null", "[1", "5", '"x"', "[]"):
+        with pytest.raises(ValueError, match="Interval|Expecting"):
+            loads(Interval, text)
+
+
+# ---------------------------------------------------------------- specs
+
+
+def windows(**change: object) -> dict[str, object]:
+    return {"windows": replace(PIPELINE.windows, **change)}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"source": replace(PIPELINE.source, topic="x")}, "source.topic was flights, is x"),
+        (windows(size_ms=2 * HOUR), "windows.size was 60 min, is 120 min"),
+        (windows(timezone="Europe/Berlin"), "windows.timezone"),
+        ({"partition_by": ("date", "hour")}, "partition_by was date, hour, carrier, leg, is date, hour"),
+        *[
+            ({"sink": replace(PIPELINE.sink, **{f: "x"})}, f"sink.{f}")
+            for f in ("table", "location", "workdir", "format")
+        ],
+        (windows(start_ms=1), "windows.start was 1970-01-01T00:00Z, is 1970-01-01T00:00:00.001Z"),
+        (windows(start_ms=HOUR), "windows.start"),
+        (windows(start_ms=-HOUR // 2), "not by whole windows"),
+    ],
+)
+def test_changes_that_would_hide_rows(change: dict[str, object], key: str) -> None:
+    (reason,) = incompatible(PIPELINE, replace(PIPELINE, **change))
+    assert key in reason
+
+
+def test_changes_that_a_running_pipeline_takes() -> None:
+    for change in (windows(start_ms=-3 * HOUR), windows(idle="wait"), {"where": "x > 1"}, {"columns": ()}):
+        assert incompatible(PIPELINE, replace(PIPELINE, **change)) == []
+    day = replace(PIPELINE, **windows(size_ms=24 * HOUR))
+    assert incompatible(day, replace(day, windows=replace(day.windows, start_ms=-HOUR))) == [], "local days"
+
+
+def test_columns_of_files() -> None:
+    everything = replace(PIPELINE, kafka_columns=True, format=replace(PIPELINE.format, unknown_fields="capture"))
+    assert table_columns(everything) == (("fare", "double"), EXTRA_COLUMN, *KAFKA_COLUMNS)
+    assert late_columns(PIPELINE) == (("carrier", "string"), ("leg", "int"), ("fare", "double"))
+    assert PIPELINE.time_partitions == ("date", "hour")
+
+
+@pytest.mark.parametrize("text", ["decimal(1)", "decimal(38,38)", "decimal(3,3)", "decimal(3,0)"])
+def test_decimals_at_their_limits(text: str) -> None:
+    precision, _, scale = text[8:-1].partition(",")
+    assert str(parse(text)) == f"decimal({precision},{scale or 0})"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["decimal(0)", "decimal(", "decimal(3", "decimal(3,", "decimal(3,1", "decimal(3,x)", "decimal 3)", "map<int>",
+     "map<int,int", "map int,int>", "array int>", "struct a:int>", "struct<a:int", "struct<a:int,>", "struct<`:`:int>",
+     "struct<A:int,a:int>", "map<struct<a:int>,int>", "5", "int)"],
+)  # fmt: skip
+def test_what_is_no_type(text: str) -> None:
+    with pytest.raises(ValueError, match="^type "):
+        parse(text)
+
+
+# ---------------------------------------------------------------- merges
+
+
+def source(path: str, size: int, batch: int = 1, value: str = "x", rows: int = 2) -> Source:
+    parts = (PartitionRows(0, rows, batch * 10, batch * 10 + rows - 1),)
+    return Source(
+        batch,
+        FileEntry(path, "data", T0, (("c", value),), rows, size, T0 + batch, T0 + batch + 5, 2**63, parts),
+        (path,),
+    )
+
+
+def paths(found: list[tuple[Source, ...]]) -> list[list[str]]:
+    return [[s.entry.path for s in g] for g in found]
+
+
+SMALL = [source("b", 49, 2), source("a", 49, 1), source("c", 49, 3)]
+
+
+@pytest.mark.parametrize(
+    ("files", "least", "merges"),
+    [
+        (SMALL, 3, [["a", "b"]]),
+        (SMALL, 4, []),
+        (SMALL, None, []),
+        (SMALL[:1], 1, []),
+        ([source("a", 50), source("b", 49), source("c", 49)], 3, []),  # half of the target is not small
+        ([source("a", 50), source("b", 49), source("c", 49)], 2, [["b", "c"]]),
+        (
+            [source("a", 40), source("b", 40), source("c", 20), source("d", 1), source("e", 1)],
+            2,
+            [["a", "b", "c"], ["d", "e"]],
+        ),
+        ([source("a", 9), source("b", 9, value="y"), source("c", 9)], 2, [["a", "c"]]),
+        ([source("a", 9), source("b", 9, batch=9), source("c", 9)], 2, [["a", "c"]]),  # other columns
+    ],
+)
+def test_what_is_worth_merging(files: list[Source], least: int | None, merges: list[list[str]]) -> None:
+    columns = {b: "old" if b < 9 else "new" for b in range(1, 10)}
+    assert paths(merging.groups(files, columns, 100, least)) == merges
+    if merges:
+        assert merging.worth_a_look([f.entry for f in files], 100, least)
+
+
+def test_a_look_is_cheap_and_says_no_when_it_must() -> None:
+    entries = [f.entry for f in SMALL]
+    assert merging.worth_a_look(entries, 100, 3)
+    assert not merging.worth_a_look(entries, 100, 4)
+    assert not merging.worth_a_look(entries, 98, 1)
+    assert not merging.worth_a_look(entries, 100, None)
+
+
+def test_a_merged_file_is_the_sum_of_its_sources() -> None:
+    other = replace(SMALL[2].entry, partitions=(PartitionRows(4, 2, 8, 9),), min_event_ms=None, max_event_ms=None)
+    due = merging.sum_of([*SMALL[:2], replace(SMALL[2], entry=other)], "m", 77)
+    parts = (PartitionRows(0, 4, 10, 21), PartitionRows(4, 2, 8, 9))
+    assert due == FileEntry("m", "data", T0, (("c", "x"),), 6, 77, T0 + 1, T0 + 7, 2**63, parts)
+    bare = replace(SMALL[0], entry=other)
+    assert (merging.sum_of([bare], "m", 1).min_event_ms, merging.sum_of([bare], "m", 1).max_event_ms) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({}, []),
+        ({"rows": 5}, ["m-1: rows 5, its sources' are 4"]),
+        ({"checksum": 1}, ["m-1: checksum 1"]),
+        ({"partitions": ()}, ["m-1: rows by Kafka partition ()"]),
+        ({"bytes": 78}, ["m-1: bytes in its directory 77"]),
+        ({"stem": "other"}, ["other is not among", "m was not merged"]),
+    ],
+)
+def test_a_merge_that_does_not_add_up(change: dict[str, object], says: list[str]) -> None:
+    got = Merged("m", "m-1", 77, 4, 0, (PartitionRows(0, 4, 10, 21),))
+    found = merging.errors([Merge("m", tuple(SMALL[:2]))], MergeReceipt("a", (replace(got, **change),)), {"m-1": 77})
+    assert len(found) == len(says)
+    assert all(f.startswith(s) for f, s in zip(found, says, strict=True)), found
+
+
+def test_files_that_a_merge_has_taken_up() -> None:
+    assert merging.merged_sources(["a", "b", "c"], ["c", "m"]) == {"a", "b"}
+
+
+# ---------------------------------------------------------------- renames, windows, errors
+
+
+def test_r10_whole() -> None:
+    absent, matches, differs = Seen.ABSENT, Seen.MATCHES, Seen.DIFFERS
+    assert {(s.name, d.name): decide(s, d).name for s in Seen for d in Seen} == {
+        (matches.name, absent.name): "RENAME", (differs.name, absent.name): "ALARM_INCOMPLETE",
+        (absent.name, matches.name): "DONE", (matches.name, matches.name): "DELETE_SOURCE",
+        (differs.name, matches.name): "DELETE_SOURCE", (matches.name, differs.name): "QUARANTINE",
+        (differs.name, differs.name): "QUARANTINE", (absent.name, differs.name): "ALARM_DIFFERS",
+        (absent.name, absent.name): "ALARM_LOST",
+    }  # fmt: skip
+    assert [d.name for d in Do if not d.is_alarm] == ["RENAME", "DONE", "DELETE_SOURCE"]
+
+
+@pytest.mark.parametrize("taken", [True, False, None])
+def test_the_swap_whole(taken: bool | None) -> None:
+    do, hour = swap.Do, swap.Hour
+    assert {swap.decide(b, taken, hour.NEW) for b in Seen} == {do.DONE}
+    assert {swap.decide(b, taken, hour.DAMAGED) for b in Seen} == {do.ALARM_DAMAGED}
+    for there in (hour.ABSENT, hour.OTHER):
+        assert swap.decide(Seen.ABSENT, taken, there) is do.ALARM_LOST
+        assert swap.decide(Seen.DIFFERS, taken, there) is do.ALARM_INCOMPLETE
+    assert swap.decide(Seen.MATCHES, taken, hour.ABSENT) is (do.RESERVE if taken is False else do.PLACE)
+    assert swap.decide(Seen.MATCHES, taken, hour.OTHER) is (do.RETIRE if taken is False else do.ALARM_FOREIGN)
+    assert [d.name for d in do if not d.is_alarm] == ["DONE", "RETIRE", "RESERVE", "PLACE"]
+
+
+def test_windows() -> None:
+    assert Window(WindowKey(0, 1), "OPEN", None, None, 0).key < Window(WindowKey(0, 2), "OPEN", None, None, 0).key
+    files = tuple(s.entry for s in (source("a", 1), source("b", 1, value="y"), source("c", 1, rows=5)))
+    assert rows_by_values(files) == {(("c", "x"),): 7, (("c", "y"),): 2}
+
+
+def test_an_error_says_what_to_do() -> None:
+    assert str(TidegateError("no")) == "no"
+    assert str(TidegateError("no", advice="wait")) == "no\n  what to do: wait"
+    assert str(Alarm("no")).endswith(Alarm.advice)
+    assert BatchRefused("no", advice="other").advice == "other"
+    assert str(SpecError("no", where="a.yml:3", field="x.y", advice="z")) == "a.yml:3: x.y: no\n  what to do: z"
+    assert (str(SpecError("no")), str(SpecError("no", field="x"))) == ("no", "x: no")
+    assert (SpecError("no", where="w", field="f").where, SpecError("no", where="w", field="f").field) == ("w", "f")
