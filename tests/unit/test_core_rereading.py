@@ -57,8 +57,8 @@ def test_without_is_the_difference_of_sets(rng: random.Random) -> None:
 
 
 def test_many_gaps_are_compared_in_one_pass() -> None:
-    many = tuple(Interval(i, i + 1) for i in range(0, 400_000, 2))
-    again = compare(Interval(0, 400_000), many, many)
+    many = tuple(Interval(i, i + 1) for i in range(0, 100_000, 2))
+    again = compare(Interval(0, 100_000), many, many)
     assert (again.vanished, again.appeared) == ((), ())
 
 
