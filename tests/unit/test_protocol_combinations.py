@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.hooks import Died
+from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.errors import StorageAhead
@@ -109,4 +110,36 @@ def test_a_publication_by_a_ledger_that_is_behind_hides_nothing(world: World) ->
     world.replay(0)
     world.archive(1)
     world.archive(2)
+    everything_once(world)
+
+
+# ---------------------------------------------------------------- what an earlier version left
+
+
+@pytest.mark.parametrize("without", ["certificate", "epoch"])
+@pytest.mark.parametrize("swap", ["pointer", "directory"])
+def test_a_generation_that_an_earlier_version_built_is_published(world: World, swap: str, without: str) -> None:
+    """It wrote the certificate after BUILT, and without the epoch: a deployment may come in between."""
+    world.produce(record("a", 0.1), record("b", 1.5, "b"), record("d", 4.5))
+    world.produce(record("x", 4.5), partition=1)
+    world.ingest("r1")
+    for number, task in ((1, world.archive), (2, world.replay)):
+        world.wrap = lambda name, port: Hook(port, after={"built": die}) if name == "windows" else port
+        with pytest.raises(Died):
+            task(0)
+        world.close()
+        world.wrap = lambda name, port: port
+        publish = world.folder / "lake/readings/_tidegate/publish"
+        certificate = publish / f"20130105T000000Z.{number}.1/_certificate.json"
+        told = json.loads(certificate.read_bytes())
+        if without == "epoch":
+            del told["epoch"]
+            certificate.write_text(json.dumps(told))
+        else:
+            certificate.unlink()
+        run = world.pipeline.archive
+        world.change_spec(archive=replace(run, swap=swap))
+        assert world.archive(0).generation == number
+        id_, site, value = world.pipeline.columns
+        world.change_spec(columns=(id_, site, replace(value, path="$.other")))
     everything_once(world)

@@ -47,7 +47,8 @@ def _certify(ctx: Context, window: WindowKey, facts: watermark.TopicFacts) -> Ce
 def publish(ctx: Context, window: WindowKey) -> Published:
     """Bring the window to a CURRENT generation that is whole in the table, from wherever it stands.
 
-    Raises NotReady (retry) while it may not be closed, LostComparison (retry) when another task works on it, StorageAhead.
+    Raises NotReady (retry) while it may not be closed, LostComparison (retry) when another task works on it,
+    StorageAhead.
     """
     guard(ctx)
     ahead.refuse_unknown_publications(ctx)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidegate.core.errors import Alarm, LostComparison, PathExists
+from collections.abc import Sequence
+
+from tidegate.core.errors import Alarm, LostComparison, PathExists, PathMissing
 from tidegate.core.layout import CERTIFICATE, join
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import FileEntry, content_digest
@@ -63,6 +65,31 @@ def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entri
     """`_certificate.json`: which generation, of which batches, how many rows, on what grounds.
 
     Before BUILT: from then on nobody writes to the directory, so that nothing can bring it back once it was renamed."""
+    path = join(directory, CERTIFICATE)
+    try:
+        ctx.storage.write_new(path, _certificate(ctx, generation, entries))
+    except PathExists:
+        raise Alarm(f"{path}: is already there, though this epoch is new") from None
+
+
+def certify_built(ctx: Context, generation: BuiltGeneration) -> None:
+    """An earlier version recorded BUILT before it wrote the certificate: it is made up for.
+
+    By a rename from a name of this try's own: a late one must not bring the directory back."""
+    listing = ctx.storage.list_files(generation.directory)
+    if listing is None or any(f.path == CERTIFICATE for f in listing):
+        return
+    key = generation.window
+    work = ctx.layout.replay_attempt(key.start_ms, generation.number, generation.epoch, ctx.nonce())
+    draft = join(work, CERTIFICATE)
+    ctx.storage.write_new(draft, _certificate(ctx, generation, generation.files))
+    try:
+        ctx.storage.rename_no_replace(draft, join(generation.directory, CERTIFICATE))
+    except (PathExists, PathMissing):
+        pass  # another task has done it, or has moved the directory on: the cleaner takes the draft
+
+
+def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration, entries: Sequence[FileEntry]) -> bytes:
     content = {
         "pipeline": ctx.name,
         "window": generation.window,
@@ -75,11 +102,7 @@ def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entri
         "digest": content_digest(entries),
         "certificate": ctx.ledger.windows.certificate(ctx.name, generation.window),
     }
-    path = join(directory, CERTIFICATE)
-    try:
-        ctx.storage.write_new(path, dumps(content).encode())
-    except PathExists:
-        raise Alarm(f"{path}: is already there, though this epoch is new") from None
+    return dumps(content).encode()
 
 
-__all__ = ["assemble", "collect", "published_path"]
+__all__ = ["assemble", "certify_built", "collect", "published_path"]

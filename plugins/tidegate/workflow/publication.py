@@ -19,6 +19,7 @@ from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow import records
+from tidegate.workflow.assembly import certify_built
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
 from tidegate.workflow.swapping import swap_in
@@ -31,6 +32,7 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     location = final_location(ctx, generation)
     records.mark_generation(ctx, generation, location)
+    certify_built(ctx, generation)
     moved = None
     try:
         if generation.number > 1 and location == _hour(ctx, generation.window):

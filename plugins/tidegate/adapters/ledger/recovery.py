@@ -157,7 +157,8 @@ class SqlRecovery:
             "rows": sum(f.rows for f in record.files),
             "digest": record.digest,
             "built_ms": now,
-            "published_ms": None if state == BUILT else record.recorded_ms,  # `now` would hide what is still unknown
+            # not `now`, which would hide what is still unknown
+            "published_ms": None if state == BUILT else record.recorded_ms,
             "retired_ms": now if state == RETIRED else None,
             "cleaned_ms": now if gone else None,
         }
