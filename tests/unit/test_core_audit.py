@@ -144,6 +144,17 @@ def test_abandoned_and_open_batches_and_losses() -> None:
     assert "tidegate repair" in found[0].advice
 
 
+def test_the_sums_grow_with_everything_that_is_seen() -> None:
+    books = Books(SPINE)
+    for state in ("ABANDONED", "WRITING", "ABANDONED", "WRITING"):
+        list(books.batch(replace(TWO, state=state), ()))
+    for generation in (GENERATION, None) * 2:
+        list(books.window(PAGE, generation))
+    found = books.totals()
+    assert (found.abandoned, found.unfinished, found.published, found.waiting) == (8, 8, 26, 26)
+    assert (books.published_windows, books.waiting_windows) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("batches", "spine", "says"),
     [
@@ -164,7 +175,12 @@ def test_batch_ids_have_no_hole(batches: tuple[BatchRow, ...], spine: Spine, say
 
 def chain(*batches: BatchRow, losses: tuple[LossRow, ...] = ()) -> list[str]:
     books = Books(replace(SPINE, losses=losses))
-    return [p.what for b in batches for p in books.batch(replace(b, state="ABANDONED"), ())]
+    found = []
+    for b in batches:
+        problems = list(books.batch(replace(b, state="ABANDONED"), ()))
+        assert {(p.subject, p.advice) for p in problems} <= {(f"batch {b.batch_id}", RESTORE)}
+        found += [p.what for p in problems]
+    return found
 
 
 def links(*steps: dict[int, tuple[int, int]], topic_id: str = "id") -> list[BatchRow]:
@@ -248,7 +264,27 @@ def test_a_file_is_the_sum_of_its_parts() -> None:
 
 def test_the_manifest_is_the_one_that_was_sealed() -> None:
     (says,) = words(batches=(replace(ONE, manifest_digest="other"), TWO))
-    assert "manifest digest" in says
+    assert says.startswith("batch 1: ")
+    assert says.endswith("(manifest digest)")
+
+
+def test_ranges_and_files_of_one_partition_are_added_up() -> None:
+    """A batch that was cut in two: ranges [0, 4) and [4, 10) of partition 0, with a file for each."""
+    halves = (span(0, 0, 4, read=4, data=4), span(0, 4, 10, read=6, data=6))
+    files = tuple(file(n, "data", PartitionRows(0, 5, a, a + 4)) for n, a in (("a", 0), ("b", 5)))
+    one = batch(1, halves, {0: 10}, manifest_digest=manifest_digest(files))
+    assert list(Books(SPINE).batch(one, files)) == []
+    bare = replace(one, ranges=(replace(halves[0], balance=None), halves[1]))
+    found = [p.what for p in Books(SPINE).batch(bare, files)]
+    assert found == ["partition 0 [0, 4): landed without counts", "partition 0: 6 data rows read, 10 in its files"]
+
+
+def test_rows_that_are_counted_but_nowhere_and_files_that_nobody_counted() -> None:
+    nowhere = [p.what for p in Books(SPINE).batch(replace(TWO, manifest_digest=manifest_digest(())), ())]
+    assert "partition 0: 4 data rows read, 0 in its files" in nowhere
+    stray = (DATA_2, file("z", "late", PartitionRows(5, 1, 0, 0)))
+    found = [p.what for p in Books(SPINE).batch(replace(TWO, manifest_digest=manifest_digest(stray)), stray)]
+    assert found == ["partition 5: 0 late rows read, 1 in its files"]
 
 
 def test_a_landed_range_without_counts_or_with_wrong_ones() -> None:

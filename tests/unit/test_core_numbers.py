@@ -222,7 +222,9 @@ def problems(found: Findings, spans_: dict[tuple[int, int], int], anywhere: dict
     allowed = Allowance()
     allowed.spans.update(spans_)
     allowed.anywhere.update(anywhere or {})
-    return [f"{p.subject}: {p.what}" for p in check_coverage(found, allowed)]
+    seen = list(check_coverage(found, allowed))
+    assert all(p.advice for p in seen)
+    return [f"{p.subject}: {p.what}" for p in seen]
 
 
 def test_exactly_as_many_rows_are_missing_as_were_filtered_or_dropped() -> None:
@@ -240,6 +242,15 @@ def test_rows_of_unreadable_files_may_be_missing_anywhere(spare: int, fine: bool
     missing = Findings(10, (Missing(3, 0, 2, spans((5, 7))), Missing(4, 0, 1, spans((9, 10)))))
     assert (problems(missing, {(3, 0): 1}, {0: spare}) == []) == fine
     assert problems(missing, {(3, 0): 1}, {1: 9}) != [], "of another partition"
+    elsewhere = replace(missing, missing=(*missing.missing, Missing(3, 1, 1, spans((2, 3)))))
+    assert any(p.startswith("partition 1: ") for p in problems(elsewhere, {(3, 0): 1}, {0: 9}))
+
+
+def test_what_one_batch_misses_does_not_make_up_for_what_another_has_too_much() -> None:
+    """Batch 3 misses one row less than were filtered, batch 4 one more."""
+    found = Findings(10, (Missing(3, 0, 1, spans((5, 6))), Missing(4, 0, 3, spans((9, 12)))))
+    (both,) = problems(found, {(3, 0): 2, (4, 0): 2})
+    assert both.endswith("of batch 3 and 1 batches more")
 
 
 def test_a_spare_row_is_no_excuse_for_one_that_was_to_be_missing() -> None:
