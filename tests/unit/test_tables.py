@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from core_values import PIPELINE
 
+from tidegate.core.pipeline import DIRTY_COLUMNS
+from tidegate.core.ports import TableDef
 from tidegate.core.tables import data_table, dirty_table, late_table
 
 TIME = (("date", "string"), ("hour", "string"))
@@ -36,3 +38,34 @@ def test_side_tables_do_not_depend_on_how_data_is_partitioned() -> None:
     other = replace(PIPELINE, partition_by=("date", "hour"))
     assert late_table(other).partitions == late_table(PIPELINE).partitions
     assert data_table(other).partitions == TIME
+
+
+def test_tables_as_a_whole() -> None:
+    assert data_table(replace(PIPELINE, description="what they fly")) == TableDef(
+        name="lake.flights",
+        columns=(("fare", "double"),),
+        partitions=(*TIME, ("carrier", "string"), ("leg", "int")),
+        location="file:///lake/flights",
+        comment="what they fly",
+        properties=(("tidegate.pipeline", "flights"), ("tidegate.rows", "data")),
+        format="parquet",
+    )
+    assert data_table(PIPELINE).comment == "Rows of topic flights, written by pipeline flights"
+    assert late_table(PIPELINE) == TableDef(
+        name="lake.flights__late",
+        columns=(("carrier", "string"), ("leg", "int"), ("fare", "double")),
+        partitions=(("_batch", "string"), *TIME),
+        location="file:///lake/flights/_tidegate/late",
+        comment="Rows of pipeline flights that came after their window had closed",
+        properties=(("tidegate.pipeline", "flights"), ("tidegate.rows", "late")),
+        format="parquet",
+    )
+    assert dirty_table(PIPELINE) == TableDef(
+        name="lake.flights__dirty",
+        columns=DIRTY_COLUMNS,
+        partitions=(("_batch", "string"),),
+        location="file:///lake/flights/_tidegate/dirty",
+        comment="Records of pipeline flights that could not be decoded",
+        properties=(("tidegate.pipeline", "flights"), ("tidegate.rows", "dirty")),
+        format="parquet",
+    )
