@@ -111,8 +111,10 @@ def test_a_recreated_topic() -> None:
 def test_a_partition_that_no_batch_has(known: dict[str, None]) -> None:
     fresh = replace(BARE, **known)
     assert decide(fresh, offset=7).behind == 2, "from the log's start on"
-    assert decide(fresh, around=replace(AROUND, topic=None)).kind == fate.UNDECIDED
-    assert decide(fresh, around=replace(AROUND, topic=replace(TOPIC, topic_id="new"))).kind == fate.NO_PARTITION
+    silent = decide(fresh, around=replace(AROUND, topic=None, silence="no broker"))
+    assert (silent.kind, silent.words.endswith("could not be asked: no broker")) == (fate.UNDECIDED, True)
+    other = decide(fresh, around=replace(AROUND, topic=replace(TOPIC, topic_id="new")))
+    assert (other.kind, other.words) == (fate.NO_PARTITION, "topic flights has no partition 3")
     assert decide(fresh, around=replace(AROUND, topic=replace(TOPIC, partitions={}))).kind == fate.NO_PARTITION
 
 
@@ -148,6 +150,7 @@ def test_abandoned() -> None:
 def test_open_batches(change: dict[str, str], says: str, step: str) -> None:
     answer = decide(replace(LIFE, batch=replace(BATCH, **change)))
     assert (answer.kind, answer.batch_id, answer.planned_ms) == (fate.OPEN, 7, T0 + 1500)
+    assert answer.words.startswith("in open batch 7, planned 2013-01-05T00:00:01Z")
     assert says in answer.words
     assert "more" not in answer.words
     assert step in answer.next_step
@@ -205,7 +208,7 @@ def test_why_a_row_is_late() -> None:
     assert "windows.start 2013-01-05T00:00Z" in late_because(Floor(T0), T0 - HOUR, windows, BATCH)
     assert "windows.max_age" in late_because(Floor(T0 + HOUR), T0, windows, BATCH)
     assert "closing or closed" in late_because(Floor(T0 + HOUR - 1), T0, windows, BATCH)
-    assert "closing or closed" in late_because(None, T0, windows, BATCH)
+    assert late_because(None, T0, windows, BATCH).startswith("its window 2013-01-05T00:00Z was closing or closed")
 
 
 def test_published_rows() -> None:
@@ -243,7 +246,7 @@ READY = Certificate("flights", KEY, True, "passed", T0, 7, T0, (), ())
         (placed(None, row=replace(ROW, state="OPEN")), None, ": it is not published yet"),
         (placed(None), None, ": it is not published yet"),
         (placed(None), READY, "ready: passed; nobody has published it"),
-        (placed(None), replace(READY, ready=False, reason="held"), ": held"),
+        (placed(None), replace(READY, ready=False, reason="held"), "2013-01-05T00:00Z: held"),
     ],
 )
 def test_what_a_window_waits_for(life: Life, certificate: Certificate | None, says: str) -> None:
@@ -264,7 +267,8 @@ def test_files_that_could_not_be_read() -> None:
     assert (twins.kind, twins.file) == (fate.PUBLISHED, "")
     several = Search((data, Candidate(entry("late"), ()), Candidate(entry("dirty"), ())), None, "x")
     answer = decide(search=several)
-    assert answer.kind == fate.UNDECIDED
+    assert (answer.kind, answer.next_step) == (fate.UNDECIDED, "ask again when the files can be read")
+    assert answer.words.startswith("batch 7, attempt 2, landed 2013-01-05T00:00:09Z; ")
     assert "one of: data of 2013-01-05T00:00Z, dirty, late for 2013-01-05T00:00Z. Its file" in answer.words
     filtered = decide(balanced(filtered=1), Search((data,), None, "x"))
     assert "one of: data of 2013-01-05T00:00Z, filtered." in filtered.words

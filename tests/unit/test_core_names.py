@@ -166,7 +166,7 @@ def windows(**change: object) -> dict[str, object]:
         ],
         (windows(start_ms=1), "windows.start was 1970-01-01T00:00Z, is 1970-01-01T00:00:00.001Z"),
         (windows(start_ms=HOUR), "windows.start"),
-        (windows(start_ms=-HOUR // 2), "not by whole windows"),
+        (windows(start_ms=-HOUR // 2), "moved from 1970-01-01T00:00Z to 1969-12-31T23:30Z: not by whole windows"),
     ],
 )
 def test_changes_that_would_hide_rows(change: dict[str, object], key: str) -> None:
@@ -177,6 +177,8 @@ def test_changes_that_would_hide_rows(change: dict[str, object], key: str) -> No
 def test_changes_that_a_running_pipeline_takes() -> None:
     for change in (windows(start_ms=-3 * HOUR), windows(idle="wait"), {"where": "x > 1"}, {"columns": ()}):
         assert incompatible(PIPELINE, replace(PIPELINE, **change)) == []
+    odd = replace(PIPELINE, **windows(start_ms=HOUR // 4))
+    assert incompatible(odd, replace(odd, **windows(start_ms=HOUR // 4 - HOUR))) == []
     day = replace(PIPELINE, **windows(size_ms=24 * HOUR))
     assert incompatible(day, replace(day, windows=replace(day.windows, start_ms=-HOUR))) == [], "local days"
 
@@ -208,7 +210,7 @@ def test_what_is_no_type(text: str) -> None:
 # ---------------------------------------------------------------- merges
 
 
-def source(path: str, size: int, batch: int = 1, value: str = "x", rows: int = 2) -> Source:
+def source(path: str, size: int, batch: int = 1, value: str | None = "x", rows: int = 2) -> Source:
     parts = (PartitionRows(0, rows, batch * 10, batch * 10 + rows - 1),)
     return Source(
         batch,
@@ -249,6 +251,18 @@ def test_what_is_worth_merging(files: list[Source], least: int | None, merges: l
         assert merging.worth_a_look([f.entry for f in files], 100, least)
 
 
+def test_partitions_are_merged_one_by_one() -> None:
+    values = ("y", None, "x")
+    files = [source(f"{n}{value}", 9, value=value) for n in "ba" for value in values]
+    found = paths(merging.groups(files, {1: None}, 100, 2))
+    assert found == [["ax", "bx"], ["ay", "by"], ["aNone", "bNone"]]
+
+
+def test_a_merge_is_full_at_its_target() -> None:
+    files = [source(n, 25) for n in "abcdefgh"]
+    assert paths(merging.groups(files, {1: None}, 100, 2)) == [["a", "b", "c", "d"], ["e", "f", "g", "h"]]
+
+
 def test_a_look_is_cheap_and_says_no_when_it_must() -> None:
     entries = [f.entry for f in SMALL]
     assert merging.worth_a_look(entries, 100, 3)
@@ -282,6 +296,15 @@ def test_a_merge_that_does_not_add_up(change: dict[str, object], says: list[str]
     found = merging.errors([Merge("m", tuple(SMALL[:2]))], MergeReceipt("a", (replace(got, **change),)), {"m-1": 77})
     assert len(found) == len(says)
     assert all(f.startswith(s) for f, s in zip(found, says, strict=True)), found
+
+
+def test_each_merge_is_looked_at() -> None:
+    merges = [Merge("gone", tuple(SMALL[:2])), Merge("m", tuple(SMALL[:2]))]
+    got = Merged("m", "m-1", 77, 5, 0, (PartitionRows(0, 4, 10, 21),))
+    assert merging.errors(merges, MergeReceipt("a", (got,)), {"m-1": 77}) == [
+        "gone was not merged",
+        "m-1: rows 5, its sources' are 4",
+    ]
 
 
 def test_files_that_a_merge_has_taken_up() -> None:

@@ -137,6 +137,17 @@ def test_thresholds(dirty: int, read: int, limits: DirtyLimits, refused: bool) -
         assert "partition 0 offset 5: 1e999" in reason
 
 
+def test_a_refusal_in_words() -> None:
+    result = RangeResult(OffsetRange("t", 0, 0, 9), 9, 0, 0, 9, 0, 0, (), None, None)
+    samples = tuple(DirtySample(0, o, "cut off" if o else "odd", "", "x" * 99) for o in range(4))
+    told = receipt(ranges=(result,), samples=samples)
+    examples = "; ".join(f"partition 0 offset {o}: {'x' * 80}" for o in range(3))
+    words = f"9 of 9 records are dirty, over dirty.max_count 0; mostly record: cut off (for example {examples})"
+    assert refusal(DirtyLimits(0, 0.5), told) == words
+    bare = refusal(DirtyLimits(None, 0.5), replace(told, samples=()))
+    assert bare == "9 of 9 records are dirty, over dirty.max_ratio 0.5"
+
+
 def test_plain_refuses_what_it_does_not_know() -> None:
     with pytest.raises(ValueError, match="unknown"):
         from_plain(Interval, {"start": 1, "end": 2, "middle": 3})
