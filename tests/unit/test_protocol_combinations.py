@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,13 @@ import pytest
 
 from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
-from tests.world import TOPIC, World, record
+from tests.world import TOPIC, World, record, window
+from tidegate.adapters.storage.local import LocalStorage
 from tidegate.core.errors import StorageAhead
-from tidegate.workflow import adoption, ingest
+from tidegate.core.window import PublishedGeneration
+from tidegate.workflow import adoption, ingest, replay
 from tidegate.workflow.audit import audit
+from tidegate.workflow.cleaning import clean
 
 DAY_MS = 86_400_000
 
@@ -25,6 +28,14 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
     made.close()
+
+
+def _dies_on_the_way_to(part: str) -> Callable[[str, str], None]:
+    def step(source: str, destination: str) -> None:
+        if part in destination:
+            raise Died
+
+    return step
 
 
 def adopt(world: World) -> list[str]:
@@ -110,6 +121,66 @@ def test_a_publication_by_a_ledger_that_is_behind_hides_nothing(world: World) ->
     world.replay(0)
     world.archive(1)
     world.archive(2)
+    everything_once(world)
+
+
+def test_a_generation_that_was_given_up_does_not_hide_the_one_in_force(world: World) -> None:
+    """A replay died after its record, was given up for another one that changed nothing, and cleaned away."""
+    world.produce(record("a", 0.1), record("b", 0.5, "b"), record("d", 4.5))
+    world.produce(record("x", 4.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    world.close()
+    backup = world.database.read_bytes()
+    columns = world.pipeline.columns
+    world.change_spec(columns=(*columns[:2], replace(columns[2], path="$.other")))
+    stays = Hook(LocalStorage(), before={"rename_no_replace": _dies_on_the_way_to("generations/")})
+    ctx = replace(world.context(), storage=stays)
+    with pytest.raises(Died):
+        replay.replay(ctx, window(0))
+    world.close()
+    world.change_spec(columns=columns)
+    assert world.replay(0).note == "unchanged"
+    world.clock.advance(3 * DAY_MS)
+    clean(world.context())
+    world.close()
+    assert not (world.folder / "lake/readings/_tidegate/publish/20130105T000000Z.2.1").exists()
+    world.database.write_bytes(backup)
+    adopt(world)
+    assert world.table() == [(0, 0), (0, 1)]
+    assert world.archive(0).generation == 1
+    everything_once(world)
+
+
+@pytest.mark.parametrize("behind", ["days", "everything"])
+def test_a_generation_that_made_way_is_found_where_it_is(world: World, behind: str) -> None:
+    """`swap: directory`: its record says where it was first."""
+    empty = world.database.read_bytes()
+    world.change_spec(archive=replace(world.pipeline.archive, swap="directory"))
+    world.produce(record("a", 0.1), record("b", 0.5, "b"), record("d", 4.5))
+    world.produce(record("x", 4.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    world.close()
+    backup = world.database.read_bytes()
+    columns = world.pipeline.columns
+    world.change_spec(columns=(*columns[:2], replace(columns[2], path="$.other")))
+    world.replay(0)
+    world.close()
+    world.registered.clear()
+    world.database.write_bytes(backup if behind == "days" else empty)
+    adopt(world)
+    ctx = world.context()
+    old = ctx.ledger.windows.generation("readings", window(0), 1)
+    assert isinstance(old, PublishedGeneration)
+    assert old.state == "RETIRED"
+    assert {f.path for f in old.files} <= {f.path for f in ctx.storage.list_files(old.location) or []}
+    world.close()
+    world.clock.advance(3 * DAY_MS)
+    world.change_spec(archive=replace(world.pipeline.archive, keep_generations=1))
+    cleaned = clean(world.context())
+    assert [item.kind for item in cleaned.deleted].count("generations") >= 2
+    world.close()
     everything_once(world)
 
 

@@ -273,7 +273,7 @@ class RecoveryLedger(Protocol):
     def restore(
         self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
     ) -> None:
-        """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED; its window is CLOSED.
+        """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED | DISCARDED; its window is CLOSED.
 
         `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
         An unfinished generation of the same number is overwritten: its files are where the record says. Raises

@@ -16,7 +16,7 @@ from tidegate.core.ledger import Moved
 from tidegate.core.planning import PlanningView
 from tidegate.core.record import BatchRecord, GenerationRecord, same_plan
 from tidegate.core.recovery import Seen
-from tidegate.core.window import BUILT, CURRENT, RETIRED, PublishedGeneration
+from tidegate.core.window import BUILT, CURRENT, DISCARDED, RETIRED, PublishedGeneration, WindowKey
 from tidegate.workflow import ahead, landing, records, sealing, verification
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import look, manifest_of, try_rename
@@ -172,11 +172,9 @@ def _adopt_generation(
     why: str,
     say: Callable[[str], None],
 ) -> None:
-    newest = max(
-        ctx.ledger.windows.get(ctx.name, record.window).newest,
-        *(o.number for o in others if o.window == record.window),
-    )
-    state, gone = _state_of(ctx, record, record.number == newest)
+    newest = _newest(ctx, record.window, [o for o in others if o.window == record.window])
+    record = replace(record, location=_place(ctx, record) or record.location)
+    state, gone = _state_of(ctx, record, newest)
     name = f"generation {record.number} of {iso(record.window.start_ms)}"
     ctx.ledger.recovery.restore(record, state, why, gone, _made_way(ctx, record) if state == CURRENT else None)
     say(f"adopted: {name} as {state}, {sum(f.rows for f in record.files):,} rows")
@@ -195,15 +193,46 @@ def _made_way(ctx: Context, record: GenerationRecord) -> Moved | None:
     return Moved(number, ctx.layout.generation(record.window.start_ms, number, older.epoch))
 
 
-def _state_of(ctx: Context, record: GenerationRecord, is_newest: bool) -> tuple[str, bool]:
-    """(state to restore, whether its files are gone).
+def _newest(ctx: Context, window: WindowKey, records_: list[GenerationRecord]) -> int:
+    """Number of the generation that is in force, or comes next; who was given up on the way there does not count."""
+    known = ctx.ledger.windows.get(ctx.name, window)
+    standing = [place for place in (_place(ctx, o) for o in records_) if place is not None]
+    if known.current is not None:
+        current = ctx.ledger.windows.generation(ctx.name, window, known.current)
+        if isinstance(current, PublishedGeneration) and _is_at(ctx, current, current.location):
+            standing.append(current.location)
+    left = (o.number for o in records_ if not _given_up(ctx, o, standing))
+    return max(known.newest, *left, 0)
+
+
+def _given_up(ctx: Context, record: GenerationRecord, standing: list[str]) -> bool:
+    """It has left no trace but its record, and another one stands where it would be seen."""
+    beside = ctx.layout.generation(record.window.start_ms, record.number, record.epoch)
+    if record.number == 1 or not standing or any(ctx.storage.exists(p) for p in (record.directory, beside)):
+        return False
+    return record.location == beside or (record.location in standing and not _is_at(ctx, record, record.location))
+
+
+def _place(ctx: Context, record: GenerationRecord) -> str | None:
+    """Where the generation is: where it was to go, or where it made way to (swap: directory)."""
+    beside = ctx.layout.generation(record.window.start_ms, record.number, record.epoch)
+    return next((p for p in (record.location, beside) if _is_at(ctx, record, p)), None)
+
+
+def _is_at(ctx: Context, generation: GenerationRecord | PublishedGeneration, place: str) -> bool:
+    return look(ctx.storage, place, manifest_of(generation.files)) is Seen.MATCHES
+
+
+def _state_of(ctx: Context, record: GenerationRecord, newest: int) -> tuple[str, bool]:
+    """(state to restore, whether its files are gone); `newest`: number of what is in force, or comes next.
 
     A BUILT one is published by the window's next archive task; a CURRENT one without its files is rebuilt by it."""
-    manifest = manifest_of(record.files)
-    in_place = look(ctx.storage, record.location, manifest) is Seen.MATCHES
-    if not is_newest:
+    in_place = _is_at(ctx, record, record.location)
+    if record.number > newest:
+        return DISCARDED, True
+    if record.number < newest:
         return RETIRED, not in_place
-    if not in_place and look(ctx.storage, record.directory, manifest) is Seen.MATCHES:
+    if not in_place and _is_at(ctx, record, record.directory):
         return BUILT, False
     return CURRENT, False
 

@@ -158,7 +158,7 @@ class SqlRecovery:
             "digest": record.digest,
             "built_ms": now,
             # not `now`, which would hide what is still unknown
-            "published_ms": None if state == BUILT else record.recorded_ms,
+            "published_ms": None if state in (BUILT, DISCARDED) else record.recorded_ms,
             "retired_ms": now if state == RETIRED else None,
             "cleaned_ms": now if gone else None,
         }
