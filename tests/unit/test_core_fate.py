@@ -200,6 +200,10 @@ def test_late_rows() -> None:
     answer = decide(replace(LIFE, floor=Floor(0)), found("late", event_ms=T0 + 5))
     assert (answer.kind, answer.table, answer.event_ms) == ("late", "lake.flights__late", T0 + 5)
     assert answer.window_ms == T0
+    told = "batch 7, attempt 2, event time 2013-01-05T00:00:00.005Z, landed 2013-01-05T00:00:09Z"
+    assert answer.words == f"late: {answer.reason}; {told}, in lake.flights__late"
+    old = decide(replace(LIFE, floor=Floor(T0 + HOUR)), found("late"))
+    assert "windows.max_age" in old.reason
     assert "closing or closed when batch 7 was planned (2013-01-05T00:00:01Z)" in answer.reason
 
 
@@ -222,6 +226,7 @@ def test_published_rows() -> None:
     for life, number in ((placed(CURRENT), 1), (placed(CURRENT), None), (placed(replace(CURRENT, state="BUILT")), 2)):
         waiting = decide(life, found("data", number))
         assert (waiting.kind, waiting.settled) == (fate.WAITING, False)
+        assert "landed 2013-01-05T00:00:09Z, waits for its window 2013-01-05T00:00Z: " in waiting.words
 
 
 def test_a_file_of_one_instant_tells_the_event_time() -> None:

@@ -155,6 +155,8 @@ def test_rows_are_compared_for_each_kind_and_partition() -> None:
     assert told(split, ENTRY) == []
     stray = replace(ENTRY, path="data/z", partitions=(PartitionRows(5, 3, 0, 2),))
     assert told((RESULT,), ENTRY, stray) == ["partition 5: 0 data rows counted, 3 written"]
+    single = replace(stray, rows=1, partitions=(PartitionRows(5, 1, 0, 0),))
+    assert told((RESULT,), ENTRY, single) == ["partition 5: 0 data rows counted, 1 written"]
 
 
 def test_digests_are_what_they_were() -> None:

@@ -158,6 +158,6 @@ def test_directories_within_directories() -> None:
 
 
 def test_ages() -> None:
-    moments = [Moment(9, "x"), Moment(8, "x", {"epoch": 1}), Moment(7, "y", {"epoch": 2}), Moment(6, "y", {"epoch": 2})]
+    moments = [Moment(5, "x"), Moment(8, "x", {"epoch": 1}), Moment(7, "y", {"epoch": 2}), Moment(6, "y", {"epoch": 2})]
     assert [overtaken_ms(moments, e) for e in (0, 1, 2)] == [6, 6, None]
     assert discarded_ms([Moment(at, "x", {"generation": 2}) for at in (3, 5, 4)], 2) == 5
