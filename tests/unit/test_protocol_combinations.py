@@ -214,3 +214,23 @@ def test_a_generation_that_an_earlier_version_built_is_published(world: World, s
         id_, site, value = world.pipeline.columns
         world.change_spec(columns=(id_, site, replace(value, path="$.other")))
     everything_once(world)
+
+
+def test_a_merge_whose_receipt_is_of_another_version_is_left_out(world: World) -> None:
+    """Nobody is needed for it: the files are published as they are."""
+    run = world.pipeline.archive
+    world.change_spec(archive=replace(run, merge=replace(run.merge, min_files=2)))
+    for n in range(2):
+        world.produce(record(f"a{n}", 0.1), record("d", 4.5))
+        world.produce(record("x", 4.5), partition=1)
+        world.ingest(f"r{n}")
+
+    def spoil(plan: str) -> None:
+        (receipt,) = (world.folder / "lake/readings/_tidegate/tmp").glob("*.merge/_receipt.json")
+        told = json.loads(receipt.read_bytes())
+        receipt.write_text(json.dumps(told | {"of_tomorrow": 1}))
+
+    world.wrap = lambda name, port: Hook(port, after={"run": spoil}) if name == "launcher" else port
+    assert world.archive(0).rows == 2
+    assert any("published as they are" in line for line in world.said)
+    everything_once(world)

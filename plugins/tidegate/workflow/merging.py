@@ -157,10 +157,13 @@ def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeRec
 
 
 def _receipt(ctx: Context, job: JobPlan) -> MergeReceipt | None:
+    path = join(job.attempt_dir, RECEIPT)
     try:
-        return loads(MergeReceipt, ctx.storage.read(join(job.attempt_dir, RECEIPT)))
+        return loads(MergeReceipt, ctx.storage.read(path))
     except PathMissing:
         return None
+    except ValueError as e:
+        raise JobFailed(f"{path} cannot be read: {e}") from None
 
 
 def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:
