@@ -234,3 +234,32 @@ def test_a_merge_whose_receipt_is_of_another_version_is_left_out(world: World) -
     assert world.archive(0).rows == 2
     assert any("published as they are" in line for line in world.said)
     everything_once(world)
+
+
+def test_a_generation_that_a_restored_ledger_believes_to_be_building_is_adopted_too(world: World) -> None:
+    """A later one was published: nobody would finish it, and nothing of the window would ever be cleaned."""
+    world.produce(record("a", 0.1), record("b", 0.5, "b"), record("d", 4.5))
+    world.produce(record("x", 4.5), partition=1)
+    world.ingest("r1")
+    world.wrap = lambda name, port: Hook(port, before={"take": die}) if name == "windows" else port
+    with pytest.raises(Died):
+        world.archive(0)
+    world.close()
+    world.wrap = lambda name, port: port
+    backup = world.database.read_bytes()
+    world.archive(0)
+    columns = world.pipeline.columns
+    world.change_spec(columns=(*columns[:2], replace(columns[2], path="$.other")))
+    world.replay(0)
+    world.close()
+    world.database.write_bytes(backup)
+    world.registered.clear()
+    adopt(world)
+    assert world.archive(0).generation == 2
+    world.clock.advance(3 * DAY_MS)
+    world.change_spec(archive=replace(world.pipeline.archive, keep_generations=1))
+    cleaned = clean(world.context())
+    assert cleaned.kept == ()
+    assert [item.kind for item in cleaned.deleted].count("generations") >= 2
+    world.close()
+    everything_once(world)

@@ -6,7 +6,7 @@ that an adoption which ends half-way is gone on with by calling it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
@@ -64,11 +64,25 @@ def survey(ctx: Context) -> Survey:
         obstacles = (f"{ctx.layout.high_water_mark(batch_id)} is empty: batch {batch_id} cannot be rebuilt from it",)
     elif ctx.storage.exists(ctx.layout.landed(batch_id)):
         unrecorded.append(ctx.layout.landed(batch_id))
-    paths = ahead.unknown_publications(ctx, of_all_days=True).values()
-    generations = [records.generation_record(ctx, path) for path in paths]
+    unknown = ahead.unknown_publications(ctx, of_all_days=True)
+    generations = [records.generation_record(ctx, path) for path in unknown.values()]
+    generations += _overtaken(ctx, unknown)
     # in the order in which they were published: what an adoption that dies has not come to must not look old
     generations.sort(key=lambda g: (g.recorded_ms, g.window.start_ms, g.number))
     return Survey(withdraw, tuple(found), tuple(generations), tuple(unrecorded), obstacles)
+
+
+def _overtaken(ctx: Context, unknown: dict[tuple[int, int], str]) -> Iterator[GenerationRecord]:
+    """Generations that the ledger believes to be on their way, though a later one was published: nobody else would
+    ever finish them, and nothing of their windows would be cleaned."""
+    newest = dict(sorted(unknown))  # window start -> number of its last one
+    for (start, number), path in records.publication_marks(ctx, None).items() if unknown else ():
+        if (start, number) in unknown or number > newest.get(start, 0):
+            continue
+        record = records.generation_record(ctx, path)
+        known = ctx.ledger.windows.generation(ctx.name, record.window, number)
+        if not isinstance(known, PublishedGeneration) and getattr(known, "state", "") != DISCARDED:
+            yield record
 
 
 def _is_of(record: BatchRecord, batch: OpenBatch) -> bool:
