@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from dataclasses import replace
 
 import pytest
@@ -54,6 +55,23 @@ def test_the_rest_of_the_paths() -> None:
         f"file:///lake/flights/date=2013-01-05/x={layout.HIVE_NULL}"
     )
     assert layout.join("a/", "/b/", "c") == "a/b/c"
+
+
+def test_names_do_not_depend_on_the_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert (layout.window_id(T0), layout.parse_window_id(ID)) == (ID, T0)
+        assert (layout.publication_day(T0), iso(T0)) == ("2013-01-05", "2013-01-05T00:00Z")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("value", [".", ".."])
+def test_dots_alone_are_no_directory(value: str) -> None:
+    assert layout.escape(value) == "%2E" * len(value)
+    assert layout.unescape(layout.escape(value)) == value
 
 
 def test_partition_paths_come_back() -> None:
