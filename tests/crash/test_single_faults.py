@@ -79,7 +79,8 @@ class Matrix:
 @pytest.fixture(scope="module")
 def matrix(request: pytest.FixtureRequest, pool: Pool) -> Matrix:
     """Everything that was selected is under way at once, so that no core waits for another."""
-    chosen = [item.callspec.params for item in request.session.items if getattr(item, "callspec", None)]
+    mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    chosen = [item.callspec.params for item in mine]
     wanted = {(p["number"], p["kind"]) for p in chosen if {"number", "kind"} <= p.keys()}
     return Matrix(pool, wanted)
 

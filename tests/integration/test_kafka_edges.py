@@ -180,7 +180,8 @@ def test_a_topic_deleted_while_it_is_read_is_said_with_the_place(kafka, tmp_path
     topic.produce(*bulky(500))
     world.kafka = Interrupted(topic, topic.delete)  # type: ignore[assignment]
     ingest.plan(world.context(), "r1")
-    with pytest.raises(JobFailed, match=f"has no topic {topic.name}"):
+    # a quick read is over before the topic is gone: then the seal misses it
+    with pytest.raises((JobFailed, SourceError), match=f"has no topic {topic.name}"):
         ingest.write(world.context(), "r1")
     world.close()
 

@@ -82,8 +82,7 @@ class Zombies:
         thread.start()
         waiting = until(lambda: list(self._folder.glob(f"*.{epoch}-*.waiting")) or not thread.is_alive())
         assert isinstance(waiting, list), errors
-        found = victims.below(Identity.of(os.getpid()))
-        (driver,), (jvm,) = found[victims.DRIVER], found[victims.JVM]
+        (driver,), (jvm,) = self._below(victims.DRIVER), self._below(victims.JVM)
         self._drivers.append(driver)
         jvm.signal(signal.SIGKILL)
         thread.join(WAIT_S)
@@ -101,10 +100,14 @@ class Zombies:
         until(lambda: not any(d.alive for d in self._drivers if attempt in _arguments(d)))
         return receipt
 
+    def _below(self, kind: str) -> list[Identity]:
+        """Of this scene only: the test run may have other Spark processes, such as a Thrift server."""
+        found = victims.below(Identity.of(os.getpid())).get(kind, [])
+        return [p for p in found if str(self._scene.workdir) in _arguments(p)]
+
     def close(self) -> None:
-        for kind in (victims.JVM, victims.DRIVER):
-            for process in victims.below(Identity.of(os.getpid())).get(kind, []):
-                process.signal(signal.SIGKILL)
+        for process in (*self._below(victims.JVM), *self._below(victims.DRIVER)):
+            process.signal(signal.SIGKILL)
         for driver in self._drivers:
             driver.signal(signal.SIGKILL)
         for ctx in self.contexts:
