@@ -133,7 +133,9 @@ def directory(air: AirflowApi, window: datetime) -> Path:
 
 
 def content(folder: Path) -> list[tuple[str, datetime]]:
-    found = duckdb.sql(f"SELECT vehicle, epoch_ms(measured_at) FROM read_parquet('{folder}/*.parquet')").fetchall()
+    asked = f"SELECT vehicle, epoch_ms(measured_at) FROM read_parquet('{folder}/*.parquet')"
+    with duckdb.connect() as connection:  # the default one is every test's
+        found = connection.execute(asked).fetchall()
     return sorted((vehicle, datetime.fromtimestamp(ms / 1000, UTC)) for vehicle, ms in found)
 
 

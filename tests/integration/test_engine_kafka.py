@@ -159,7 +159,8 @@ def test_spark_submit(topic, tmp_path):
     assert listed == [f.path for f in receipt.files]
     files = [str(attempt_path(plan) / f.path) for f in receipt.files if f.kind == DATA]
     query = "select count(*), count(distinct (_partition, _offset)), min(_kafka_ts)::varchar from read_parquet(?)"
-    assert duckdb.execute(query, [files]).fetchone() == (count + 1, count + 1, "2013-01-05 00:00:00+00")
+    with duckdb.connect() as connection:
+        assert connection.execute(query, [files]).fetchall() == [(count + 1, count + 1, "2013-01-05 00:00:00+00")]
 
 
 def test_spark_submit_says_why_it_failed(topic, tmp_path):
