@@ -105,6 +105,12 @@ class FakeReader(Reader):
             )
 
 
+def chunk_of(values: list[bytes | None]) -> Chunk:
+    """Records at offsets 0, 1, ... of one partition."""
+    count = len(values)
+    return Chunk(list(range(count)), [DAY_ONE + i * 1000 for i in range(count)], [None] * count, values)
+
+
 def serving(records: dict[int, list[Record]], **options: object) -> Callable[[JobPlan], Reader]:
     return lambda plan: FakeReader(records, **options)  # type: ignore[arg-type]
 

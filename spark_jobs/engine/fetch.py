@@ -31,12 +31,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records of one Kafka partition in order of offset, as columns. `timestamps` are epoch ms, UTC."""
+    """Records of one Kafka partition in order of offset, as columns. `timestamps` are epoch ms, UTC.
+
+    `headers` (name and value pairs, in order; None for a record without) are there only if the format asks for them."""
 
     offsets: list[int]
     timestamps: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
+    headers: list[list[tuple[str, bytes | None]] | None] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)

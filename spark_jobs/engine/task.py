@@ -113,7 +113,7 @@ class _Worker:
 
     def _ingest(self, index: int, piece: Piece, chunk: Chunk, tally: Tally) -> None:
         rules, partition = self._rules[piece.part], piece.range.partition
-        decoded = rules.decoder.decode(chunk.values)
+        decoded = rules.decoder.decode(chunk)
         self._note_unknown(decoded, chunk, partition)
         routed = rules.router.route(chunk, decoded)
         keep = _others(len(chunk), routed.bad)
@@ -125,7 +125,7 @@ class _Worker:
     def _rebuild(self, index: int, piece: Piece, chunk: Chunk, tally: Tally) -> None:
         """Membership by the pinned rules of the range's batch, columns by the pipeline of the plan."""
         rules, partition = self._rules[piece.part], piece.range.partition
-        pinned = rules.decoder.decode(chunk.values)
+        pinned = rules.decoder.decode(chunk)
         routed = rules.router.route(chunk, pinned)
         member = pc.and_(pc.equal(routed.window, self._plan.window_ms), pc.invert(routed.late))
         keep = pc.indices_nonzero(member)
@@ -143,7 +143,7 @@ class _Worker:
         self._gatherer.add(piece.range.topic, partition, index, rules.batch_id, chunk, rows.table, routed, keep)
 
     def _by_today(self, today: _Today, partition: int, chunk: Chunk, keep: pa.Array) -> Decoded:
-        rows = today.decoder.decode(chunk.values)
+        rows = today.decoder.decode(chunk)
         bad = today.misfits(rows) | rows.bad
         kept = set(keep.to_pylist()) if bad else set()
         refused = {i: why for i, why in bad.items() if i in kept}

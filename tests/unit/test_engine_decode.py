@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-from engine_fixtures import pipeline
+from engine_fixtures import chunk_of, pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ def decode_one(kind: str, literal: str, *, vectorised: bool, nullable: bool = Tr
     spec = spec_of((Column("c", kind, "$.c", nullable), Column("n", "int", "$.n")), event_time=EventTime(None))
     message = b'{"n":2,"c":' + literal.encode("utf-8", "surrogatepass") + b"}"
     decoded = JsonDecoder(spec, vectorised=vectorised).decode(
-        [b'{"n":1}', message, b'{"n":3}'] if nullable else [message]
+        chunk_of([b'{"n":1}', message, b'{"n":3}'] if nullable else [message])
     )
     at = 1 if nullable else 0
     if nullable:
@@ -222,7 +222,9 @@ def test_a_message_that_is_no_row_does_not_shift_its_neighbours(message, reason,
 )
 def test_paths(message, expected, vectorised):
     columns = (Column("n", "int", "$.a.b"), Column("m", "string", '$."a"."c"'))
-    decoded = JsonDecoder(spec_of(columns, event_time=EventTime(None)), vectorised=vectorised).decode([message])
+    decoded = JsonDecoder(spec_of(columns, event_time=EventTime(None)), vectorised=vectorised).decode(
+        chunk_of([message])
+    )
     if isinstance(expected, str):
         assert decoded.bad[0].field == expected
     else:
@@ -241,7 +243,7 @@ def test_one_value_for_several_columns_and_the_event_time(vectorised):
         Column("part", "int", "$.a.b"),
     )
     decoded = JsonDecoder(spec_of(columns, event_time=EventTime("$.t")), vectorised=vectorised).decode(
-        [b'{"t":1357358706123,"T":"up","a":{"b":7}}']
+        chunk_of([b'{"t":1357358706123,"T":"up","a":{"b":7}}'])
     )
     assert decoded.bad == {}
     assert decoded.table.to_pylist() == [
@@ -284,7 +286,9 @@ EVENT_TIMES = [
 @pytest.mark.parametrize(("form", "literal", "expected"), EVENT_TIMES)
 def test_event_time(form, literal, expected, vectorised):
     spec = spec_of((Column("c", "int", "$.c"),), event_time=EventTime("$.when.at", form))
-    decoded = JsonDecoder(spec, vectorised=vectorised).decode([b'{"when":{"at":%s}}' % literal.encode(), b'{"c":1}'])
+    decoded = JsonDecoder(spec, vectorised=vectorised).decode(
+        chunk_of([b'{"when":{"at":%s}}' % literal.encode(), b'{"c":1}'])
+    )
     assert decoded.bad[1].field == "$.when.at"
     if expected is DIRTY:
         assert decoded.bad[0].field == "$.when.at"
@@ -297,7 +301,7 @@ def test_event_time(form, literal, expected, vectorised):
 def test_unknown_fields_are_captured_as_json_text(vectorised):
     spec = spec_of((Column("c", "int", "$.c"),), event_time=EventTime("$.t"), format=Format("json", "capture"))
     decoded = JsonDecoder(spec, vectorised=vectorised).decode(
-        [b'{"c":1,"t":1,"x":{"y":[1.50,"\xc3\xbc"]},"z":null,"s":"q"}', b'{"c":2,"t":2}']
+        chunk_of([b'{"c":1,"t":1,"x":{"y":[1.50,"\xc3\xbc"]},"z":null,"s":"q"}', b'{"c":2,"t":2}'])
     )
     extra = decoded.table["_extra"].to_pylist()
     assert [k for k, _ in extra[0]] == ["x", "z", "s"]
@@ -364,7 +368,7 @@ messages = st.one_of(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(messages, min_size=1, max_size=12))
 def test_both_decoders_agree_on_anything(chunk):
-    fast, slow = (decoder.decode(chunk) for decoder in PAIR)
+    fast, slow = (decoder.decode(chunk_of(chunk)) for decoder in PAIR)
     assert fast.bad == slow.bad
     good = [i for i in range(len(chunk)) if i not in slow.bad]
     assert [fast.event_ms[i].as_py() for i in good] == [slow.event_ms[i].as_py() for i in good]

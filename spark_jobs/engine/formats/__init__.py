@@ -1,14 +1,15 @@
-"""Message formats: `format.type` -> decoder. A decoder turns a chunk's values into typed columns, one row each."""
+"""Message formats: `format.type` -> decoder. A decoder turns a chunk's records into typed columns, one row each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.fetch import Chunk
 from tidegate.core.pipeline import Pipeline
 
 
@@ -22,7 +23,7 @@ class Bad:
 
 @dataclass
 class Decoded:
-    """As many rows as there were values, in their order: row i is message i, whatever its bytes.
+    """As many rows as there were records, in their order: row i is message i, whatever its bytes.
 
     `table` has the pipeline's columns (and `_extra`); the cells of a bad row mean nothing.
     `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.
@@ -36,7 +37,7 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    def decode(self, values: Sequence[bytes | None]) -> Decoded: ...
+    def decode(self, chunk: Chunk) -> Decoded: ...
 
 
 def decoder_for(pipeline: Pipeline) -> Decoder:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.checksum import connect
 from spark_jobs.engine.event_time import event_ms
+from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.formats.json_rows import NotJson, Row, RowRules, parse_message, parse_value
 from spark_jobs.engine.formats.json_sql import Query, query
@@ -50,7 +51,8 @@ class JsonDecoder:
         self._query: Query = query(pipeline)
         self._connection = connect()
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, chunk: Chunk) -> Decoded:
+        values = chunk.values
         if not self._vectorised or not values:
             return self._patched(self._nothing(len(values)), None, values, range(len(values)))
         found = self._run(values)
