@@ -197,7 +197,7 @@ def test_null_is_dirty_where_the_column_is_not_nullable(kind, vectorised):
 )
 def test_a_message_that_is_no_row_does_not_shift_its_neighbours(message, reason, vectorised):
     decoder = JsonDecoder(spec_of((Column("c", "string", "$.c"),), event_time=EventTime(None)), vectorised=vectorised)
-    decoded = decoder.decode([b'{"c":"one"}', message, b'{ "c" :\n"three"}', b'{"c":"fo\\nur"}'])
+    decoded = decoder.decode(chunk_of([b'{"c":"one"}', message, b'{ "c" :\n"three"}', b'{"c":"fo\\nur"}']))
     assert set(decoded.bad) == {1}
     assert reason in decoded.bad[1].reason
     found = decoded.table["c"].to_pylist()
