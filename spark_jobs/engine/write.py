@@ -1,4 +1,4 @@
-"""Files of one task: rows are gathered, sorted by where they go, and appended to the Parquet file of that place."""
+"""Files of one task: rows are gathered, sorted by where they go, and appended to the file of that place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.sinks import Encoding, Writer, format_of
 from tidegate.core.layout import PartitionValues, join, partition_path, time_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps
@@ -45,21 +45,12 @@ class Run:
     max_offset: int
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """Columns worth a dictionary, and those whose statistics readers use."""
-
-    dictionary: list[str]
-    statistics: list[str]
-
-
 @dataclass
 class _OpenFile:
     place: Place
     path: str
     sink: BinaryIO
-    writer: pq.ParquetWriter
-    closed: list = field(default_factory=list)  # the footer that the writer reports when it closes
+    writer: Writer
     rows: int = 0
     checksum: int = 0
     events: tuple[int, int] | None = None
@@ -77,9 +68,9 @@ class Files:
         labels: dict[str, str],
         open_new: Callable[[str], BinaryIO],
     ) -> None:
-        if pipeline.sink.format != "parquet":
-            raise refuse(f"sink.format {pipeline.sink.format!r} does not exist; there is parquet", field="sink.format")
         self._pipeline, self._sink = pipeline, pipeline.sink
+        self._format = format_of(self._sink.format)
+        self._extension = self._format.extension(self._sink.compression)
         self._attempt_dir, self._name, self._labels, self._open_new = attempt_dir, name, labels, open_new
         self._open: OrderedDict[Place, _OpenFile] = OrderedDict()
         self._closers = ThreadPoolExecutor(MAX_CLOSING, "close")
@@ -101,7 +92,7 @@ class Files:
         """Write rows of one place. `checksum` is their hashes' sum, `events` their smallest and largest event ms."""
         file = self._open.get(place) or self._create(place, rows.schema, encoding)
         self._open.move_to_end(place)
-        file.writer.write_table(rows)
+        file.writer.write(rows)
         file.rows += rows.num_rows
         file.checksum = (file.checksum + checksum) % CHECKSUM_MODULUS
         if events is not None:
@@ -127,7 +118,7 @@ class Files:
         self._closers.shutdown(wait=False, cancel_futures=True)
         for file in self._open.values():
             try:
-                file.writer.close()
+                file.writer.close({})
                 file.sink.close()
             except Exception:  # the error that led here is the one to report
                 continue
@@ -137,22 +128,12 @@ class Files:
         self._check_explosion(place)
         while len(self._open) >= MAX_OPEN:
             self._close(next(iter(self._open)))
-        path = "/".join(
-            p for p in (place.kind, self._directory(place), f"part-{self._name}-{self._number:04d}.parquet") if p
-        )
+        name = f"part-{self._name}-{self._number:04d}{self._extension}"
+        path = "/".join(p for p in (place.kind, self._directory(place), name) if p)
         self._number += 1
         sink = self._open_new(join(self._attempt_dir, path))
-        footer: list = []
-        writer = pq.ParquetWriter(
-            sink,
-            schema,
-            compression=self._sink.compression,
-            use_dictionary=encoding.dictionary or False,
-            write_statistics=encoding.statistics or False,
-            store_schema=False,
-            metadata_collector=footer,
-        )
-        self._open[place] = file = _OpenFile(place, path, sink, writer, footer)
+        writer = self._format.open(sink, schema, encoding, self._sink.compression)
+        self._open[place] = file = _OpenFile(place, path, sink, writer)
         return file
 
     def _directory(self, place: Place) -> str:
@@ -170,13 +151,12 @@ class Files:
     def _close(self, place: Place) -> None:
         file = self._open.pop(place)
         partitions = tuple(sorted(file.partitions.values()))
-        file.writer.add_key_value_metadata(self._footer(file, partitions))
-        file.writer.close()
+        told = file.writer.close(self._labels_of(file, partitions))
         size = file.sink.tell()
         self._closing.append(self._closers.submit(file.sink.close))
         self._wait_for_closing(MAX_CLOSING)
-        if file.closed[0].num_rows != file.rows:
-            raise refuse(f"{file.path}: {file.closed[0].num_rows} rows in the file, {file.rows} written", retry=True)
+        if told is not None and told != file.rows:
+            raise refuse(f"{file.path}: {told} rows in the file, {file.rows} written", retry=True)
         low, high = file.events or (None, None)
         self.entries.append(
             FileEntry(
@@ -198,7 +178,7 @@ class Files:
         while len(self._closing) > most:
             self._closing.popleft().result()
 
-    def _footer(self, file: _OpenFile, partitions: tuple[PartitionRows, ...]) -> dict[str, str]:
+    def _labels_of(self, file: _OpenFile, partitions: tuple[PartitionRows, ...]) -> dict[str, str]:
         window = "" if file.place.window_ms is None else str(file.place.window_ms)
         return {
             FOOTER_ROWS: dumps(partitions),

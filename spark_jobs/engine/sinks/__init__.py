@@ -1,0 +1,20 @@
+"""The files' formats, by the value of `sink.format`."""
+
+from __future__ import annotations
+
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Writer
+from spark_jobs.engine.sinks.parquet import Parquet
+
+_FORMATS: dict[str, FileFormat] = {"parquet": Parquet()}
+
+
+def format_of(name: str) -> FileFormat:
+    """Raises JobError for a name that is no format."""
+    if name not in _FORMATS:
+        known = ", ".join(_FORMATS)
+        raise refuse(f"sink.format {name!r} does not exist", advice=f"set it to one of {known}", field="sink.format")
+    return _FORMATS[name]
+
+
+__all__ = ["Encoding", "FileFormat", "Writer", "format_of"]
