@@ -89,13 +89,13 @@ def format_lock(locked: dict[Artifact, str]) -> str:
     return "".join(f"{locked[artifact]}  {artifact.coordinates}  {artifact.file_name}\n" for artifact in sorted(locked))
 
 
-def ensure_jars(name: str, places: Places, progress: Progress = print) -> Path:
+def ensure_jars(name: str, places: Places, progress: Progress = print, locks: Path | None = None) -> Path:
     """The folder that holds the set `name`, fetched first when it is missing or was made from another lock.
 
-    Raises StackError when the download fails or a jar's sha256 is not the locked one; the folder is renamed into
+    `locks` is the folder of the set's lock, ours by default. Raises StackError when the download fails or a jar's sha256 is not the locked one; the folder is renamed into
     place only when it is whole, so an interrupted fetch is simply started again.
     """
-    lock = LOCKS / f"{name}.lock"
+    lock = (locks or LOCKS) / f"{name}.lock"
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     folder = places.jars / name
     if _stamp(folder) == digest:
@@ -121,9 +121,10 @@ def ensure_jars(name: str, places: Places, progress: Progress = print) -> Path:
     return folder
 
 
-def write_lock(name: str, places: Places, progress: Progress = print) -> Path:
+def write_lock(name: str, places: Places, progress: Progress = print, locks: Path | None = None) -> Path:
     """Resolve `<name>.toml` with everything below it and write `<name>.lock`; returns the lock's path."""
-    wanted = tomllib.loads((LOCKS / f"{name}.toml").read_text())
+    locks = locks or LOCKS
+    wanted = tomllib.loads((locks / f"{name}.toml").read_text())
     roots = [Artifact.parse(root) for root in wanted["roots"]]
     with file_lock(places.jars / "ivy.lock"):
         found = _run_ivy(name, _transitive(roots, wanted["exclude"]), None, places, progress)
@@ -133,7 +134,7 @@ def write_lock(name: str, places: Places, progress: Progress = print) -> Path:
     twice = sorted({file for file in names if names.count(file) > 1})
     if twice:
         raise StackError(f"{name}: two artifacts want the file name {twice[0]}; exclude one of them in {name}.toml")
-    lock = LOCKS / f"{name}.lock"
+    lock = locks / f"{name}.lock"
     lock.write_text(format_lock(locked))
     return lock
 
