@@ -74,6 +74,7 @@ batches = _table(
     Column("sealed_ms", BigInteger),
     Column("landed_ms", BigInteger),
     Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
+    Column("kind", String(16), nullable=False, server_default="ingest"),  # ingest | redrive
     Index("ix_batches_state", "pipeline", "state"),
     Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
 )
@@ -141,6 +142,25 @@ batch_window_totals = _table(
     _required("rows", BigInteger),
     _required("min_offset", BigInteger),
     _required("max_offset", BigInteger),
+)
+batch_sources = _table(  # of a redrive: the dirty rows that it takes up; offsets inclusive
+    "batch_sources",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", BigInteger, primary_key=True, autoincrement=False),  # the batch whose rows these were
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("rows", BigInteger),
+    _required("min_offset", BigInteger),
+    _required("max_offset", BigInteger),
+)
+row_owners = _table(  # a batch's rows of this kind belong to another batch since that one has landed
+    "row_owners",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(8), primary_key=True),
+    _required("owner", BigInteger),
+    _required("cleared", Boolean),  # whether their files have left the side table
+    Index("ix_row_owners_owner", "pipeline", "owner"),
 )
 windows = _table(
     "windows",
