@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TIME_PARTITIONS = ("date", "hour", "minute")
 
@@ -20,20 +20,67 @@ class Source:
     on_data_loss: str = "fail"  # fail | record
 
 
+SKIPPED_FIELD = "_"
+"""In `CsvFormat.fields`: a position that nobody wants, on purpose."""
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """`fields` names the positions of a message's fields; `null_text` is what stands for null where it is not quoted."""
+
+    fields: tuple[str, ...]
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null_text: str = ""
+
+
+@dataclass(frozen=True)
+class AvroFormat:
+    """`wire` plain: every message is one datum of `schema`. `wire` confluent: each message names its schema's id, which
+    `schemas` holds, or the registry at `registry_conn_id`. Schemas are texts. `unknown_schema`: what an id is that the
+    registry does not have."""
+
+    wire: str = "plain"  # plain | confluent
+    schema: str | None = None
+    schemas: dict[int, str] = field(default_factory=dict)
+    registry_conn_id: str | None = None
+    unknown_schema: str = "fail"  # fail | dirty
+
+
+@dataclass(frozen=True)
+class ProtobufFormat:
+    """`descriptor_set`: a FileDescriptorSet in Base64. `wire` confluent: a schema id and message indexes come first."""
+
+    descriptor_set: str
+    message: str
+    wire: str = "plain"  # plain | confluent
+
+
 @dataclass(frozen=True)
 class Format:
+    """The settings of `type`, where it has any, are in the field of that name."""
+
     type: str = "json"
     unknown_fields: str = "ignore"  # ignore | capture | fail
+    csv: CsvFormat | None = None
+    avro: AvroFormat | None = None
+    protobuf: ProtobufFormat | None = None
 
 
 @dataclass(frozen=True)
 class Column:
-    """`path`: where the value is in the message, `$.a.b`; `type`: a Hive type, lower case, e.g. `decimal(10,2)`."""
+    """`path`: where the value is in the message, `$.a.b`; `type`: a Hive type, lower case, e.g. `decimal(10,2)`.
+
+    A computed column has `expr`, SQL over the other columns, and no path. A hidden one is an input of expressions and
+    of `where`, and in no table."""
 
     name: str
     type: str
     path: str
     nullable: bool = True
+    expr: str | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +204,17 @@ class Pipeline:
     @property
     def data_columns(self) -> tuple[Column, ...]:
         """The columns that the files hold, in the table's order."""
-        return tuple(c for c in self.columns if c.name not in self.partition_by)
+        return tuple(c for c in self.columns if c.name not in self.partition_by and not c.hidden)
+
+    @property
+    def decoded_columns(self) -> tuple[Column, ...]:
+        """The columns whose values come from the message: what a decoder looks for."""
+        return tuple(c for c in self.columns if c.expr is None)
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether anything is computed or filtered by SQL."""
+        return self.where is not None or any(c.expr is not None for c in self.columns)
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)

@@ -61,6 +61,8 @@ def fingerprint(pipeline: Pipeline) -> str:
     Owner, schedules, pools and the like are left out: changing them makes no new version.
     """
     content = {key: value for key, value in to_plain(pipeline).items() if key not in OPERATIONS}
+    # what an earlier release did not know must not make a new version of each pipeline
+    content["format"] = {key: value for key, value in content["format"].items() if value is not None}
     return hashlib.sha256(dumps(content).encode()).hexdigest()
 
 
