@@ -245,6 +245,7 @@ class _WrappedLedger:
         self.cleaning = wrap("cleaning", ledger.cleaning)
         self.recovery = wrap("recovery", ledger.recovery)
         self.repairs = wrap("repairs", ledger.repairs)
+        self.redrives = wrap("redrives", ledger.redrives)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unwrapped, name)

@@ -5,10 +5,11 @@ What a state does not have, its type does not have: a planned batch has no epoch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.core.lateness import Floor
-from tidegate.core.merging import Merge
+from tidegate.core.merging import Merge, Source
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.receipt import Receipt
 
@@ -47,9 +48,27 @@ class Loss:
     reason: str
 
 
+INGEST, REDRIVE = "ingest", "redrive"
+"""Kinds of a batch: ranges of Kafka, or dirty rows of earlier batches that are read again from their files."""
+
+
+@dataclass(frozen=True, order=True)
+class DirtySource:
+    """The dirty rows of one landed batch that come from one Kafka partition; offsets inclusive."""
+
+    batch_id: int
+    partition: int
+    rows: int
+    min_offset: int
+    max_offset: int
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what a batch is, pinned before anything is read (R1). `clock_ms` is the ingest clock."""
+    """Everything that decides what a batch is, pinned before anything is read (R1). `clock_ms` is the ingest clock.
+
+    A redrive has `sources` instead of `partitions`: it reads nothing from Kafka, so it moves no planned end and no
+    watermark."""
 
     pipeline: str
     batch_id: int
@@ -62,16 +81,36 @@ class Plan:
     floor: Floor
     partitions: tuple[PartitionPlan, ...]
     losses: tuple[Loss, ...] = ()
+    kind: str = INGEST
+    sources: tuple[DirtySource, ...] = ()
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
-        """The non-empty ranges, by partition."""
+        """The non-empty ranges, by partition. Those of a redrive reach from its first row to its last: whatever lies
+        between is a gap of it."""
+        if self.is_redrive:
+            return spans(self.topic, self.sources)
         return tuple(OffsetRange(self.topic, p.partition, p.start, p.end) for p in self.partitions if p.end > p.start)
 
     @property
     def records(self) -> int:
-        """Offsets planned; the records among them may be fewer (gaps)."""
+        """Offsets planned; the records among them may be fewer (gaps). Of a redrive exactly its rows."""
+        if self.is_redrive:
+            return sum(s.rows for s in self.sources)
         return sum(r.count for r in self.ranges)
+
+    @property
+    def is_redrive(self) -> bool:
+        return self.kind == REDRIVE
+
+
+def spans(topic: str, sources: Iterable[DirtySource]) -> tuple[OffsetRange, ...]:
+    """One range for each Kafka partition, from the first row to the last."""
+    found: dict[int, tuple[int, int]] = {}
+    for s in sources:
+        low, high = found.get(s.partition, (s.min_offset, s.max_offset))
+        found[s.partition] = (min(low, s.min_offset), max(high, s.max_offset))
+    return tuple(OffsetRange(topic, p, low, high + 1) for p, (low, high) in sorted(found.items()))
 
 
 @dataclass(frozen=True)
@@ -129,6 +168,7 @@ class JobPlan:
     `mode` replay: one window's rows are rebuilt; `parts` say which ranges, each with the pinned rules of its batch, and
     `window_ms` which window; late, dirty and other windows' rows are counted, not written.
     `mode` merge: `merges` are carried out; nothing is read from Kafka.
+    `mode` redrive: as ingest, but the records are those of the dirty files that the part names.
     `pipeline` is the compiled spec (columns of today).
     """
 
@@ -151,7 +191,9 @@ class JobPlan:
 
 @dataclass(frozen=True)
 class JobPart:
-    """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's."""
+    """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's.
+
+    With `sources` the records are read from these dirty files and not from Kafka, in a replay too."""
 
     batch_id: int
     clock_ms: int
@@ -159,3 +201,4 @@ class JobPart:
     ranges: tuple[OffsetRange, ...]
     rules_version: int = RULES_VERSION
     pinned: dict | None = None
+    sources: tuple[Source, ...] = ()

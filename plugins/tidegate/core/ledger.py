@@ -17,6 +17,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.record import BatchRecord, GenerationRecord
+from tidegate.core.redriving import DirtyBatch
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
     BuildingGeneration,
@@ -281,6 +282,22 @@ class RecoveryLedger(Protocol):
         ...
 
 
+class RedriveLedger(Protocol):
+    """Who owns dirty rows. A redrive takes those of whole batches when it lands, in the same transaction."""
+
+    def dirty_batches(self, name: str) -> list[DirtyBatch]:
+        """LANDED batches with dirty rows that no redrive has taken up, oldest first."""
+        ...
+
+    def duties(self, name: str) -> list[tuple[int, int]]:
+        """(batch, redrive that owns its dirty rows) where the files have not left the dirty table yet."""
+        ...
+
+    def cleared(self, name: str, batch_id: int) -> None:
+        """The batch's dirty files have left the dirty table; done if it is marked."""
+        ...
+
+
 class CleaningLedger(Protocol):
     """What a cleaner asks before each deletion, and notes after it (R7)."""
 
@@ -336,5 +353,8 @@ class Ledger(Protocol):
 
     @property
     def cleaning(self) -> CleaningLedger: ...
+
+    @property
+    def redrives(self) -> RedriveLedger: ...
 
     def close(self) -> None: ...

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import and_, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger import redrives, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
-from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.batch import INGEST, Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.offsets import Interval, union
 from tidegate.core.plain import dumps, from_plain
@@ -49,8 +49,10 @@ class SqlBatches:
             )
 
     def _planned_ends(self, c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
-        """Of the newest batch on the accepted topic: every batch has a row for each Kafka partition."""
-        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.topic_id == topic_id)
+        """Of the newest batch on the accepted topic: every batch but a redrive has a row for each Kafka partition."""
+        newest = select(func.max(b.c.batch_id)).where(
+            b.c.pipeline == name, b.c.topic_id == topic_id, b.c.kind == INGEST
+        )
         batch_id = c.scalar(newest)
         found = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=batch_id) if batch_id is not None else []
         return {r.partition: r.planned_end for r in found}
@@ -77,6 +79,7 @@ class SqlBatches:
             rows_of(c, schema.batch_ranges, **key),
             rows_of(c, schema.batch_partitions, **key),
             rows_of(c, schema.losses, **key),
+            rows_of(c, schema.batch_sources, **key),
         )
         files = []
         if row.state == "SEALED":
@@ -129,12 +132,15 @@ class SqlBatches:
                 p.c.name == name,
                 p.c.version == version,
                 p.c.next_batch_id == batch_id,
-                or_(p.c.topic_id.is_(None), p.c.topic_id == plan.topic_id),
             )
-            change = compare.values(version=version + 1, next_batch_id=batch_id + 1, topic_id=plan.topic_id)
+            change = compare.values(version=version + 1, next_batch_id=batch_id + 1)
+            if not plan.is_redrive:  # whose rows may be of a topic that was recreated since
+                change = change.where(or_(p.c.topic_id.is_(None), p.c.topic_id == plan.topic_id))
+                change = change.values(topic_id=plan.topic_id)
             self._store.compare_and_set(c, change, f"plan of batch {batch_id}")
             if self._open(c, name) is not None:
                 raise LostComparison(f"another batch of {name} is open")
+            redrives.insert_sources(c, plan)
             c.execute(insert(b).values(**_batch_values(plan), planned_ms=now))
             for r in plan.ranges:
                 c.execute(
@@ -265,6 +271,7 @@ class SqlBatches:
             totals = _window_totals(plan, files)
             if totals:
                 c.execute(insert(schema.batch_window_totals), totals)
+            redrives.take_over(self._store, c, plan)
             events = {r.range.partition: r.max_event_ms for r in batch.manifest.ranges}
             p = schema.batch_partitions
             for facts in advance(before, plan, events).partitions:
@@ -339,6 +346,7 @@ def _batch_values(plan: Plan) -> dict[str, Any]:
         "records": plan.records,
         "side_moved": False,
         "side_registered": False,
+        "kind": plan.kind,
     }
 
 

@@ -7,14 +7,15 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import rows_of
+from tidegate.core.batch import INGEST
 from tidegate.core.watermark import PartitionFacts, TopicFacts
 
 
 def topic_facts(c: Connection, name: str) -> TopicFacts:
-    """What the newest LANDED batch left behind; that is all that readiness rests on."""
+    """What the newest LANDED batch left behind; that is all that readiness rests on. A redrive leaves nothing."""
     b = schema.batches
-    newest = select(b).where(b.c.pipeline == name, b.c.state == "LANDED").order_by(b.c.batch_id.desc()).limit(1)
-    row = c.execute(newest).first()
+    landed = select(b).where(b.c.pipeline == name, b.c.state == "LANDED", b.c.kind == INGEST)
+    row = c.execute(landed.order_by(b.c.batch_id.desc()).limit(1)).first()
     if row is None:
         return TopicFacts(None, None, ())
     parts = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=row.batch_id)

@@ -22,7 +22,13 @@ from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RE
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
-_OF_A_BATCH = (schema.batch_ranges, schema.batch_partitions, schema.losses, schema.batch_files)
+_OF_A_BATCH = (
+    schema.batch_ranges,
+    schema.batch_partitions,
+    schema.losses,
+    schema.batch_files,
+    schema.batch_sources,
+)
 _CHUNK = 200
 
 

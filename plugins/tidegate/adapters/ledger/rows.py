@@ -8,6 +8,7 @@ from typing import Any
 from tidegate.core.batch import (
     AbandonedBatch,
     Batch,
+    DirtySource,
     LandedBatch,
     Loss,
     PartitionPlan,
@@ -66,7 +67,7 @@ def receipt(text: str, files: list[FileEntry]) -> Receipt:
     return Receipt(**{**{f: getattr(bare, f) for f in bare.__dataclass_fields__}, "files": tuple(files)})
 
 
-def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row]) -> Plan:
+def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row], sources: list[Row]) -> Plan:
     starts = {r.partition: r.start for r in ranges}
     return Plan(
         batch.pipeline,
@@ -90,6 +91,8 @@ def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row]
             for p in partitions
         ),
         tuple(Loss(x.partition, x.start, x.end, x.reason) for x in losses),
+        batch.kind,
+        tuple(DirtySource(s.source, s.partition, s.rows, s.min_offset, s.max_offset) for s in sources),
     )
 
 

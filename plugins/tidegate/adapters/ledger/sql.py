@@ -13,6 +13,7 @@ from tidegate.adapters.ledger.batches import SqlBatches
 from tidegate.adapters.ledger.cleaning import SqlCleaning
 from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
+from tidegate.adapters.ledger.redrives import SqlRedrives
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.windows import SqlWindows
@@ -43,6 +44,7 @@ class SqlLedger:
         self.recovery = SqlRecovery(self.store)
         self.repairs = SqlRepairs(self.store)
         self.cleaning = SqlCleaning(self.store)
+        self.redrives = SqlRedrives(self.store)
 
     def close(self) -> None:
         self.store.engine.dispose()

@@ -1,0 +1,105 @@
+"""Dirty rows that change their owner: whose they are is one row for each batch, so nobody can take them twice."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import and_, exists, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.store import Store
+from tidegate.core.batch import DirtySource, Plan
+from tidegate.core.errors import LostComparison
+from tidegate.core.plain import from_plain
+from tidegate.core.receipt import DIRTY, PartitionRows
+from tidegate.core.redriving import DirtyBatch, add_up, source_batches
+
+b, f, o = schema.batches, schema.batch_files, schema.row_owners
+_CHUNK = 200
+
+
+class SqlRedrives:
+    """core.ledger.RedriveLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def dirty_batches(self, name: str) -> list[DirtyBatch]:
+        statement = (
+            select(b.c.batch_id, b.c.topic, b.c.topic_id, b.c.side_moved, b.c.side_registered, f.c.partitions)
+            .select_from(f.join(b, and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id)))
+            .where(f.c.pipeline == name, f.c.kind == DIRTY, b.c.state == "LANDED", ~_owned(f.c.batch_id, name))
+        )
+        told: dict[int, Any] = {}
+        parts: dict[int, list[PartitionRows]] = defaultdict(list)
+        with self._store.begin() as c:
+            for row in c.execute(statement.order_by(b.c.batch_id, f.c.path)):
+                told[row.batch_id] = row
+                parts[row.batch_id] += (from_plain(PartitionRows, p) for p in json.loads(row.partitions))
+        return [
+            DirtyBatch(
+                i, row.topic, row.topic_id, bool(row.side_moved and row.side_registered), add_up(i, parts[i])
+            )
+            for i, row in told.items()
+        ]  # fmt: skip
+
+    def duties(self, name: str) -> list[tuple[int, int]]:
+        statement = select(o.c.batch_id, o.c.owner).where(
+            o.c.pipeline == name, o.c.kind == DIRTY, o.c.cleared.is_(False)
+        )
+        with self._store.begin() as c:
+            return [(row.batch_id, row.owner) for row in c.execute(statement.order_by(o.c.batch_id))]
+
+    def cleared(self, name: str, batch_id: int) -> None:
+        mine = and_(o.c.pipeline == name, o.c.batch_id == batch_id, o.c.kind == DIRTY, o.c.cleared.is_(False))
+        with self._store.begin() as c:
+            if c.execute(update(o).where(mine).values(cleared=True)).rowcount:
+                self._store.note(c, name, "dirty files set aside", f"batch {batch_id}")
+
+
+def insert_sources(c: Connection, plan: Plan) -> None:
+    """In the transaction of the plan. Raises LostComparison unless all of its sources are there, and free."""
+    if not plan.is_redrive:
+        return
+    name, wanted = plan.pipeline, source_batches(plan)
+    free: set[int] = set()
+    for at in range(0, len(wanted), _CHUNK):
+        mine = b.c.batch_id.in_(wanted[at : at + _CHUNK])
+        landed = select(b.c.batch_id).where(b.c.pipeline == name, mine, b.c.state == "LANDED")
+        free |= set(c.scalars(landed.where(~_owned(b.c.batch_id, name))))
+    taken = sorted(set(wanted) - free)
+    if taken:
+        raise LostComparison(f"the dirty rows of batch {taken[0]} belong to another batch by now")
+    c.execute(insert(schema.batch_sources), [_source_values(plan, s) for s in plan.sources])
+
+
+def take_over(store: Store, c: Connection, plan: Plan) -> None:
+    """In the transaction of LANDED: from here on the sources' dirty rows are the redrive's alone.
+
+    The unique row of each batch makes a second owner a lost comparison."""
+    if not plan.is_redrive:
+        return
+    key = {"pipeline": plan.pipeline, "kind": DIRTY, "owner": plan.batch_id, "cleared": False}
+    ids = source_batches(plan)
+    c.execute(insert(o), [key | {"batch_id": i} for i in ids])
+    for i in ids:
+        store.note(c, plan.pipeline, "redriven", f"batch {i}", {"by": plan.batch_id})
+
+
+def _owned(batch_id: Any, name: str) -> Any:
+    return exists().where(o.c.pipeline == name, o.c.batch_id == batch_id, o.c.kind == DIRTY)
+
+
+def _source_values(plan: Plan, source: DirtySource) -> dict[str, Any]:
+    return {
+        "pipeline": plan.pipeline,
+        "batch_id": plan.batch_id,
+        "source": source.batch_id,
+        "partition": source.partition,
+        "rows": source.rows,
+        "min_offset": source.min_offset,
+        "max_offset": source.max_offset,
+    }
