@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint lock clean distclean mutation stack-up stack-down test-faults
+.PHONY: help setup demo test bench soak lint lock clean distclean mutation stack-up stack-down test-faults
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -32,6 +32,13 @@ mutation: setup ## how many small changes of the core its tests notice; recorded
 # It goes on where it was interrupted; ARGS=--fresh begins anew, ARGS=--help lists the rest.
 soak: setup ## kill everything, again and again, while 10 million records flow (about 3 hours)
 	@$(VENV)/python -m tests.soak $(ARGS)
+
+# What only the comparison needs stays out of .venv.
+BENCH_PACKAGES := .tidegate/bench/packages
+bench: setup ## Kafka to files, side by side with stock Spark and others (about 40 minutes; ARGS=--help)
+	@$(UV) --quiet pip install --python $(VENV)/python --target $(BENCH_PACKAGES) --require-hashes --no-deps \
+		-r bench/requirements.lock
+	@$(VENV)/python -m bench.throughput $(ARGS)
 
 lint: setup ## style and import rules
 	@$(VENV)/ruff check .

@@ -1,0 +1,26 @@
+"""What Tidegate's two contenders share: the whole topic as one batch's plan, as the ingest task would write it."""
+
+from __future__ import annotations
+
+import os
+
+from bench.events import CLOCK, FLOOR, pipeline
+from tidegate.adapters.kafka import KafkaSource
+from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plain import to_plain
+
+
+def plan() -> JobPlan:
+    topic, location = os.environ["TOPIC"], f"file://{os.environ['OUT_DIR']}"
+    settings = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}
+    found = KafkaSource(settings, "read_committed").describe(topic)
+    ranges = tuple(
+        OffsetRange(topic, p, o.log_start, o.last_stable_offset) for p, o in sorted(found.partitions.items())
+    )
+    spec = pipeline(topic, location)
+    return JobPlan(
+        mode="ingest", attempt="1.1-bench", attempt_dir=location, pipeline=to_plain(spec), bootstrap=settings,
+        topic=topic, topic_id=found.topic_id, parts=(JobPart(1, CLOCK, FLOOR, ranges),), nonce="bench", batch_id=1,
+        epoch=1, spec_version=1,
+    )  # fmt: skip

@@ -1,0 +1,45 @@
+"""Fills a topic with seeded events, several processes at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.events import START, event
+
+
+def fill(bootstrap: str, records: int, partitions: int, seed: int, say: Callable[[str], None]) -> str:
+    """A topic of so many records, evenly over its partitions; made once for each broker and these numbers."""
+    name = f"events-{records}-{partitions}-{seed}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    if name in admin.list_topics(timeout=30).topics:
+        return name
+    say(f"producing {records:,} records ...")
+    config = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
+    shares = [(bootstrap, name, partitions, seed, n, os.cpu_count() or 1, records) for n in range(os.cpu_count() or 1)]
+    with multiprocessing.get_context("spawn").Pool(len(shares)) as pool:
+        pool.starmap(_produce, shares)
+    return name
+
+
+def _produce(bootstrap: str, topic: str, partitions: int, seed: int, share: int, shares: int, records: int) -> None:
+    """Every `shares`-th partition is this process's."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", "enable.idempotence": True})
+    rng = random.Random(f"{seed}-{share}")
+    for number in range(records):
+        partition = number % partitions
+        if partition % shares == share:
+            while True:
+                try:
+                    producer.produce(topic, event(rng, number), str(number).encode(), partition, timestamp=START)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    if producer.flush(120):
+        raise SystemExit("not every record was acknowledged")
