@@ -99,12 +99,12 @@ def _run(
 
 
 def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
-    if plan.mode not in ("ingest", "replay"):
-        raise refuse(f"plan mode {plan.mode!r} does not exist; there are ingest and replay")
+    if plan.mode not in ("ingest", "replay", "redrive"):
+        raise refuse(f"plan mode {plan.mode!r} does not exist; there are ingest, replay and redrive")
     if plan.mode == "replay" and plan.window_ms is None:
         raise refuse("a replay plan must name its window")
-    if plan.mode == "ingest" and len(plan.parts) > 1:
-        raise refuse("an ingest plan has one part")
+    if plan.mode != "replay" and len(plan.parts) > 1:
+        raise refuse(f"a plan of mode {plan.mode} has one part")
     if pipeline.where is not None:
         raise refuse("`where` is not available in this version", advice="remove `where`", field="where")
     if pipeline.late_policy != "side":
@@ -122,6 +122,8 @@ def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
 
 
 def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> None:
+    if plan.parts and all(part.sources for part in plan.parts):
+        return  # Kafka is not read
     reader = open_reader(plan)
     try:
         found = reader.topic_id()
@@ -132,9 +134,12 @@ def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> Non
 
 
 def cut(plan: JobPlan, tasks: int) -> list[Task]:
-    """The plan's ranges as tasks of about equal size. Raises JobError if ranges overlap."""
+    """The plan's ranges as tasks of about equal size. Raises JobError if ranges of Kafka overlap.
+
+    Those of parts that are read from dirty files may lie among them: tasks of their own."""
     owners: dict[int, list[tuple[int, int, int]]] = {}
-    for number, part in enumerate(plan.parts):
+    of_kafka = [(number, part) for number, part in enumerate(plan.parts) if not part.sources]
+    for number, part in of_kafka:
         for r in part.ranges:
             owners.setdefault(r.partition, []).append((r.start, r.end, number))
     for partition, found in owners.items():
@@ -142,8 +147,12 @@ def cut(plan: JobPlan, tasks: int) -> list[Task]:
         for (_, end, _), (start, _, _) in itertools.pairwise(found):
             if start < end:
                 raise refuse(f"the plan reads offset {start} of partition {partition} twice", partition=partition)
-    bins = pack([r for part in plan.parts for r in part.ranges], tasks)
-    return [Task(i, tuple(Piece(_owner(owners, r), r) for r in ranges)) for i, ranges in enumerate(bins)]
+    bins = pack([r for _, part in of_kafka for r in part.ranges], tasks)
+    pieces = [tuple(Piece(_owner(owners, r), r) for r in ranges) for ranges in bins]
+    for number, part in enumerate(plan.parts):
+        if part.sources:
+            pieces += [tuple(Piece(number, r) for r in ranges) for ranges in pack(list(part.ranges), tasks)]
+    return [Task(i, mine) for i, mine in enumerate(pieces)]
 
 
 def _owner(owners: dict[int, list[tuple[int, int, int]]], piece: OffsetRange) -> int:

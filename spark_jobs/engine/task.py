@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.checksum import connect
+from spark_jobs.engine.dirty import Readers
 from spark_jobs.engine.failures import from_exception, refuse
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
@@ -61,11 +62,11 @@ def run_task(
     """Never raises: what went wrong comes back as a value, so that Spark does not repeat what cannot succeed."""
     try:
         storage = open_storage(plan.attempt_dir)
-        reader = open_reader(plan)
+        readers = Readers(plan, open_reader, lambda uri: open_storage(uri).open_existing(uri))  # type: ignore[attr-defined]
         try:
-            return _Worker(plan, storage.open_new, task, attempt).run(reader)  # type: ignore[attr-defined]
+            return _Worker(plan, storage.open_new, task, attempt).run(readers)  # type: ignore[attr-defined]
         finally:
-            reader.close()
+            readers.close()
     except Exception as e:
         return TaskResult(task, failure=from_exception(e))
 
@@ -82,9 +83,9 @@ class _Worker:
         self._samples: list[DirtySample] = []
         self._unknown: dict[str, None] = {}
 
-    def run(self, reader: Reader) -> TaskResult:
+    def run(self, readers: Readers) -> TaskResult:
         try:
-            tallies = [self._piece(i, piece, reader) for i, piece in enumerate(self._task.pieces)]
+            tallies = [self._piece(i, piece, readers.of_part(piece.part)) for i, piece in enumerate(self._task.pieces)]
             self._gatherer.flush()
             entries = self._files.close()
         except BaseException:
