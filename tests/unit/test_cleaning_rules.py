@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tidegate.core.cleaning import (
-    Assembly,
     BatchAttempt,
     BatchFacts,
     GenerationFacts,
@@ -20,7 +19,6 @@ from tidegate.core.cleaning import (
     landed,
     landed_files,
     overtaken_ms,
-    parse_assembly,
     parse_attempt,
     parse_quarantine,
     parse_side,
@@ -31,6 +29,7 @@ from tidegate.core.cleaning import (
     side_staging,
     within,
 )
+from tidegate.core.layout import Assembly, parse_assembly
 from tidegate.core.pipeline import Cleaning
 
 T0 = 1_357_344_000_000
@@ -180,7 +179,8 @@ def test_names() -> None:
     assert is_success_draft("20130105T000000Z.2.success")
     for name in ("", "x", "12.3", "12-ab", "12.3-", "012.3-ab", "²2.3-ab", "a.b-c", "20139905T000000Z.2.1-ab"):
         assert parse_attempt(name) is None, name
-    for name in ("20130105T000000Z.2", "20130105T000000Z.2.1.1", "20130105T000000Z.2.x", "20130105T000000Z.02.1"):
+    names = ("", ".2.1", "T.2.1", "20130105T000000Z..1", "20130105T000000Z.2.", "20130105T000000Z.\u0663.2")
+    for name in (*names, *(f"20130105T000000Z.{rest}" for rest in ("2", "2.1.1", "2.x", "x.1", "02.1"))):
         assert parse_assembly(name) is None, name
     for name in ("7.other", "late", "x.late", "batch-x", "window-x", "late-x-1", "other-7-ab"):
         assert parse_side(name) is None

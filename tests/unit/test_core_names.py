@@ -140,17 +140,6 @@ def test_plans_of_two_ledgers() -> None:
     assert not record.same_plan(PLAN, replace(PLAN, revision=2, spec_version=9))
 
 
-@pytest.mark.parametrize(
-    ("name", "mark"),
-    [
-        (f"{ID}.3.2", (ID, 3, 2)), (f"{ID}.3", None), (f"{ID}.3.", None), (f"{ID}..2", None), (".3.2", None),
-        (f"{ID}.x.2", None), (f"{ID}.3.x", None), (f"{ID}.3.2.1", None), ("", None), (f"{ID}.\u0663.2", None),
-    ],
-)  # fmt: skip
-def test_marks(name: str, mark: tuple[str, int, int] | None) -> None:
-    assert record.parse_mark(name) == mark
-
-
 def test_plain_values() -> None:
     assert dumps({2: (1, "ü"), 1: frozenset({"b", "a"})}) == '{"1":["a","b"],"2":[1,"ü"]}'
     assert from_plain(dict[int, float | None], {"1": 2, "2": None}) == {1: 2, 2: None}

@@ -255,6 +255,12 @@ def test_what_one_batch_misses_does_not_make_up_for_what_another_has_too_much() 
     assert both.endswith("of batch 3 and 1 batches more")
 
 
+def test_rows_of_an_unreadable_file_do_not_hide_a_filtered_row_that_is_in_a_file() -> None:
+    found = Findings(10, (Missing(3, 0, 1, spans((5, 6))), Missing(4, 0, 4, spans((9, 13)))))
+    (both,) = problems(found, {(3, 0): 2, (4, 0): 2}, {0: 5})
+    assert "5 offsets that were read are in no file" in both
+
+
 def test_a_spare_row_is_no_excuse_for_one_that_was_to_be_missing() -> None:
     (one,) = problems(Findings(10, (Missing(3, 0, 1, spans((5, 6))),)), {(3, 0): 2}, {0: 5})
     assert "1 offsets that were read are in no file, 7 may be" in one

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.core.layout import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, join, parse_window_id
+from tidegate.core.layout import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, is_number, join, parse_assembly
 from tidegate.core.pipeline import Cleaning
 from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 
@@ -94,35 +94,15 @@ class BatchAttempt:
     epoch: int
 
 
-@dataclass(frozen=True, order=True)
-class Assembly:
-    """`<window>.<generation>.<epoch>`, or `...-<nonce>` for what a rebuild writes."""
-
-    window_ms: int
-    number: int
-    epoch: int
-
-
 def parse_attempt(name: str) -> BatchAttempt | Assembly | None:
     """A name in `tmp/`, or one in `plans/` without `.json`; None for anything else."""
     head, dash, nonce = name.partition("-")
     if not dash or not nonce:
         return None
     batch, dot, epoch = head.partition(".")
-    if dot and _number(batch) and _number(epoch):
+    if dot and is_number(batch) and is_number(epoch):
         return BatchAttempt(int(batch), int(epoch))
     return parse_assembly(head)
-
-
-def parse_assembly(name: str) -> Assembly | None:
-    """A name in `publish/` or `generations/`; None for anything else."""
-    parts = name.split(".")
-    if len(parts) != 3 or not _number(parts[1]) or not _number(parts[2]):
-        return None
-    try:
-        return Assembly(parse_window_id(parts[0]), int(parts[1]), int(parts[2]))
-    except ValueError:
-        return None
 
 
 def is_success_draft(name: str) -> bool:
@@ -134,7 +114,7 @@ def is_success_draft(name: str) -> bool:
 def parse_side(name: str) -> tuple[int, str] | None:
     """`<batch>.late` or `<batch>.dirty`, in `side/`."""
     batch, _, kind = name.partition(".")
-    return (int(batch), kind) if _number(batch) and kind in ("late", "dirty") else None
+    return (int(batch), kind) if is_number(batch) and kind in ("late", "dirty") else None
 
 
 def parse_quarantine(name: str) -> BatchAttempt | Assembly | int | None:
@@ -146,11 +126,7 @@ def parse_quarantine(name: str) -> BatchAttempt | Assembly | int | None:
     if kind == "window":
         return parse_assembly(rest)
     batch = rest.partition("-")[0]
-    return int(batch) if kind in ("late", "dirty") and _number(batch) else None
-
-
-def _number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and str(int(text)) == text
+    return int(batch) if kind in ("late", "dirty") and is_number(batch) else None
 
 
 # ---------------------------------------------------------------- ages

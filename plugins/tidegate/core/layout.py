@@ -8,6 +8,7 @@ Below the work directory (`<location>/_tidegate` by default):
     side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
     late/_batch=<batch>/<time partitions>/      the late table
     dirty/_batch=<batch>/                       the dirty table
+    redriven/<batch>/                           never cleaned: dirty files whose rows belong to a redrive by now
     publish/<window>.<generation>.<epoch>/      a window being assembled
     publish/<window>.<generation>.success       its `_SUCCESS` before it is there
     generations/<window>.<generation>.<epoch>/  published generations beside the table's own directory, and retired ones
@@ -79,6 +80,31 @@ def window_id(start_ms: int) -> str:
 
 def parse_window_id(text: str) -> int:
     return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def is_number(text: str) -> bool:
+    """Whether it is a number as names spell it: digits, none of them a zero in front."""
+    return text.isascii() and text.isdigit() and str(int(text)) == text
+
+
+@dataclass(frozen=True, order=True)
+class Assembly:
+    """One try to build a generation of a window: the name of its directory, and of its record in `hwm/published`."""
+
+    window_ms: int
+    number: int
+    epoch: int
+
+
+def parse_assembly(name: str) -> Assembly | None:
+    """`<window>.<generation>.<epoch>`; None for anything else."""
+    parts = name.split(".")
+    if len(parts) != 3 or not all(is_number(part) for part in parts[1:]):
+        return None
+    try:
+        return Assembly(parse_window_id(parts[0]), int(parts[1]), int(parts[2]))
+    except ValueError:
+        return None
 
 
 def publication_day(at_ms: int) -> str:
@@ -207,6 +233,10 @@ class Layout:
 
     def side(self, batch_id: int, kind: str) -> str:
         return join(self.side_table(kind), f"_batch={batch_id}")
+
+    def redriven(self, batch_id: int) -> str:
+        """Where a batch's dirty files are kept once a redrive has taken up their rows."""
+        return join(self.workdir, "redriven", str(batch_id))
 
     def quarantines(self) -> str:
         return join(self.workdir, "quarantine")

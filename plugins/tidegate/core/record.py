@@ -69,12 +69,3 @@ def unpack(kind: type[T], content: bytes) -> T:
 def same_plan(one: Plan, other: Plan) -> bool:
     """Whether two ledgers' plans mean the same batch: everything but the spec's number, which each ledger gives."""
     return replace(one, spec_version=0) == replace(other, spec_version=0)
-
-
-def parse_mark(name: str) -> tuple[str, int, int] | None:
-    """`<window>.<generation>.<epoch>` -> (window id, generation, epoch); None for anything else."""
-    window, _, rest = name.partition(".")
-    number, _, epoch = rest.partition(".")
-    if not window or not name.isascii() or not number.isdigit() or not epoch.isdigit():
-        return None
-    return window, int(number), int(epoch)

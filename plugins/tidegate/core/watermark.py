@@ -131,7 +131,7 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
     elif not marks:
         ready, reason = False, "the topic has no partitions"
     elif blocking:
-        ready, reason = False, "; ".join(_blocked(m, window, now_ms) for m in blocking[:3])
+        ready, reason = False, "; ".join(_blocked(m, window) for m in blocking[:3])
         if len(blocking) > 3:
             reason += f"; and {len(blocking) - 3} more partitions"
     else:
@@ -141,7 +141,7 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
     )
 
 
-def _blocked(mark: PartitionWatermark, window: WindowKey, now_ms: int) -> str:
+def _blocked(mark: PartitionWatermark, window: WindowKey) -> str:
     who = f"partition {mark.partition}"
     if mark.open_transaction_since_ms is not None:
         return f"{who}: an open transaction holds it since {iso(mark.open_transaction_since_ms)}"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tidegate.core.errors import SourceError, SourceUnavailable, StorageAhead
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
+from tidegate.core.layout import parse_assembly
 from tidegate.core.planning import PlanningView
-from tidegate.core.record import GenerationRecord, parse_mark
+from tidegate.core.record import GenerationRecord
 from tidegate.core.window import BuildingGeneration, WindowKey
 from tidegate.workflow import records
 from tidegate.workflow.context import Context
@@ -74,9 +74,9 @@ def highest_epoch(ctx: Context, window: WindowKey, number: int) -> int:
     found = [0]
     for folder in (ctx.layout.assemblies(), ctx.layout.generations()):
         for name in ctx.storage.list_names(folder) or []:
-            mark = parse_mark(name)
-            if mark is not None and mark[:2] == (window_id(window.start_ms), number):
-                found.append(mark[2])
+            mark = parse_assembly(name)
+            if mark is not None and (mark.window_ms, mark.number) == (window.start_ms, number):
+                found.append(mark.epoch)
     return max(found)
 
 

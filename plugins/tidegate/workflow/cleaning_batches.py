@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidegate.core import cleaning as rules
-from tidegate.core.cleaning import Assembly, BatchAttempt, BatchFacts, GenerationFacts, Verdict
-from tidegate.core.layout import join, window_id
+from tidegate.core.cleaning import BatchAttempt, BatchFacts, GenerationFacts, Verdict
+from tidegate.core.layout import Assembly, join, window_id
 from tidegate.workflow import merging
 from tidegate.workflow.cleaning_round import Run
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.core import cleaning as rules
-from tidegate.core.cleaning import Assembly, GenerationFacts, Verdict
+from tidegate.core.cleaning import GenerationFacts, Verdict
 from tidegate.core.errors import CatalogueError
-from tidegate.core.layout import CERTIFICATE, SUCCESS, join, time_values, window_end
+from tidegate.core.layout import CERTIFICATE, SUCCESS, Assembly, join, parse_assembly, time_values, window_end
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
 from tidegate.workflow import merging
@@ -99,7 +99,7 @@ class _Generations:
         return rules.retired_place(location, listing, current.location or "", manifest_of(current.files), pointing)
 
     def _is_beside(self, facts: GenerationFacts, location: str) -> bool:
-        found = rules.parse_assembly(location.rsplit("/", 1)[-1])
+        found = parse_assembly(location.rsplit("/", 1)[-1])
         if found is None or (found.window_ms, found.number) != (facts.window_ms, facts.number):
             return False
         return location == self._ctx.layout.generation(found.window_ms, found.number, found.epoch)
@@ -177,7 +177,7 @@ class _Generations:
             return
         layout, parsed = self._ctx.layout, set()
         for folder in (layout.assemblies(), layout.generations()):
-            parsed |= {(a.window_ms, a.number) for a in map(rules.parse_assembly, self._run.names(folder)) if a}
+            parsed |= {(a.window_ms, a.number) for a in map(parse_assembly, self._run.names(folder)) if a}
         for facts in discarded:
             if (facts.window_ms, facts.number) not in parsed:
                 self._ctx.ledger.cleaning.generation_cleaned(self._ctx.name, facts.window_ms, facts.number)
@@ -186,7 +186,7 @@ class _Generations:
 
     def _parsed(self, kind: str, folder: str) -> Iterator[tuple[str, Assembly]]:
         for name in self._run.names(folder):
-            found = rules.parse_assembly(name)
+            found = parse_assembly(name)
             if found is not None:
                 yield join(folder, name), found
             elif not rules.is_success_draft(name):

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from tidegate.core.batch import AbandonedBatch, SealedBatch
 from tidegate.core.errors import PathExists, PathMissing, StorageAhead
-from tidegate.core.layout import join, parse_window_id
-from tidegate.core.record import BatchRecord, GenerationRecord, pack, parse_mark, unpack
+from tidegate.core.layout import join, parse_assembly
+from tidegate.core.record import BatchRecord, GenerationRecord, pack, unpack
 from tidegate.core.window import BuiltGeneration
 from tidegate.workflow.context import Context
 
@@ -18,6 +18,15 @@ def mark_batch(ctx: Context, batch: SealedBatch | AbandonedBatch) -> None:
     """Never cleaned: it tells a ledger that lost commits that this id is taken, and what the batch was."""
     path = ctx.layout.high_water_mark(batch.plan.batch_id)
     _write_once(ctx, path, pack(ctx.ledger.recovery.record(batch)))
+
+
+def mark_if_abandoned(ctx: Context, batch_id: int) -> None:
+    """Marks have no holes: who abandoned the last batch may have died before its mark."""
+    if batch_id < 1 or ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+        return
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, AbandonedBatch):
+        mark_batch(ctx, batch)
 
 
 def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
@@ -87,16 +96,9 @@ def publication_marks(ctx: Context, since_ms: int | None) -> dict[tuple[int, int
     for day in days:
         folder = join(layout.publication_marks(), day)
         for name in ctx.storage.list_names(folder) or []:
-            mark = parse_mark(name)
-            if mark is None:
-                continue
-            window, number, epoch = mark
-            try:
-                key = (parse_window_id(window), number)
-            except ValueError:
-                continue
-            if epoch >= found.get(key, (0, ""))[0]:
-                found[key] = (epoch, join(folder, name))
+            mark = parse_assembly(name)
+            if mark is not None and mark.epoch >= found.get((mark.window_ms, mark.number), (0, ""))[0]:
+                found[mark.window_ms, mark.number] = (mark.epoch, join(folder, name))
     return {key: path for key, (_, path) in sorted(found.items())}
 
 
