@@ -105,8 +105,6 @@ def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
         raise refuse("a replay plan must name its window")
     if plan.mode != "replay" and len(plan.parts) > 1:
         raise refuse(f"a plan of mode {plan.mode} has one part")
-    if pipeline.where is not None:
-        raise refuse("`where` is not available in this version", advice="remove `where`", field="where")
     if pipeline.late_policy != "side":
         raise refuse(
             f"late.policy {pipeline.late_policy!r} is not available in this version; there is side",

@@ -17,10 +17,13 @@ from tidegate.core.receipt import RangeResult
 
 @dataclass
 class Tally:
-    """`read` is counted here, as records are consumed; written rows are counted where they are written."""
+    """`read` is counted here, as records are consumed; written rows are counted where they are written.
+
+    `filtered` is counted where `where` turns a row away."""
 
     range: OffsetRange
     read: int = 0
+    filtered: int = 0
     dropped: int = 0
     min_event: int | None = None
     max_event: int | None = None
@@ -76,7 +79,16 @@ class Tally:
     def result(self, data: int, late: int, dirty: int) -> RangeResult:
         gaps = subtract(Interval(self.range.start, self.range.end), self.seen)
         return RangeResult(
-            self.range, self.read, data, late, dirty, 0, self.dropped, gaps, self.min_event, self.max_event
+            self.range,
+            self.read,
+            data,
+            late,
+            dirty,
+            self.filtered,
+            self.dropped,
+            gaps,
+            self.min_event,
+            self.max_event,
         )
 
 

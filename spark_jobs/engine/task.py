@@ -79,7 +79,7 @@ class _Worker:
         labels = {"tidegate.batch_id": str(plan.batch_id), "tidegate.epoch": str(plan.epoch)}
         self._files = Files(self._pipeline, plan.attempt_dir, f"{task.number:05d}-{attempt}", labels, open_new)
         self._gatherer = Gatherer(self._pipeline, self._files, connect())
-        self._rules = {p.part: _Rules(self._pipeline, plan.parts[p.part]) for p in task.pieces}
+        self._rules = {part: _Rules(self._pipeline, plan.parts[part]) for part in {p.part for p in task.pieces}}
         self._samples: list[DirtySample] = []
         self._unknown: dict[str, None] = {}
 
@@ -119,6 +119,10 @@ class _Worker:
         routed = rules.router.route(chunk, decoded)
         keep = _others(len(chunk), routed.bad)
         tally.events(routed.event.take(keep).filter(routed.plausible.take(keep)))
+        if decoded.kept is not None:  # after the events: filtered rows move the watermark too
+            wanted = keep.filter(decoded.kept.take(keep))
+            tally.filtered += len(keep) - len(wanted)
+            keep = wanted
         self._sample(partition, chunk, routed.bad)
         self._gatherer.add_dirty(piece.range.topic, partition, index, chunk, routed.bad)
         self._gatherer.add(piece.range.topic, partition, index, rules.batch_id, chunk, decoded.table, routed, keep)
@@ -132,6 +136,8 @@ class _Worker:
         keep = pc.indices_nonzero(member)
         if routed.bad:
             keep = keep.filter(pc.invert(pc.is_in(keep, pa.array(list(routed.bad), pa.uint64()))))
+        if pinned.kept is not None:
+            keep = keep.filter(pinned.kept.take(keep))
         tally.dropped += len(chunk) - len(keep)
         if not len(keep):
             return
@@ -199,8 +205,8 @@ class _Today:
     """The columns of the plan's pipeline, for rows whose membership another spec has decided."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        # event time decides membership: today's is not even looked at
-        self._pipeline = replace(pipeline, event_time=EventTime(None))
+        # event time and `where` decide membership: today's are not even looked at
+        self._pipeline = replace(pipeline, event_time=EventTime(None), where=None)
         self.decoder = decoder_for(self._pipeline)
 
     def values(self, rows: Decoded) -> dict[str, pa.Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -28,12 +28,14 @@ class Decoded:
     `table` has the pipeline's columns (and `_extra`); the cells of a bad row mean nothing.
     `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.
     `bad`: row -> why. `unknown`: unknown top-level field -> (row, example) of the first message that had it.
+    `kept`: a boolean for each row, false where `where` does not hold; None where nothing is filtered.
     """
 
     table: pa.Table
     event_ms: pa.Array | None
     bad: dict[int, Bad] = field(default_factory=dict)
     unknown: dict[str, tuple[int, str]] = field(default_factory=dict)
+    kept: pa.Array | None = None
 
 
 class Decoder(Protocol):
@@ -41,7 +43,17 @@ class Decoder(Protocol):
 
 
 def decoder_for(pipeline: Pipeline) -> Decoder:
-    """The decoder of the pipeline's format. Raises JobError for a format that does not exist."""
+    """The decoder of the pipeline's format, which computes its expressions too.
+
+    Raises JobError for a format that does not exist, or an expression that cannot be taken."""
+    if pipeline.has_expressions or any(c.hidden for c in pipeline.columns):
+        from spark_jobs.engine.computing import ComputingDecoder
+
+        return ComputingDecoder(pipeline, _decoder(replace(pipeline, columns=pipeline.decoded_columns)))
+    return _decoder(pipeline)
+
+
+def _decoder(pipeline: Pipeline) -> Decoder:
     builder = _BUILDERS.get(pipeline.format.type)
     if builder is None:
         raise refuse(

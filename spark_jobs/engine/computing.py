@@ -1,0 +1,30 @@
+"""A decoder with expressions on top of the format's own: messages become columns, then columns are computed."""
+
+from __future__ import annotations
+
+from spark_jobs.engine.expressions import WHERE, Expressions, Refused
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.fetch import Chunk
+from spark_jobs.engine.formats import Bad, Decoded, Decoder
+from tidegate.core.pipeline import Pipeline
+
+
+class ComputingDecoder:
+    """`decoder` knows the columns that come from the message only. Raises JobError for a wrong expression."""
+
+    def __init__(self, pipeline: Pipeline, decoder: Decoder) -> None:
+        self._decoder = decoder
+        try:
+            self._expressions = Expressions(pipeline)
+        except Refused as e:
+            name, text = e.problems[0]
+            place = WHERE if name == WHERE else f"expr of column {name}"
+            raise refuse(f"{place}: {text}", advice="mend the expression: tidegate spec validate", field=name) from None
+
+    def decode(self, chunk: Chunk) -> Decoded:
+        decoded = self._decoder.decode(chunk)
+        computed = self._expressions.compute(decoded.table)
+        decoded.table, decoded.kept = computed.table, computed.kept
+        for row, (name, reason) in computed.failed.items():
+            decoded.bad.setdefault(row, Bad(reason, name))
+        return decoded
