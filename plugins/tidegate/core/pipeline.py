@@ -73,7 +73,8 @@ class Column:
     """`path`: where the value is in the message, `$.a.b`; `type`: a Hive type, lower case, e.g. `decimal(10,2)`.
 
     A computed column has `expr`, SQL over the other columns, and no path. A hidden one is an input of expressions and
-    of `where`, and in no table."""
+    of `where`, and in no table. `convert` text: a string may hold the text of the type, and a column of strings takes
+    the text of numbers and booleans."""
 
     name: str
     type: str
@@ -81,6 +82,7 @@ class Column:
     nullable: bool = True
     expr: str | None = None
     hidden: bool = False
+    convert: str | None = None  # text
 
 
 @dataclass(frozen=True)

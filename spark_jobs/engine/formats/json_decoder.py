@@ -45,7 +45,7 @@ class JsonDecoder:
         self._time = pipeline.event_time.format if pipeline.event_time.path is not None else None
         self._nullable = [c.nullable for c in pipeline.columns] + [False] * (self._time is not None)
         self._kinds: list[HiveType] = [parse(c.type) for c in pipeline.columns]
-        self._vectorised = vectorised
+        self._vectorised = vectorised and not any(c.convert for c in pipeline.columns)
         self._shapes: dict[str, _Shape] = {}
         self._known_keys: dict[str, bool] = {}
         self._query: Query = query(pipeline)

@@ -11,7 +11,8 @@ from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
-from tidegate.core.hivetypes import parse
+from spark_jobs.engine.text_rules import convert_text
+from tidegate.core.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 
 
@@ -111,12 +112,15 @@ class RowRules:
     """A pipeline's columns, event time and unknown fields, applied to one message."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._columns = [(c.name, paths.parse(c.path), parse(c.type), c.nullable) for c in pipeline.columns]
+        self._columns = [
+            (c.name, paths.parse(c.path), parse(c.type), c.nullable, _as_text if c.convert == "text" else convert)
+            for c in pipeline.columns
+        ]
         time = pipeline.event_time
         self._time_path = None if time.path is None else paths.parse(time.path)
         self._time_field, self._time_format = time.path or "", time.format
         self.unknown_fields = pipeline.format.unknown_fields
-        self.known = {path[0] for _, path, _, _ in self._columns} | ({self._time_path[0]} if self._time_path else set())
+        self.known = {column[1][0] for column in self._columns} | ({self._time_path[0]} if self._time_path else set())
 
     def read(self, value: bytes | None) -> Row | Bad:
         try:
@@ -132,9 +136,9 @@ class RowRules:
 
     def _row(self, message: dict[str, Any]) -> Row | Bad:
         values: dict[str, Any] = {}
-        for name, path, kind, nullable in self._columns:
+        for name, path, kind, nullable, rule in self._columns:
             try:
-                values[name] = convert(_at(message, path), kind)
+                values[name] = rule(_at(message, path), kind)
             except Unfit as e:
                 return Bad(e.reason, name + e.field)
             if values[name] is None and not nullable:
@@ -151,6 +155,16 @@ class RowRules:
         if self.unknown_fields == "capture":
             values[EXTRA_COLUMN[0]] = list(unknown.items())
         return Row(values, moment, unknown)
+
+
+def _as_text(value: Any, kind: HiveType) -> Any:
+    """As `convert`, but text may stand for a value of another type, and a number or boolean for its text."""
+    number = isinstance(value, JsonInt | JsonFloat)
+    if kind == Primitive("string") and (number or isinstance(value, bool)):
+        return dump(value)
+    if isinstance(value, str) and not number and not isinstance(kind, Array | Map | Struct):
+        return convert_text(value, kind)
+    return convert(value, kind)
 
 
 def _at(message: dict[str, Any], path: tuple[str, ...]) -> Any:
