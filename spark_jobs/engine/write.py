@@ -22,6 +22,8 @@ MAX_OPEN = 64
 MAX_CLOSING = 32
 """Files that are closed at once: HDFS needs half a second for a small one, a disk some milliseconds to sync."""
 ROWS_PER_FILE = 20_000_000
+HELD_BYTES = 256 * 1024 * 1024
+"""What open files may keep in memory, of formats that cannot write their rows at once."""
 FOOTER_ROWS = "tidegate.rows"
 
 
@@ -75,7 +77,7 @@ class Files:
         self._open: OrderedDict[Place, _OpenFile] = OrderedDict()
         self._closers = ThreadPoolExecutor(MAX_CLOSING, "close")
         self._closing: deque[Future[None]] = deque()
-        self._number = 0
+        self._number = self._held = 0
         self._values: dict[int | None, set[PartitionValues]] = {}
         self.entries: list[FileEntry] = []
         self.written: dict[tuple[int, str], int] = {}
@@ -92,7 +94,9 @@ class Files:
         """Write rows of one place. `checksum` is their hashes' sum, `events` their smallest and largest event ms."""
         file = self._open.get(place) or self._create(place, rows.schema, encoding)
         self._open.move_to_end(place)
+        held = file.writer.held()
         file.writer.write(rows)
+        self._held += file.writer.held() - held
         file.rows += rows.num_rows
         file.checksum = (file.checksum + checksum) % CHECKSUM_MODULUS
         if events is not None:
@@ -102,8 +106,10 @@ class Files:
         for run in runs:
             self.written[run.piece, place.kind] = self.written.get((run.piece, place.kind), 0) + run.rows
             _count(file.partitions, run)
-        if file.sink.tell() >= self._sink.target_file_size or file.rows >= ROWS_PER_FILE:
+        if file.writer.size() >= self._sink.target_file_size or file.rows >= ROWS_PER_FILE:
             self._close(place)
+        while self._held > HELD_BYTES:
+            self._close(max(self._open, key=lambda p: self._open[p].writer.held()))
 
     def close(self) -> list[FileEntry]:
         """All of them are written and closed when this returns."""
@@ -151,6 +157,7 @@ class Files:
     def _close(self, place: Place) -> None:
         file = self._open.pop(place)
         partitions = tuple(sorted(file.partitions.values()))
+        self._held -= file.writer.held()
         told = file.writer.close(self._labels_of(file, partitions))
         size = file.sink.tell()
         self._closing.append(self._closers.submit(file.sink.close))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding, FileFormat, Writer
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Writer
+from spark_jobs.engine.sinks.orc import Orc
 from spark_jobs.engine.sinks.parquet import Parquet
+from spark_jobs.engine.sinks.text import Text
 
-_FORMATS: dict[str, FileFormat] = {"parquet": Parquet()}
+_FORMATS: dict[str, FileFormat] = {"parquet": Parquet(), "orc": Orc(), "text": Text()}
 
 
 def format_of(name: str) -> FileFormat:
@@ -17,4 +19,4 @@ def format_of(name: str) -> FileFormat:
     return _FORMATS[name]
 
 
-__all__ = ["Encoding", "FileFormat", "Writer", "format_of"]
+__all__ = ["Encoding", "FileFormat", "Finished", "Writer", "format_of"]

@@ -1,10 +1,10 @@
-"""What a file format has to do: write rows to a stream, and tell at the end how many it holds."""
+"""What a file format has to do: write rows to a stream, and give back what a finished file holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -23,10 +23,40 @@ class Writer(Protocol):
     def write(self, rows: pa.Table) -> None:
         """Append rows of the schema that the file was opened with."""
 
+    def size(self) -> int:
+        """Bytes that the file would have if it ended here, about."""
+
+    def held(self) -> int:
+        """Bytes of memory that closing this file would free, about."""
+
     def close(self, labels: Mapping[str, str]) -> int | None:
         """Finish the file. `labels` go into its footer where the format has room for them.
 
         Returns how many rows the footer says that there are; None where there is no footer."""
+
+
+class Finished(Protocol):
+    """A file that somebody has finished, open for reading."""
+
+    labels: Mapping[str, str]
+    """What was given to `Writer.close`; empty where the format has no room for it."""
+
+    rows: int | None
+    """None where only reading them all tells."""
+
+    schema: pa.Schema
+    """Timestamps are TIMESTAMP, whatever the format makes of them."""
+
+    def groups(self) -> int:
+        """Parts that can be read one by one, at least one unless there are no rows."""
+
+    def spans(self, group: int) -> Mapping[str, tuple[Any, Any]]:
+        """Smallest and largest value of a group's columns, of those that are known without reading them."""
+
+    def group(self, group: int, columns: Sequence[str]) -> pa.Table: ...
+
+    def batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows in order, in batches of about `size` rows."""
 
 
 class FileFormat(Protocol):
@@ -37,3 +67,6 @@ class FileFormat(Protocol):
 
     def open(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> Writer:
         """Begin a file in `stream`, which is empty."""
+
+    def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> Finished:
+        """`schema` is what the file was written with, for formats that do not say it. Raises for a spoilt file."""

@@ -1,0 +1,180 @@
+"""ORC: timestamps without a zone, since neither Spark nor Hive reads the type for instants; their digits are UTC's.
+
+What pyarrow cannot write there, labels and the calendar, is added to the footer: see `orc_tail`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.orc as po
+
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.sinks.base import Encoding
+from spark_jobs.engine.sinks.orc_tail import with_labels
+from spark_jobs.engine.types import TIMESTAMP
+
+STRIPE_BYTES = 16 * 1024 * 1024
+"""Encoded bytes of a stripe: a writer holds one in memory."""
+WAITING_BYTES = 16 * 1024 * 1024
+"""Rows of a file wait outside of the encoder until there are so many: it takes half a megabyte for each column."""
+_COLUMN_BYTES = 1024 * 1024
+_EXPECTED_RATIO = 4
+_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompressed"}
+_LOCAL = pa.timestamp("us")
+
+
+class Orc:
+    """FileFormat."""
+
+    def extension(self, codec: str) -> str:
+        return ".orc"
+
+    def open(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> _Writer:
+        return _Writer(stream, schema, codec)
+
+    def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
+        return _Finished(po.ORCFile(stream))
+
+
+class _Writer:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema, codec: str) -> None:
+        self._stream, self._end = stream, _End(stream)
+        self._schema, self._codec = _without_zone(schema), codec
+        self._encoder: po.ORCWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = self._bytes = self._rows = 0
+        self._columns = sum(map(_leaves, schema.types))
+
+    def write(self, rows: pa.Table) -> None:
+        rows = rows.cast(self._schema)
+        self._rows += len(rows)
+        self._bytes += rows.nbytes
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._encoder is not None or self._waiting_bytes >= WAITING_BYTES:
+            self._encode()
+
+    def size(self) -> int:
+        return max(self._stream.tell(), self._bytes // _EXPECTED_RATIO)
+
+    def held(self) -> int:
+        encoder = 0 if self._encoder is None else STRIPE_BYTES + self._columns * _COLUMN_BYTES
+        return encoder + self._waiting_bytes
+
+    def close(self, labels: Mapping[str, str]) -> int:
+        self._encode()
+        assert self._encoder is not None
+        self._end.keep()
+        self._encoder.close()
+        return self._end.release(labels)
+
+    def _encode(self) -> None:
+        if self._encoder is None:
+            self._encoder = po.ORCWriter(self._end, compression=_CODECS[self._codec], stripe_size=STRIPE_BYTES)
+            if not self._waiting:
+                self._waiting = [self._schema.empty_table()]
+        for rows in self._waiting:
+            self._encoder.write(rows)
+        self._waiting, self._waiting_bytes = [], 0
+
+
+class _End:
+    """Passes bytes on to a stream, the last ones not before the labels are among them."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._start = stream.tell()
+        self._written = 0
+        self._kept: list[bytes] | None = None
+
+    def write(self, data: bytes) -> int:
+        self._written += len(data)
+        if self._kept is None:
+            self._stream.write(data)
+        else:
+            self._kept.append(bytes(data))
+        return len(data)
+
+    def tell(self) -> int:
+        return self._start + self._written
+
+    def flush(self) -> None:
+        """The stream is flushed when it is closed."""
+
+    def keep(self) -> None:
+        """What comes now is the end."""
+        self._kept = []
+
+    def release(self, labels: Mapping[str, str]) -> int:
+        """Write the end. Returns the rows that it tells of."""
+        assert self._kept is not None
+        end = with_labels(b"".join(self._kept), labels)
+        told = po.ORCFile(pa.BufferReader(end))  # a reader looks for the footer from the end of a file
+        if _labels(told) != dict(labels):
+            raise refuse("an ORC footer does not say what was written into it", retry=True)
+        self._stream.write(end)
+        return told.nrows
+
+
+class _Finished:
+    """Its groups are stripes."""
+
+    def __init__(self, file: po.ORCFile) -> None:
+        self._file = file
+        self.labels = _labels(file)
+        self.rows = file.nrows
+        self.schema = _with_zone(file.schema)
+
+    def groups(self) -> int:
+        return self._file.nstripes
+
+    def spans(self, group: int) -> Mapping[str, tuple[Any, Any]]:
+        return {}  # pyarrow does not show them
+
+    def group(self, group: int, columns: Sequence[str]) -> pa.Table:
+        return self._restored(self._file.read_stripe(group, columns=list(columns)), columns)
+
+    def batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names if columns is None else columns
+        for stripe in range(self._file.nstripes):
+            yield from self.group(stripe, names).to_batches(size)
+
+    def _restored(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Table:
+        """pyarrow reads timestamps as nanoseconds without a zone."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
+
+
+def _labels(file: po.ORCFile) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (file.metadata or {}).items()}
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """Columns of the file, as ORC counts them."""
+    return 1 + sum(_leaves(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _without_zone(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(f.name, _mapped(f.type, _LOCAL)) for f in schema])
+
+
+def _with_zone(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(f.name, _mapped(f.type, TIMESTAMP)) for f in schema])
+
+
+def _mapped(kind: pa.DataType, timestamp: pa.DataType) -> pa.DataType:
+    """`kind` with that type in place of each timestamp."""
+    if pa.types.is_timestamp(kind):
+        return timestamp
+    if pa.types.is_map(kind):
+        return pa.map_(_mapped(kind.key_type, timestamp), _mapped(kind.item_type, timestamp))
+    if pa.types.is_list(kind):
+        return pa.list_(_mapped(kind.value_type, timestamp))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _mapped(f.type, timestamp)) for f in kind])
+    return kind
