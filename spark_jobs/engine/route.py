@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from tidegate.core.lateness import Floor
 from tidegate.core.layout import DAY_MS, HIVE_NULL, MINUTE_MS, fits, window_end, window_start
@@ -38,6 +39,7 @@ class Router:
 
     def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int) -> None:
         self._pipeline, self._floor = pipeline, floor
+        self._format = format_of(pipeline.sink.format)
         self._horizon = clock_ms + pipeline.event_time.future_skew_ms
         self._late: dict[int, bool] = {}
         self._fits: dict[str, dict[str, bool]] = {name: {} for name in pipeline.dynamic_partitions}
@@ -49,6 +51,8 @@ class Router:
             event = self._kafka_time(chunk, bad)
         event = self._in_every_calendar(event, bad)
         plausible = self._not_in_future(event, bad)
+        for i, (field, reason) in self._format.unfit(decoded.table).items():
+            bad.setdefault(i, Bad(reason, field))
         values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
         for name, texts in values.items():
             refuse_misfits(name, texts, self._fits[name], bad)

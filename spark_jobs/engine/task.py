@@ -15,6 +15,7 @@ from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
 from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
+from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.write import Files
 from tidegate.core.batch import JobPart, JobPlan
@@ -214,6 +215,8 @@ class _Today:
 
     def misfits(self, rows: Decoded) -> dict[int, Bad]:
         bad: dict[int, Bad] = {}
+        for i, (field, reason) in format_of(self._pipeline.sink.format).unfit(rows.table).items():
+            bad[i] = Bad(reason, field)
         for name, texts in self.values(rows).items():
             refuse_misfits(name, texts, {}, bad)
         return bad

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Writer
-from spark_jobs.engine.sinks.orc import Orc
+from spark_jobs.engine.sinks.orc import ORC
 from spark_jobs.engine.sinks.parquet import Parquet
 from spark_jobs.engine.sinks.text import Text
 
-_FORMATS: dict[str, FileFormat] = {"parquet": Parquet(), "orc": Orc(), "text": Text()}
+_FORMATS: dict[str, FileFormat] = {"parquet": Parquet(), "orc": ORC, "text": Text()}
 
 
 def format_of(name: str) -> FileFormat:

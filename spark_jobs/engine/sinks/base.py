@@ -70,3 +70,9 @@ class FileFormat(Protocol):
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> Finished:
         """`schema` is what the file was written with, for formats that do not say it. Raises for a spoilt file."""
+
+    def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
+        """Rows with a value that the format cannot keep: their indices, each with the field and the reason."""
+
+    def stamp(self, ms: int) -> int | None:
+        """Kafka's timestamp, which may be -1 for none, as files can keep it."""

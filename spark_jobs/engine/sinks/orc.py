@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from spark_jobs.engine.failures import refuse
@@ -37,6 +39,17 @@ class Orc:
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(po.ORCFile(stream))
+
+    def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
+        reason = "ORC cannot keep a time before 1970 that has a fraction of a second"
+        found: dict[int, tuple[str, str]] = {}
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            if _has_times(column.type):
+                found |= {i: (name, reason) for i in _early(column.combine_chunks()) if i not in found}
+        return found
+
+    def stamp(self, ms: int) -> int | None:
+        return None if ms < 0 and ms % 1000 else ms
 
 
 class _Writer:
@@ -77,6 +90,8 @@ class _Writer:
             if not self._waiting:
                 self._waiting = [self._schema.empty_table()]
         for rows in self._waiting:
+            if unwritable := ORC.unfit(rows):
+                raise refuse("; ".join(map(": ".join, set(unwritable.values()))))
             self._encoder.write(rows)
         self._waiting, self._waiting_bytes = [], 0
 
@@ -148,6 +163,33 @@ class _Finished:
         """pyarrow reads timestamps as nanoseconds without a zone."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         return pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
+
+
+ORC = Orc()
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _early(column: pa.Array) -> list[int]:
+    """Rows with a time before 1970 that is no whole second: pyarrow writes others for them, which no reader reads."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        micros = column.cast(_LOCAL).cast(pa.int64())
+        if (pc.min(micros).as_py() or 0) >= 0:
+            return []
+        values = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False)
+        return np.flatnonzero((values < 0) & (values % 1_000_000 != 0)).tolist()
+    if pa.types.is_struct(kind):
+        fields = (pc.struct_field(column, [i]) for i in range(kind.num_fields) if _has_times(kind.field(i).type))
+        return sorted({i for field in fields for i in _early(field)})
+    if pa.types.is_map(kind):
+        column = column.cast(pa.list_(pa.struct([pa.field("k", kind.key_type), pa.field("v", kind.item_type)])))
+    if not _has_times(kind):
+        return []
+    parents = pc.list_parent_indices(column).to_pylist()
+    return sorted({parents[i] for i in _early(pc.list_flatten(column))})
 
 
 def _labels(file: po.ORCFile) -> dict[str, str]:

@@ -26,6 +26,12 @@ class Parquet:
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(pq.ParquetFile(stream))
 
+    def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
+        return {}
+
+    def stamp(self, ms: int) -> int | None:
+        return ms
+
 
 class _Writer:
     def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> None:

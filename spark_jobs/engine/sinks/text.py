@@ -52,6 +52,12 @@ class Text:
             raise ValueError("a text file does not say what its columns are")
         return _Finished(stream, name.endswith(".gz"), schema)
 
+    def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
+        return {}
+
+    def stamp(self, ms: int) -> int | None:
+        return ms
+
 
 class _Writer:
     def __init__(self, stream: BinaryIO, codec: str) -> None:
