@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench soak lint lock clean distclean mutation stack-up stack-down test-faults
+.PHONY: help setup demo test bench soak lint lock clean distclean mutation stack-up stack-down test-faults types
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -25,6 +25,10 @@ test: setup ## every test
 
 test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
 	@$(VENV)/python -m tests.crash.pairs
+
+# ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.
+types: setup ## a million mutated messages, the engine against a second implementation of docs/types.md (minutes)
+	@$(VENV)/python -m tests.value_rules.differential $(ARGS)
 
 mutation: setup ## how many small changes of the core its tests notice; recorded in tests/mutants/core_score.json
 	@$(VENV)/python -m tests.mutants.core_score
