@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tidegate.commands import surroundings
 from tidegate.commands.failures import WELL, WRONG
 from tidegate.commands.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from tidegate.spec.expressions import Judge
 
 
 @click.group()
@@ -22,7 +26,8 @@ def spec() -> None:
 def validate(files: tuple[Path, ...], as_json: bool) -> None:
     """Check pipelines' YAML; without FILES, the whole pipelines folder.
 
-    A folder is also checked for pipelines that would write into each other's tables.
+    A folder is also checked for pipelines that would write into each other's tables. SQL expressions are checked by
+    DuckDB, which comes with tidegate[worker].
 
     \b
     Examples:
@@ -32,7 +37,10 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     \b
     Exit code: 0 all are right; 2 one is wrong (file, line, field).
     """
-    results = [pair for path in files or (surroundings.pipelines_folder(),) for pair in _check(path)]
+    from tidegate.adapters.expressions import ExpressionChecker
+
+    with ExpressionChecker() as judge:
+        results = [pair for path in files or (surroundings.pipelines_folder(),) for pair in _check(path, judge)]
     wrong = [(path, error) for path, error in results if error is not None]
     if as_json:
         found = [{"file": str(path), "error": error} for path, error in results]
@@ -44,14 +52,14 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     raise SystemExit(WRONG if wrong else WELL)
 
 
-def _check(path: Path) -> list[tuple[Path, str | None]]:
+def _check(path: Path, judge: Judge) -> list[tuple[Path, str | None]]:
     from tidegate.core.errors import SpecError
     from tidegate.spec import load_file, load_folder
 
     if path.is_dir() or not path.exists():
-        return [(one.path, None if one.error is None else str(one.error)) for one in load_folder(path)]
+        return [(one.path, None if one.error is None else str(one.error)) for one in load_folder(path, judge=judge)]
     try:
-        load_file(path)
+        load_file(path, judge=judge)
     except SpecError as e:
         return [(path, str(e))]
     return [(path, None)]

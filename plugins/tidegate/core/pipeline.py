@@ -23,10 +23,14 @@ class Source:
 SKIPPED_FIELD = "_"
 """In `CsvFormat.fields`: a position that nobody wants, on purpose."""
 
+RAW_HEADERS = "array<struct<name:string,value:binary>>"
+RAW_PARTS = {"key": ("binary", "string"), "value": ("binary", "string"), "headers": (RAW_HEADERS,)}
+"""What a raw record consists of, and the types that a column can have for it."""
+
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """`fields` names the positions of a message's fields; `null_text` is what stands for null where it is not quoted."""
+    """`fields` names the positions of a message's fields; `null_text` stands for null where it is not quoted."""
 
     fields: tuple[str, ...]
     delimiter: str = ","

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from airflow.models.dag import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.dag_parsing_context import get_parsing_context
 
+from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.core.errors import SpecError
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration import docs
@@ -32,6 +34,7 @@ from tidegate.orchestration.sensors import WindowReadySensor
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
 from tidegate.settings import Settings, load
 from tidegate.spec import loader
+from tidegate.spec.expressions import Judge
 
 SINCE = datetime(2000, 1, 1, tzinfo=UTC)
 """start_date of DAGs without windows; with catchup=False only its being past matters."""
@@ -49,9 +52,20 @@ def build_dags(settings: Settings | None = None) -> dict[str, DAG]:
     if asked is not None:
         return _one(asked, settings)
     dags: dict[str, DAG] = {}
-    for found in loader.load_folder(settings.pipelines_folder):
-        dags |= _dags_of(found, settings)
+    with _judging() as judge:
+        for found in loader.load_folder(settings.pipelines_folder, judge=judge):
+            dags |= _dags_of(found, settings)
     return dags
+
+
+@contextmanager
+def _judging() -> Iterator[Judge | None]:
+    """Expressions are checked once for each content; where DuckDB is not installed, the worker checks them."""
+    if not available():
+        yield None
+        return
+    with ExpressionChecker() as checker:
+        yield Lenient(checker)
 
 
 def _one(dag_id: str, settings: Settings) -> dict[str, DAG]:
@@ -61,7 +75,8 @@ def _one(dag_id: str, settings: Settings) -> dict[str, DAG]:
         return {}
     text = path.read_text("utf-8-sig", errors="replace")
     try:
-        pipeline, error = loader.load_file(path), None
+        with _judging() as judge:
+            pipeline, error = loader.load_file(path, judge=judge), None
     except SpecError as e:
         pipeline, error = None, e
     found = loader.Loaded(name, path, pipeline, error, text)

@@ -21,13 +21,14 @@ from tidegate.core.pipeline import (
     Windows,
 )
 from tidegate.core.plain import dumps, to_plain
-from tidegate.spec.model import ArchiveSpec, CleanSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.model import ArchiveSpec, CleanSpec, ColumnSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
 from tidegate.spec.rules import archive_runs, epoch_ms, local_instant
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
 OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id")
 """Fields of a Pipeline that say how and when it runs, not what its rows are."""
+_ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
 
 
 def pipeline_of(spec: PipelineSpec) -> Pipeline:
@@ -39,7 +40,7 @@ def pipeline_of(spec: PipelineSpec) -> Pipeline:
         description=spec.description,
         source=_source(spec.source, spec.windows.timezone),
         format=Format(spec.format.type, spec.format.unknown_fields),
-        columns=tuple(Column(c.name.lower(), c.type, c.from_ or f"$.{c.name}", c.nullable) for c in spec.columns),
+        columns=tuple(map(_column, spec.columns)),
         event_time=_event_time(spec),
         windows=_windows(spec),
         partition_by=tuple(p.lower() for p in spec.partition_by),
@@ -63,7 +64,16 @@ def fingerprint(pipeline: Pipeline) -> str:
     content = {key: value for key, value in to_plain(pipeline).items() if key not in OPERATIONS}
     # what an earlier release did not know must not make a new version of each pipeline
     content["format"] = {key: value for key, value in content["format"].items() if value is not None}
+    content["columns"] = [
+        {key: value for key, value in column.items() if key in _ALWAYS_OF_COLUMNS or value}
+        for column in content["columns"]
+    ]
     return hashlib.sha256(dumps(content).encode()).hexdigest()
+
+
+def _column(spec: ColumnSpec) -> Column:
+    path = "" if spec.expr is not None else spec.from_ or f"$.{spec.name}"
+    return Column(spec.name.lower(), spec.type, path, spec.nullable, spec.expr, spec.hidden)
 
 
 def _source(spec: SourceSpec, timezone: str) -> Source:

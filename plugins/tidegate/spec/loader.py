@@ -13,6 +13,7 @@ from tidegate.core.errors import SpecError
 from tidegate.core.pipeline import Pipeline
 from tidegate.spec.compiled import pipeline_of
 from tidegate.spec.document import Node, merge, plain, read, spec_error
+from tidegate.spec.expressions import Judge, expression_problems
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import problems
 from tidegate.spec.rules import check
@@ -39,9 +40,11 @@ def names(folder: str | Path) -> list[str]:
     return sorted({path.stem for path in _files(Path(folder))})
 
 
-def load_folder(folder: str | Path, environment: Mapping[str, str] = os.environ) -> list[Loaded]:
+def load_folder(
+    folder: str | Path, environment: Mapping[str, str] = os.environ, judge: Judge | None = None
+) -> list[Loaded]:
     """Every file of the folder, sorted by name. A broken file breaks its own pipeline only, a broken `defaults.yaml`
-    every one.
+    every one. Without a `judge` expressions are taken as they are.
 
     Raises SpecError when there is no such folder."""
     folder = Path(folder)
@@ -50,13 +53,13 @@ def load_folder(folder: str | Path, environment: Mapping[str, str] = os.environ)
         defaults: Node | SpecError | None = _defaults(folder)
     except SpecError as e:
         defaults = e
-    return _without_clashes([_loaded(path, defaults, environment) for path in files])
+    return _without_clashes([_loaded(path, defaults, environment, judge) for path in files])
 
 
-def load_file(path: str | Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+def load_file(path: str | Path, environment: Mapping[str, str] = os.environ, judge: Judge | None = None) -> Pipeline:
     """The pipeline in `path`, on top of the `defaults.yaml` beside it. Raises SpecError: file, line, field."""
     path = Path(path)
-    return _pipeline(path, _read(path), _defaults(path.parent), environment)
+    return _pipeline(path, _read(path), _defaults(path.parent), environment, judge)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -88,7 +91,9 @@ def _defaults(folder: Path) -> Node | None:
     return root
 
 
-def _pipeline(path: Path, text: str, defaults: Node | None, environment: Mapping[str, str]) -> Pipeline:
+def _pipeline(
+    path: Path, text: str, defaults: Node | None, environment: Mapping[str, str], judge: Judge | None
+) -> Pipeline:
     if path.suffix != SUFFIX:
         raise SpecError(f"the file's name must end in {SUFFIX}", where=str(path))
     own = read(text, str(path))
@@ -103,16 +108,22 @@ def _pipeline(path: Path, text: str, defaults: Node | None, environment: Mapping
     found = check(spec, path.stem)
     if found:
         raise spec_error(root, found)
-    return pipeline_of(spec)
+    pipeline = pipeline_of(spec)
+    found = expression_problems(pipeline, judge) if judge is not None else []
+    if found:
+        raise spec_error(root, found)
+    return pipeline
 
 
-def _loaded(path: Path, defaults: Node | SpecError | None, environment: Mapping[str, str]) -> Loaded:
+def _loaded(
+    path: Path, defaults: Node | SpecError | None, environment: Mapping[str, str], judge: Judge | None
+) -> Loaded:
     text = ""
     try:
         text = _read(path)
         if isinstance(defaults, SpecError):
             raise defaults
-        return Loaded(path.stem, path, _pipeline(path, text, defaults, environment), None, text)
+        return Loaded(path.stem, path, _pipeline(path, text, defaults, environment, judge), None, text)
     except SpecError as e:
         return Loaded(path.stem, path, None, e, text)
 

@@ -17,6 +17,7 @@ from tidegate.spec.values import (
     Cron,
     Duration,
     EventTimePath,
+    Expression,
     HdfsUser,
     HiveType,
     Instant,
@@ -112,7 +113,13 @@ class ColumnSpec(Section):
     )
     from_: MessagePath | None = _key("Where the value is in the message.", None, alias="from", shown="`$.<name>`")
     nullable: bool = _key("Whether the value may be null or missing; if not, such a record is dirty.", True)
-    expr: NotYet = _key("SQL expression that computes the column.", None)
+    expr: Expression | None = _key(
+        "SQL expression (DuckDB's dialect) that computes the column from others, instead of `from`. It must give the "
+        "same for the same record at any time. A record that it fails for, or whose result does not fit the type, is "
+        "dirty.",
+        None,
+    )
+    hidden: bool = _key("An input of expressions and of `where` that is no column of the table.", False)
 
 
 class EventTimeSpec(Section):
@@ -305,7 +312,11 @@ class PipelineSpec(Section):
     )
     late: LateSpec = Field(default_factory=LateSpec)
     dirty: DirtySpec = Field(default_factory=DirtySpec)
-    where: NotYet = _key("SQL condition; records that do not meet it are filtered.", None)
+    where: Expression | None = _key(
+        "SQL condition (DuckDB's dialect) over the columns, hidden ones included; records for which it is false or "
+        "null are filtered: counted, and in no table.",
+        None,
+    )
     sink: SinkSpec
     kafka_columns: bool = _key(
         "Whether rows carry `_topic`, `_partition`, `_offset`, `_kafka_ts` and `_batch_id`. Without them `tidegate "

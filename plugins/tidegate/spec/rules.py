@@ -45,11 +45,20 @@ def _columns(spec: PipelineSpec) -> Iterator[Problem]:
         if name in seen:
             yield Problem(path, f"{column.name} is there already, as {seen[name]} (Hive ignores case)")
         seen.setdefault(name, column.name)
+        if column.expr is not None and column.from_ is not None:
+            yield Problem(("columns", i, "expr"), "a column is read (from) or computed (expr): leave one of them out")
 
 
 def _event_time(spec: PipelineSpec) -> Iterator[Problem]:
     if spec.event_time.from_ == KAFKA_TIMESTAMP and "format" in spec.event_time.model_fields_set:
         yield Problem(("event_time", "format"), f"has no meaning with from: {KAFKA_TIMESTAMP}; leave it out")
+    computed = {f"$.{c.name}".lower() for c in spec.columns if c.expr is not None}
+    read = {(c.from_ or f"$.{c.name}").lower() for c in spec.columns if c.expr is None}
+    if spec.event_time.from_.lower() in computed - read:
+        message = (
+            f"{spec.event_time.from_} is a computed column; the event time is read from the message: name its field"
+        )
+        yield Problem(("event_time", "from"), message)
 
 
 def local_instant(moment: datetime, timezone: str) -> datetime:
@@ -136,11 +145,15 @@ def _dynamic_partitions(spec: PipelineSpec) -> Iterator[Problem]:
         elif name not in columns:
             hint = nearest(word, [*TIME_PARTITIONS, *columns])
             yield Problem(path, f"{word} is neither a time partition ({', '.join(TIME_PARTITIONS)}) nor a column{hint}")
+        elif columns[name].hidden:
+            yield Problem(path, f"{word} is hidden, so it is no column of the table")
         elif parse(columns[name].type) not in [Primitive(t) for t in PARTITION_TYPES]:
             kinds = ", ".join(PARTITION_TYPES)
             yield Problem(path, f"{word} is a {columns[name].type}; a partition column must be one of {kinds}")
-    if not spec.kafka_columns and not columns.keys() - {p.lower() for p in spec.partition_by}:
-        yield Problem(("columns",), "every column is a partition column and kafka_columns is off: files would be empty")
+    visible = {name for name, c in columns.items() if not c.hidden}
+    if not spec.kafka_columns and not visible - {p.lower() for p in spec.partition_by}:
+        message = "every column is a partition column or hidden, and kafka_columns is off: files would be empty"
+        yield Problem(("columns",), message)
 
 
 def _workdir(spec: PipelineSpec) -> Iterator[Problem]:

@@ -138,6 +138,9 @@ ColumnName = _word(_COLUMN, "must be letters, digits and underscores, beginning 
 MessagePath = _word(_PATH, "must be a path into the message such as $.a.b", "path")
 Text = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "text", str, pattern=r"\S")
 
+Expression = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "SQL expression", str, pattern=r"\S")
+"""What it means is checked by DuckDB, in a process of its own: `spec.expressions`."""
+
 
 def _event_time_path(value: object) -> str:
     if value == KAFKA_TIMESTAMP:

@@ -1,0 +1,23 @@
+"""Expressions of a pipeline, judged by whoever can run DuckDB: this package cannot, and reads YAML only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidegate.core.pipeline import Pipeline
+from tidegate.spec.document import Problem
+
+WHERE = "where"
+Judge = Callable[[Pipeline], Iterable[tuple[str, str]]]
+"""(column, or `where`; what is wrong with its expression) for each wrong one of a pipeline."""
+
+
+def expression_problems(pipeline: Pipeline, judge: Judge) -> list[Problem]:
+    """Nobody is asked about a pipeline without expressions."""
+    if not pipeline.has_expressions:
+        return []
+    numbers = {c.name: i for i, c in enumerate(pipeline.columns)}
+    return [
+        Problem((WHERE,) if name == WHERE else ("columns", numbers[name], "expr"), message)
+        for name, message in judge(pipeline)
+    ]
