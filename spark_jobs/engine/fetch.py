@@ -70,6 +70,7 @@ class KafkaReader(Reader):
         self._settings = {**settings, "client.id": self._client}
         self._brokers = str(settings.get("bootstrap.servers", ""))
         self._consumers: dict[str, Consumer] = {}
+        self._with_headers = wants_headers(plan)
         self._last_error = self._over_limit = ""
 
     def topic_id(self) -> str | None:
@@ -165,7 +166,11 @@ class KafkaReader(Reader):
             return None, 0, past
         values = [m.value() for m in messages]
         chunk = Chunk(
-            [m.offset() for m in messages], [m.timestamp()[1] for m in messages], [m.key() for m in messages], values
+            [m.offset() for m in messages],
+            [m.timestamp()[1] for m in messages],
+            [m.key() for m in messages],
+            values,
+            [m.headers() for m in messages] if self._with_headers else None,
         )
         return chunk, sum(len(v) for v in values if v is not None), past
 
@@ -216,6 +221,12 @@ class KafkaReader(Reader):
 
         # moves over control records, aborted tails and compacted gaps without a message
         return consumer.position([TopicPartition(wanted.topic, wanted.partition)])[0].offset
+
+
+def wants_headers(plan: JobPlan) -> bool:
+    """Whether any of the plan's specs takes records as they are; asking for headers costs a little."""
+    specs = [plan.pipeline, *(part.pinned for part in plan.parts)]
+    return any(spec is not None and spec["format"]["type"] == "raw" for spec in specs)
 
 
 def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:

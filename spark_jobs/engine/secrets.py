@@ -9,9 +9,21 @@ import sys
 from spark_jobs.engine.failures import refuse
 
 VARIABLE, FILE = "TIDEGATE_SECRETS_FILE", "tidegate-secrets.json"
+REGISTRY = "tidegate.registry."
+"""Begins the keys of the same file that are about the schema registry, and none of librdkafka's."""
 
 
 def client_secrets() -> dict[str, str]:
+    """Settings for Kafka's client."""
+    return {key: value for key, value in _secrets().items() if not key.startswith(REGISTRY)}
+
+
+def registry_settings() -> dict[str, str]:
+    """`url`, and `user` and `password` if there are any; empty if the pipeline has no registry."""
+    return {key.removeprefix(REGISTRY): value for key, value in _secrets().items() if key.startswith(REGISTRY)}
+
+
+def _secrets() -> dict[str, str]:
     """From the file that TIDEGATE_SECRETS_FILE names, else one that Spark carried along (`--files`), else {}."""
     path = os.environ.get(VARIABLE) or _carried_by_spark()
     if path is None:

@@ -70,4 +70,34 @@ def _json(pipeline: Pipeline) -> Decoder:
     return JsonDecoder(pipeline)
 
 
-_BUILDERS: dict[str, Callable[[Pipeline], Decoder]] = {"json": _json}
+def _csv(pipeline: Pipeline) -> Decoder:
+    from spark_jobs.engine.formats.csv_decoder import CsvDecoder
+
+    return CsvDecoder(pipeline)
+
+
+def _avro(pipeline: Pipeline) -> Decoder:
+    from spark_jobs.engine.formats.avro_decoder import AvroDecoder
+
+    return AvroDecoder(pipeline)
+
+
+def _protobuf(pipeline: Pipeline) -> Decoder:
+    from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
+
+    return ProtobufDecoder(pipeline)
+
+
+def _raw(pipeline: Pipeline) -> Decoder:
+    from spark_jobs.engine.formats.raw_decoder import RawDecoder
+
+    return RawDecoder(pipeline)
+
+
+_BUILDERS: dict[str, Callable[[Pipeline], Decoder]] = {
+    "json": _json,
+    "csv": _csv,
+    "avro": _avro,
+    "protobuf": _protobuf,
+    "raw": _raw,
+}

@@ -1,0 +1,136 @@
+"""Rows become columns: what the decoders have in common that go message by message."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.engine import paths
+from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.strict import Unfit
+from spark_jobs.engine.types import schema_of
+from tidegate.core.hivetypes import HiveType, parse
+from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+
+Values = Sequence[Any]
+"""Of one message: a value for each column as Arrow takes it, the event time in ms if the message has it, and if unknown
+fields matter a list of their (name, text)."""
+TOMBSTONE = Bad("null value (tombstone)")
+NULL = "missing or null, but the column is not nullable"
+
+
+class Malformed(ValueError):
+    """The message as a whole is unusable."""
+
+
+class Misfits(Exception):
+    """Some of a message's values are `Unfit`s: what their columns refuse."""
+
+    def __init__(self, values: Values) -> None:
+        super().__init__()
+        self.values = values
+
+
+class Assembly:
+    """A pipeline's columns, and its event time if that is in the message."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.columns = [(c.name, paths.parse(c.path), parse(c.type), c.nullable) for c in pipeline.columns]
+        self.time_path = None if pipeline.event_time.path is None else paths.parse(pipeline.event_time.path)
+        self.time_format = pipeline.event_time.format
+        self.unknown_matter = pipeline.format.unknown_fields != "ignore"
+        self.time_field = pipeline.event_time.path or ""
+        self._capture = pipeline.format.unknown_fields == "capture"
+        columns = tuple((c.name, c.type) for c in pipeline.columns)
+        self._schema = schema_of(columns + ((EXTRA_COLUMN,) if self._capture else ()))
+        self._width = len(columns) + (self.time_path is not None) + self.unknown_matter
+
+    @property
+    def targets(self) -> list[tuple[tuple[str, ...], HiveType | None]]:
+        """(path, type) of each of `Values`; the event time, if there is one, has no type."""
+        found: list[tuple[tuple[str, ...], HiveType | None]] = [(path, kind) for _, path, kind, _ in self.columns]
+        return [*found, (self.time_path, None)] if self.time_path is not None else found
+
+    @property
+    def known(self) -> set[str]:
+        """Top-level fields that a column or the event time takes."""
+        return {path[0] for path, _ in self.targets}
+
+    def decoded(self, values: Sequence[bytes | None], read: Callable[[bytes], Values]) -> Decoded:
+        """`read` gives a message's values, or raises Malformed or Misfits."""
+        bad: dict[int, Bad] = {}
+        rows: list[Values] = []
+        empty = (None,) * self._width
+        for i, value in enumerate(values):
+            try:
+                if value is None:
+                    bad[i] = TOMBSTONE
+                    rows.append(empty)
+                else:
+                    rows.append(read(value))
+            except Malformed as e:
+                bad[i] = Bad(str(e))
+                rows.append(empty)
+            except Misfits as e:
+                bad[i] = self._first(e.values)
+                rows.append(empty)
+        return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
+
+    def assembled(self, columns: Sequence[Sequence[Any]], bad: dict[int, Bad]) -> Decoded:
+        """`bad` rows are null in every column, and are kept; those with a null where none may be are added."""
+        decoded = Decoded(pa.table({}), None, bad)
+        arrays = []
+        for i in range(len(self.columns)):
+            arrays.append(_array(columns[i], self._schema.field(i).type))
+            self.refuse_nulls(arrays[i], i, bad)
+        if self.time_path is not None:
+            times = decoded.event_ms = _array(columns[len(self.columns)], pa.int64())
+            for row in pc.indices_nonzero(times.is_null()).to_pylist() if times.null_count else ():
+                bad.setdefault(row, Bad("no event time", self.time_field))
+            if bad and times.null_count < len(bad):
+                decoded.event_ms = pa.array(
+                    [None if i in bad else t for i, t in enumerate(times.to_pylist())], pa.int64()
+                )
+        if self.unknown_matter:
+            for i, fields in enumerate(columns[-1]):
+                for name, text in fields or () if i not in bad else ():
+                    decoded.unknown.setdefault(name, (i, text or ""))
+            if self._capture:
+                arrays.append(pa.array([f or () for f in columns[-1]], self._schema.field(EXTRA_COLUMN[0]).type))
+        decoded.table = pa.Table.from_arrays(arrays, schema=self._schema)
+        return decoded
+
+    def refuse_nulls(self, array: pa.Array, number: int, bad: dict[int, Bad]) -> None:
+        """Rows where a column that is not nullable has no value are bad."""
+        name, _, _, nullable = self.columns[number]
+        if not nullable and array.null_count:
+            for row in pc.indices_nonzero(array.is_null()).to_pylist():
+                bad.setdefault(row, Bad(NULL, name))
+
+    def _first(self, values: Values) -> Bad:
+        """What is wrong first, in the order of the columns, the event time last."""
+        for (name, _, _, nullable), value in zip(self.columns, values, strict=False):
+            if isinstance(value, Unfit):
+                return Bad(value.reason, name + value.field)
+            if value is None and not nullable:
+                return Bad(NULL, name)
+        time = values[len(self.columns)]
+        return Bad(time.reason if isinstance(time, Unfit) else "no event time", self.time_field)
+
+
+def _array(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def as_text(value: Any) -> str:
+    """An unknown field for `_extra`: compact JSON; bytes as Base64."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,81 @@
+"""Avro messages: plain data of one schema, or Confluent's wire format, where each message names its writer's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.fetch import Chunk
+from spark_jobs.engine.formats import Decoded
+from spark_jobs.engine.formats.assembly import Assembly, Malformed, Values
+from spark_jobs.engine.formats.avro_code import Read, reader
+from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
+from tidegate.core.avro import Schema, parse
+from tidegate.core.pipeline import AvroFormat, Pipeline
+
+HEADER = 5
+"""Bytes before a datum in Confluent's wire format: zero, and the schema's id in four bytes, big-endian."""
+
+
+class AvroDecoder:
+    """`registry` opens the registry when the first id is met that the spec does not have."""
+
+    def __init__(self, pipeline: Pipeline, registry: Callable[[], SchemaRegistry] = registry_of_job) -> None:
+        self._assembly = Assembly(pipeline)
+        self._settings = pipeline.format.avro or AvroFormat()
+        self._known = self._assembly.known if self._assembly.unknown_matter else None
+        self._open_registry, self._registry = registry, None
+        self._plain = self._reader(self._settings.schema or "", ()) if self._settings.wire == "plain" else None
+        self._readers: dict[int, Read | Malformed] = {}
+        self._chunk: Chunk | None = None
+
+    def decode(self, chunk: Chunk) -> Decoded:
+        if self._plain is not None:
+            plain = self._plain
+            return self._assembly.decoded(chunk.values, lambda value: plain(value, 0))
+        self._chunk = chunk
+        return self._assembly.decoded(chunk.values, self._framed)
+
+    def _framed(self, value: bytes) -> Values:
+        if len(value) < HEADER or value[0]:
+            raise Malformed("no Confluent header (a zero byte and a schema id)")
+        number = int.from_bytes(value[1:HEADER], "big")
+        read = self._readers.get(number)
+        if read is None:
+            read = self._readers[number] = self._reader_of(number, value)
+        if isinstance(read, Malformed):
+            raise Malformed(str(read))
+        return read(value, HEADER)
+
+    def _reader_of(self, number: int, value: bytes) -> Read | Malformed:
+        text = self._settings.schemas.get(number)
+        if text is not None:
+            return self._reader(text, ())
+        try:
+            if self._settings.registry_conn_id is None:
+                raise UnknownSchema(number, "format.schemas")
+            if self._registry is None:
+                self._registry = self._open_registry()
+            text, references = self._registry.schema(number, "AVRO")
+            return self._reader(text, references)
+        except WrongSchema as e:
+            return Malformed(str(e))
+        except UnknownSchema as e:
+            if self._settings.unknown_schema == "dirty":
+                return Malformed(str(e))
+            assert self._chunk is not None
+            raise refuse(
+                str(e),
+                advice="if the registry is behind, the next try goes on by itself; a schema that is nowhere means a "
+                "message that is not Avro: format.unknown_schema: dirty takes such messages into the dirty table",
+                offset=self._chunk.offsets[next(i for i, v in enumerate(self._chunk.values) if v is value)],
+                retry=True,
+            ) from None
+
+    def _reader(self, text: str, references: tuple[str, ...]) -> Read:
+        """Raises JobError: whoever wrote this schema down has to look at it."""
+        try:
+            schema: Schema = parse(text, references)
+            return reader(schema, self._assembly.targets, self._assembly.time_format, self._known)
+        except ValueError as e:
+            raise refuse(f"an Avro schema cannot be used: {e}", advice="mend the schema", field="format") from None
