@@ -73,7 +73,7 @@ def fingerprint(pipeline: Pipeline) -> str:
 
 def _column(spec: ColumnSpec) -> Column:
     path = "" if spec.expr is not None else spec.from_ or f"$.{spec.name}"
-    return Column(spec.name.lower(), spec.type, path, spec.nullable, spec.expr, spec.hidden)
+    return Column(spec.name.lower(), spec.type, path, spec.nullable, spec.expr, spec.hidden, spec.convert)
 
 
 def _source(spec: SourceSpec, timezone: str) -> Source:

@@ -52,6 +52,7 @@ OnSilence = choice("hold", "close")
 LatePolicy = choice("side", later=("reroute", "drop"))
 FileFormat = choice("parquet", later=("orc", "text"))
 Swap = choice("pointer", "directory")
+Convert = choice("text")
 Compression = choice("zstd", "snappy", "gzip", "none")
 
 
@@ -117,6 +118,12 @@ class ColumnSpec(Section):
         "SQL expression (DuckDB's dialect) that computes the column from others, instead of `from`. It must give the "
         "same for the same record at any time. A record that it fails for, or whose result does not fit the type, is "
         "dirty.",
+        None,
+    )
+    convert: Convert | None = _key(
+        '`text`: where the type wants another value, a string that holds its text is taken too (`"123"` for `int`, by '
+        "the text rules of docs/types.md), and a `string` column takes the text of a number or boolean. Nothing is "
+        "converted without it.",
         None,
     )
     hidden: bool = _key("An input of expressions and of `where` that is no column of the table.", False)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from tidegate.core.hivetypes import Primitive, parse
+from tidegate.core.hivetypes import Primitive, is_primitive, parse
 from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, window_start
 from tidegate.core.pipeline import TIME_PARTITIONS, Windows
 from tidegate.spec.document import Problem
-from tidegate.spec.model import PipelineSpec
+from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.values import KAFKA_TIMESTAMP, nearest
 
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint")
@@ -47,6 +47,17 @@ def _columns(spec: PipelineSpec) -> Iterator[Problem]:
         seen.setdefault(name, column.name)
         if column.expr is not None and column.from_ is not None:
             yield Problem(("columns", i, "expr"), "a column is read (from) or computed (expr): leave one of them out")
+        if column.convert is not None:
+            yield from _convert(spec.format.type, column, ("columns", i, "convert"))
+
+
+def _convert(message_format: str, column: ColumnSpec, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    if message_format != "json":
+        yield Problem(path, f"has a meaning with format.type json only, not with {message_format}; leave it out")
+    elif column.expr is not None:
+        yield Problem(path, "has no meaning for a computed column (expr); leave it out, and cast in the expression")
+    elif not is_primitive(parse(column.type)):
+        yield Problem(path, f"there is no text of {column.type}; leave it out")
 
 
 def _event_time(spec: PipelineSpec) -> Iterator[Problem]:
