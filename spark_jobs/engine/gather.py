@@ -12,6 +12,7 @@ from spark_jobs.engine.checksum import row_hashes, total
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.route import Routed
+from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.types import TIMESTAMP, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
@@ -31,6 +32,7 @@ class Gatherer:
 
     def __init__(self, pipeline: Pipeline, files: Files, connection: duckdb.DuckDBPyConnection) -> None:
         self._pipeline, self._files, self._connection = pipeline, files, connection
+        self._format = format_of(pipeline.sink.format)
         self._data, self._late, self._dirty = data_schema(pipeline), late_schema(pipeline), dirty_schema()
         self._dynamic = pipeline.dynamic_partitions
         self._waiting: list[pa.Table] = []
@@ -62,7 +64,7 @@ class Gatherer:
             keep, count = pa.array(range(len(chunk)), pa.int64()), len(chunk)
         take = (lambda column: column) if count == len(chunk) else (lambda column: column.take(keep))
         offsets = take(pa.array(chunk.offsets, pa.int64()))
-        stamps = pc.multiply(take(pa.array(chunk.timestamps, pa.int64())), 1000)
+        stamps = pc.multiply(take(pa.array(self._stamps(chunk.timestamps), pa.int64())), 1000)
         kafka = {
             "_topic": _repeat(topic, pa.string(), count),
             "_partition": _repeat(partition, pa.int32(), count),
@@ -93,12 +95,17 @@ class Gatherer:
     def add_dirty(self, topic: str, partition: int, piece: int, chunk: Chunk, bad: dict[int, Bad]) -> None:
         for i in sorted(bad):
             key, value, offset = chunk.keys[i], chunk.values[i], chunk.offsets[i]
-            row = (bad[i].reason, bad[i].field, key, value, topic, partition, offset, chunk.timestamps[i] * 1000)
+            stamp = self._format.stamp(chunk.timestamps[i])
+            micros = None if stamp is None else stamp * 1000
+            row = (bad[i].reason, bad[i].field, key, value, topic, partition, offset, micros)
             self._bad.append(dict(zip(self._dirty.names, row, strict=True)))
             self._bad_runs.append(Run(piece, partition, 1, offset, offset))
             self._bad_bytes += len(value or b"") + len(key or b"") + 200
             if len(self._bad) >= DIRTY_FLUSH_ROWS or self._bad_bytes >= DIRTY_FLUSH_BYTES:
                 self._flush_dirty()
+
+    def _stamps(self, stamps: list[int]) -> list[int | None]:
+        return list(map(self._format.stamp, stamps)) if min(stamps) < 0 else stamps  # type: ignore[return-value]
 
     def flush(self) -> None:
         """Hand everything that waits to the files."""

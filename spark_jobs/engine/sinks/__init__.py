@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import BinaryIO
+
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Writer
 from spark_jobs.engine.sinks.orc import ORC
 from spark_jobs.engine.sinks.parquet import Parquet
 from spark_jobs.engine.sinks.text import Text
+from spark_jobs.engine.types import schema_of
 
+Columns = Sequence[Sequence[str]]
+"""(name, Hive type) of each."""
 _FORMATS: dict[str, FileFormat] = {"parquet": Parquet(), "orc": ORC, "text": Text()}
+_BY_NAME = {
+    ".parquet": _FORMATS["parquet"],
+    ".orc": _FORMATS["orc"],
+    ".txt": _FORMATS["text"],
+    ".txt.gz": _FORMATS["text"],
+}
 
 
 def format_of(name: str) -> FileFormat:
@@ -19,4 +31,15 @@ def format_of(name: str) -> FileFormat:
     return _FORMATS[name]
 
 
-__all__ = ["Encoding", "FileFormat", "Finished", "Writer", "format_of"]
+def format_of_file(name: str) -> FileFormat:
+    """Of a finished file, by its name or URI."""
+    return next((f for end, f in _BY_NAME.items() if name.endswith(end)), _FORMATS["parquet"])
+
+
+def finished(name: str, stream: BinaryIO, columns: Columns | None = None) -> Finished:
+    """A file of that name or URI, to be read. `columns`: what it holds, for formats that do not say it."""
+    schema = None if columns is None else schema_of(tuple((n, kind) for n, kind in columns))
+    return format_of_file(name).read(stream, name, schema)
+
+
+__all__ = ["Encoding", "FileFormat", "Finished", "Writer", "finished", "format_of", "format_of_file"]
