@@ -159,4 +159,4 @@ class CsvDecoder:
     def _unknown(self, row: list[str | None]) -> list[tuple[str, str | None]]:
         """Fields that no column takes: by their names, and those beyond the last name by their positions, from 1."""
         named = [(self._names[i], row[i]) for i in self._spare]
-        return named + [(f"field_{i + 1}", row[i]) for i in range(self._count, len(row))]
+        return named + [(f"#{i + 1}", row[i]) for i in range(self._count, len(row))]

@@ -32,7 +32,7 @@ SCALED = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 def integer(kind: HiveType, bits: int = 64, *, signed: bool = True) -> Convert | None:
     """From a whole number of `bits` bits."""
     if isinstance(kind, Decimal):
-        return functools.partial(_decimal, kind=kind)
+        return functools.partial(scaled, kind=kind)
     name = str(kind)
     if name in INTEGER_BITS:
         if INTEGER_BITS[name] - bits >= (0 if signed else 1):
@@ -58,18 +58,18 @@ def floating(kind: HiveType) -> Convert:
     return functools.partial(finite, name=str(kind))
 
 
-def _decimal(value: int, kind: Decimal, scale: int = 0) -> Number:
+def scaled(value: int, kind: Decimal, scale: int = 0) -> Number:
     """`value` is the number times 10 to the `scale`."""
     shift = kind.scale - scale
     if shift >= 0:
-        scaled, rest = value * 10**shift, 0
+        found, rest = value * 10**shift, 0
     else:
-        scaled, rest = divmod(value, 10**-shift)
+        found, rest = divmod(value, 10**-shift)
     if rest:
         raise Unfit(f"more than {kind.scale} digits behind the point")
-    if abs(scaled) >= 10**kind.precision:
+    if abs(found) >= 10**kind.precision:
         raise Unfit(f"a number that does not fit in {kind}")
-    return Number(scaled).scaleb(-kind.scale, _EXACT)
+    return Number(found).scaleb(-kind.scale, _EXACT)
 
 
 def decimal_bytes(kind: Decimal, scale: int) -> Convert:
@@ -80,7 +80,7 @@ def decimal_bytes(kind: Decimal, scale: int) -> Convert:
             raise Unfit("a decimal without a byte")
         if len(value) > _MOST_DIGITS:
             raise Unfit(f"a number that does not fit in {kind}")
-        return _decimal(int.from_bytes(value, "big", signed=True), kind, scale)
+        return scaled(int.from_bytes(value, "big", signed=True), kind, scale)
 
     return convert
 
