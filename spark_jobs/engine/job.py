@@ -13,7 +13,7 @@ from spark_jobs.engine.tally import merge
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.write import check_explosion
-from tidegate.core.batch import RULES_VERSION, JobPlan
+from tidegate.core.batch import KNOWN_RULES, JobPlan
 from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
 from tidegate.core.offsets import OffsetRange, pack
 from tidegate.core.pipeline import Pipeline
@@ -111,10 +111,11 @@ def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
             advice="set late.policy to side",
             field="late.policy",
         )
-    versions = {plan.rules_version, *(p.rules_version for p in plan.parts)}
-    if versions != {RULES_VERSION}:
+    strange = {plan.rules_version, *(p.rules_version for p in plan.parts)} - KNOWN_RULES
+    if strange:
+        known = " and ".join(map(str, sorted(KNOWN_RULES)))
         raise refuse(
-            f"the plan needs rules version {max(versions - {RULES_VERSION})}, this worker knows {RULES_VERSION}",
+            f"the plan needs rules version {max(strange)}, this worker knows {known}",
             advice="run workers and control plane from the same release",
         )
 

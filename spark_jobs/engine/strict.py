@@ -10,6 +10,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal as Number
 from typing import Any
@@ -18,7 +19,7 @@ from spark_jobs.engine.types import INTEGER_BITS
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
 
 DOUBLE_DIGITS = 15
-"""Decimal digits that a double holds exactly: decimals up to this precision are read by way of a double."""
+"""Decimal digits that a double holds exactly: rules version 1 read decimals up to this precision by way of a double."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 _ISO = re.compile(
@@ -26,6 +27,8 @@ _ISO = re.compile(
 )
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
+_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)0*(\d*))?", re.ASCII)
+_EXPONENT_DIGITS = 18
 
 
 class JsonInt(str):
@@ -45,6 +48,29 @@ class Unfit(ValueError):
 
     def below(self, place: str) -> Unfit:
         return Unfit(self.reason, place + self.field)
+
+
+@dataclass(frozen=True)
+class NearDecimal(Decimal):
+    """As rules version 1 read it: the number's nearest double has to fit, if that has digits enough."""
+
+
+@dataclass(frozen=True)
+class LooseMap(Map):
+    """As rules version 1 read it: `-0` is a key, and keys that become the same value are not noticed."""
+
+
+def version_one(kind: HiveType) -> HiveType:
+    """The type as rules version 1 read it."""
+    if isinstance(kind, Decimal):
+        return NearDecimal(kind.precision, kind.scale)
+    if isinstance(kind, Array):
+        return Array(version_one(kind.element))
+    if isinstance(kind, Map):
+        return LooseMap(version_one(kind.key), version_one(kind.value))
+    if isinstance(kind, Struct):
+        return Struct(tuple((name, version_one(each)) for name, each in kind.fields))
+    return kind
 
 
 def describe(value: Any) -> str:
@@ -122,6 +148,27 @@ def _to_float(value: Any, kind: HiveType) -> float:
 
 def to_decimal(value: Any, kind: Decimal) -> Number:
     _expect(value, (JsonInt, JsonFloat), "a number")
+    return _near_decimal(value, kind) if isinstance(kind, NearDecimal) else exact_decimal(value, kind)
+
+
+def exact_decimal(text: str, kind: Decimal) -> Number:
+    """What a JSON number says, or Unfit; by its digits, so that neither length nor exponent costs anything."""
+    sign, whole, fraction, down, power = _NUMBER.fullmatch(text).groups("")  # type: ignore[union-attr]
+    digits = (whole + fraction).lstrip("0")
+    kept = digits.rstrip("0")
+    if not kept:
+        return Number(0)
+    if len(power) > _EXPONENT_DIGITS:
+        raise Unfit(f"{text[:40]} does not fit in {kind}")
+    exponent = int(power or 0) * (-1 if down == "-" else 1) - len(fraction) + len(digits) - len(kept)
+    if -exponent > kind.scale:
+        raise Unfit(f"{text[:40]} has more than {kind.scale} digits behind the point")
+    if len(kept) + exponent > kind.precision - kind.scale:
+        raise Unfit(f"{text[:40]} does not fit in {kind}")
+    return Number((int(bool(sign)), tuple(map(int, kept)), exponent))
+
+
+def _near_decimal(value: str, kind: NearDecimal) -> Number:
     if kind.precision <= DOUBLE_DIGITS:
         value = JsonFloat(repr(_to_float(value, Primitive("double"))))
     if len(value) > 400:
@@ -229,19 +276,21 @@ def _to_map(value: Any, kind: Map) -> list[tuple[Any, Any]]:
     converted = []
     for key, item in value.items():
         try:
-            converted.append((_map_key(key, kind.key), convert(item, kind.value)))
+            converted.append((_map_key(key, kind.key, isinstance(kind, LooseMap)), convert(item, kind.value)))
         except Unfit as e:
             raise e.below(f".{key}") from None
+    if len({key for key, _ in converted}) < len(converted) and not isinstance(kind, LooseMap):
+        raise Unfit(f"two keys are the same {kind.key}")
     return converted
 
 
-def _map_key(text: str, kind: HiveType) -> Any:
+def _map_key(text: str, kind: HiveType, loose: bool) -> Any:
     """JSON keys are strings: keys of other types are read from their text."""
     if str(kind) == "boolean" and text in ("true", "false"):
         return text == "true"
     if str(kind) in ("string", "binary", "date"):
         return convert(text, kind)
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) and (loose or text != "-0"):
         return convert(JsonInt(text), kind)
     raise Unfit(f"the key {text[:40]!r} is no {kind}")
 

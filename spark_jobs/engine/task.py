@@ -195,20 +195,21 @@ class _Rules:
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
         deciding = pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)
         self.batch_id = part.batch_id
-        self.decoder: Decoder = decoder_for(deciding)
+        self.decoder: Decoder = decoder_for(deciding, part.rules_version)
         self.router = Router(deciding, part.floor, part.clock_ms)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
         today = (pipeline.columns, pipeline.format, pipeline.event_time, pipeline.partition_by)
-        self.today = None if same == today else _Today(pipeline)
+        self.today = None if same == today else _Today(pipeline, part.rules_version)
 
 
 class _Today:
-    """The columns of the plan's pipeline, for rows whose membership another spec has decided."""
+    """The columns of the plan's pipeline, for rows whose membership another spec has decided. What their values mean
+    stays as it was."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, rules_version: int) -> None:
         # event time and `where` decide membership: today's are not even looked at
         self._pipeline = replace(pipeline, event_time=EventTime(None), where=None)
-        self.decoder = decoder_for(self._pipeline)
+        self.decoder = decoder_for(self._pipeline, rules_version)
 
     def values(self, rows: Decoded) -> dict[str, pa.Array]:
         return {name: partition_text(rows.table.column(name)) for name in self._pipeline.dynamic_partitions}

@@ -112,7 +112,7 @@ def quick() -> Iterator[None]:
 
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(os, "fsync"))
-        for place in ("spark_jobs.engine.task", "spark_jobs.engine.formats.json_decoder", "spark_jobs.merge"):
+        for place in ("spark_jobs.engine.task", "spark_jobs.merge"):
             patches.enter_context(mock.patch(f"{place}.connect", session))
         yield
 

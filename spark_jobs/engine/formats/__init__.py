@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
+from tidegate.core.batch import RULES_VERSION
 from tidegate.core.pipeline import Pipeline
 
 
@@ -42,18 +43,18 @@ class Decoder(Protocol):
     def decode(self, chunk: Chunk) -> Decoded: ...
 
 
-def decoder_for(pipeline: Pipeline) -> Decoder:
-    """The decoder of the pipeline's format, which computes its expressions too.
+def decoder_for(pipeline: Pipeline, rules_version: int = RULES_VERSION) -> Decoder:
+    """The decoder of the pipeline's format, which computes its expressions too. `rules_version`: what a message means.
 
     Raises JobError for a format that does not exist, or an expression that cannot be taken."""
     if pipeline.has_expressions or any(c.hidden for c in pipeline.columns):
         from spark_jobs.engine.computing import ComputingDecoder
 
-        return ComputingDecoder(pipeline, _decoder(replace(pipeline, columns=pipeline.decoded_columns)))
-    return _decoder(pipeline)
+        return ComputingDecoder(pipeline, _decoder(replace(pipeline, columns=pipeline.decoded_columns), rules_version))
+    return _decoder(pipeline, rules_version)
 
 
-def _decoder(pipeline: Pipeline) -> Decoder:
+def _decoder(pipeline: Pipeline, rules_version: int) -> Decoder:
     builder = _BUILDERS.get(pipeline.format.type)
     if builder is None:
         raise refuse(
@@ -61,40 +62,40 @@ def _decoder(pipeline: Pipeline) -> Decoder:
             advice="set format.type to one of these",
             field="format.type",
         )
-    return builder(pipeline)
+    return builder(pipeline, rules_version)
 
 
-def _json(pipeline: Pipeline) -> Decoder:
+def _json(pipeline: Pipeline, rules_version: int) -> Decoder:
     from spark_jobs.engine.formats.json_decoder import JsonDecoder
 
-    return JsonDecoder(pipeline)
+    return JsonDecoder(pipeline, rules_version)
 
 
-def _csv(pipeline: Pipeline) -> Decoder:
+def _csv(pipeline: Pipeline, rules_version: int) -> Decoder:
     from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 
     return CsvDecoder(pipeline)
 
 
-def _avro(pipeline: Pipeline) -> Decoder:
+def _avro(pipeline: Pipeline, rules_version: int) -> Decoder:
     from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 
     return AvroDecoder(pipeline)
 
 
-def _protobuf(pipeline: Pipeline) -> Decoder:
+def _protobuf(pipeline: Pipeline, rules_version: int) -> Decoder:
     from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
 
     return ProtobufDecoder(pipeline)
 
 
-def _raw(pipeline: Pipeline) -> Decoder:
+def _raw(pipeline: Pipeline, rules_version: int) -> Decoder:
     from spark_jobs.engine.formats.raw_decoder import RawDecoder
 
     return RawDecoder(pipeline)
 
 
-_BUILDERS: dict[str, Callable[[Pipeline], Decoder]] = {
+_BUILDERS: dict[str, Callable[[Pipeline, int], Decoder]] = {
     "json": _json,
     "csv": _csv,
     "avro": _avro,

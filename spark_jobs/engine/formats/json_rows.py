@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
-from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
+from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates, version_one
 from spark_jobs.engine.text_rules import convert_text
+from tidegate.core.batch import RULES_VERSION
 from tidegate.core.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+
+MAX_DEPTH = 500
+"""Arrays and objects inside each other, the message itself the first; the C library has the same number."""
 
 
 class NotJson(ValueError):
@@ -52,14 +57,22 @@ class NonFinite:
         self.text = text
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=JsonInt, parse_float=JsonFloat, parse_constant=NonFinite, strict=True
-)
-_OTHER_NON_FINITE = re.compile(r'("(?:[^"\\]|\\.)*")|[-+]?\b(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
+def _decoder(constant: Callable[[str], NonFinite]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_object, parse_int=JsonInt, parse_float=JsonFloat, parse_constant=constant, strict=True
+    )
 
 
-def parse_message(value: bytes | None) -> dict[str, Any]:
-    """The message's object; numbers stay text. Raises NotJson with the reason."""
+_DECODER = _decoder(NonFinite)
+# a string that does not end goes to the end of the text: so that no text is looked at twice
+_STRING = r'"(?:[^"\\]|\\.)*+(?:"|\Z)'
+_OTHER_NON_FINITE = re.compile(rf"({_STRING})|[-+]?\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE | re.DOTALL)
+_BRACKET = re.compile(rf"{_STRING}|([\[{{])|[\]}}]", re.DOTALL)
+_WHOLE_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|u(?![dD][89a-fA-F])|[^u])", re.DOTALL)
+
+
+def parse_message(value: bytes | None, version: int = RULES_VERSION) -> dict[str, Any]:
+    """The message's object; numbers stay text. Raises NotJson with the reason; by rules version 1 RecursionError too."""
     if value is None:
         raise NotJson("null value (tombstone)")
     try:
@@ -68,27 +81,42 @@ def parse_message(value: bytes | None) -> dict[str, Any]:
         raise NotJson(f"invalid UTF-8 at byte {e.start}") from None
     if not text.strip(" \t\r\n"):
         raise NotJson("empty message")
-    found = parse_value(text)
+    if version > 1 and _deeper_than(text, MAX_DEPTH):
+        raise NotJson("nested too deeply")
+    found = parse_value(text, version)
     if not isinstance(found, dict):
         raise NotJson(f"expected an object, got {describe(found)}")
-    if "\\u" in text:
-        try:
-            dump(found).encode()
-        except UnicodeEncodeError:
-            raise NotJson("an escape that is no character (half of a surrogate pair)") from None
+    if "\\u" in text and "\\" in _WHOLE_ESCAPE.sub("", text):
+        raise NotJson("an escape that is no character (half of a surrogate pair)")
     return found
 
 
-def parse_value(text: str) -> Any:
+def _deeper_than(text: str, levels: int) -> bool:
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    level = 0
+    for match in _BRACKET.finditer(text):
+        if match[1]:
+            level += 1
+            if level > levels:
+                return True
+        elif match[0] in "]}":
+            level -= 1
+    return False
+
+
+def parse_value(text: str, version: int = RULES_VERSION) -> Any:
     """Any JSON value. Raises NotJson; RecursionError if it is nested too deeply."""
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as e:
         # other spellings of NaN and Infinity are as good as Python's own
+        spelled = iter([m[0] for m in _OTHER_NON_FINITE.finditer(text) if not m[1]])
         respelled = _OTHER_NON_FINITE.sub(lambda m: m.group(1) or "NaN", text)
         if respelled != text:
             try:
-                return _DECODER.decode(respelled)
+                decoder = _DECODER if version == 1 else _decoder(lambda _: NonFinite(next(spelled)))
+                return decoder.decode(respelled)
             except json.JSONDecodeError:
                 pass
         raise NotJson(f"not JSON: {e.msg} at character {e.pos}") from None
@@ -96,24 +124,41 @@ def parse_value(text: str) -> Any:
 
 def dump(value: Any) -> str:
     """A parsed value as compact JSON text, numbers as they were written."""
-    if isinstance(value, JsonInt | JsonFloat):
-        return str(value)
-    if isinstance(value, NonFinite):
-        return value.text
-    if isinstance(value, dict):
-        pairs = getattr(value, "pairs", None) or value.items()
-        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{dump(v)}" for k, v in pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(dump, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    found: list[str] = []
+    waiting: list[Any] = [value]  # the next one last
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, _Text | JsonInt | JsonFloat):
+            found.append(item)
+        elif isinstance(item, NonFinite):
+            found.append(item.text)
+        elif isinstance(item, dict):
+            pairs = list(getattr(item, "pairs", None) or item.items())
+            waiting.append(_Text("}"))
+            for n, (key, each) in reversed(list(enumerate(pairs))):
+                waiting += (each, _Text(f"{',' if n else ''}{json.dumps(key, ensure_ascii=False)}:"))
+            found.append("{")
+        elif isinstance(item, list):
+            waiting.append(_Text("]"))
+            for n, each in reversed(list(enumerate(item))):
+                waiting += (each, _Text("," if n else ""))
+            found.append("[")
+        else:
+            found.append(json.dumps(item, ensure_ascii=False))
+    return "".join(found)
+
+
+class _Text(str):
+    """Text that stands as it is."""
 
 
 class RowRules:
     """A pipeline's columns, event time and unknown fields, applied to one message."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, version: int = RULES_VERSION) -> None:
+        self._version = version
         self._columns = [
-            (c.name, paths.parse(c.path), parse(c.type), c.nullable, _as_text if c.convert == "text" else convert)
+            (c.name, paths.parse(c.path), self._kind(c.type), c.nullable, _as_text if c.convert == "text" else convert)
             for c in pipeline.columns
         ]
         time = pipeline.event_time
@@ -122,9 +167,17 @@ class RowRules:
         self.unknown_fields = pipeline.format.unknown_fields
         self.known = {column[1][0] for column in self._columns} | ({self._time_path[0]} if self._time_path else set())
 
+    def _kind(self, text: str) -> HiveType:
+        return version_one(parse(text)) if self._version == 1 else parse(text)
+
+    def column_rule(self, name: str) -> Callable[[str], Any]:
+        """What turns the JSON text of a column's value into the value. Raises Unfit."""
+        kind, rule = next((kind, rule) for column, _, kind, _, rule in self._columns if column == name)
+        return lambda text: rule(parse_value(text), kind)
+
     def read(self, value: bytes | None) -> Row | Bad:
         try:
-            message = parse_message(value)
+            message = parse_message(value, self._version)
             refuse_duplicates(message)
             return self._row(message)
         except NotJson as e:
@@ -132,6 +185,8 @@ class RowRules:
         except Unfit as e:
             return Bad(e.reason, e.field)
         except RecursionError:
+            if self._version > 1:
+                raise
             return Bad("nested too deeply")
 
     def _row(self, message: dict[str, Any]) -> Row | Bad:

@@ -1,0 +1,193 @@
+"""What the C library is told to look for in a pipeline's messages: a tree of paths and types, and its answers."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_jobs.engine import native, paths
+from spark_jobs.engine.event_time import EPOCH_UNITS
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.types import schema_of
+from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
+from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+
+EVENT = "*event"
+"""The last column of the answer: event time in epoch ms, or its text where Python has to read it."""
+MAX_NESTING = 32
+"""Types nested more deeply are left to Python: the library calls itself for each level."""
+_OBJECT, _DECIMAL, _STRING, _LIST, _MAP, _STRUCT, _EXTRA, _EPOCH_MS, _ISO_MS = 0, 8, 9, 12, 13, 14, 15, 16, 17
+_PRIMITIVES = {
+    "boolean": 1,
+    "tinyint": 2,
+    "smallint": 3,
+    "int": 4,
+    "bigint": 5,
+    "float": 6,
+    "double": 7,
+    "string": _STRING,
+    "binary": _STRING,
+    "date": 10,
+    "timestamp": 11,
+}
+_KEYS = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "binary", "date")
+_ALL_KNOWN = 1
+_AS_TEXT = 1
+"""`a` of a string's node: not the string, but the value's JSON text."""
+
+
+@dataclass
+class _Description:
+    """Nodes as the library wants them (struct description in program.c)."""
+
+    numbers: array = field(default_factory=lambda: array("i"))
+    names: bytearray = field(default_factory=bytearray)
+    count: int = 0
+
+    def node(
+        self, kind: int, parent: int, key: str = "", a: int = 0, b: int = 0, required: bool = False, column: int = -1
+    ) -> int:
+        name = key.encode()
+        self.numbers.extend((kind, parent, len(self.names), len(name), a, b, required, column))
+        self.names += name
+        self.count += 1
+        return self.count - 1
+
+    def typed(self, kind: HiveType, parent: int, key: str = "", required: bool = False, column: int = -1) -> None:
+        if isinstance(kind, Primitive):
+            self.node(_PRIMITIVES[kind.name], parent, key, 0, 0, required, column)
+        elif isinstance(kind, Decimal):
+            self.node(_DECIMAL, parent, key, kind.precision, kind.scale, required, column)
+        elif isinstance(kind, Array):
+            self.typed(kind.element, self.node(_LIST, parent, key, 0, 0, required, column))
+        elif isinstance(kind, Map):
+            at = self.node(_MAP, parent, key, 0, 0, required, column)
+            self.typed(kind.key, at)
+            self.typed(kind.value, at)
+        else:
+            at = self.node(_STRUCT, parent, key, 0, 0, required, column)
+            for name, each in kind.fields:
+                self.typed(each, at, name)
+
+
+class Program:
+    """A pipeline's columns for the library. Not for two threads at once.
+
+    `texts`: columns that come as the JSON text of their values, because Python knows better what they mean."""
+
+    def __init__(self, library: ctypes.CDLL, pipeline: Pipeline) -> None:
+        self._library, self._address = library, None
+        self.texts = [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type))]
+        description = _describe(pipeline, self.texts)
+        columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
+        schema = schema_of((*columns, EXTRA_COLUMN) if _captures(pipeline) else tuple(columns))
+        if pipeline.event_time.path is not None:
+            kind = pa.string() if reads_text(pipeline) else pa.int64()
+            schema = schema.append(pa.field(EVENT, kind))
+        self._schema = schema
+        flags = _ALL_KNOWN if pipeline.format.unknown_fields == "fail" else 0
+        numbers, names = description.numbers, bytes(description.names)
+        self._address = library.tg_new(numbers.buffer_info()[0], description.count, names, len(names), flags)
+        if not self._address:
+            raise MemoryError("the JSON decoder's library could not be set up")
+
+    def __del__(self) -> None:
+        if self._address:
+            self._library.tg_free(self._address)
+
+    def run(self, values: Sequence[bytes | None]) -> tuple[pa.RecordBatch, list[int]]:
+        """A row per message, and which messages the row rules must decide about: those are null in every column."""
+        count = len(values)
+        present = [v or b"" for v in values] if None in values else values
+        data = b"\0".join((*present, bytes(native.PADDING + 1)))  # type: ignore[arg-type]
+        lengths = array("i", map(len, present))  # type: ignore[arg-type]
+        look = bytearray(count)
+        address = (ctypes.c_char * count).from_buffer(look)
+        made = (ctypes.c_int64 * 10)()  # struct ArrowArray
+        unsure = self._library.tg_decode(
+            self._address, data, len(data), lengths.buffer_info()[0], count, address, ctypes.addressof(made)
+        )
+        if unsure == -1:
+            raise MemoryError(f"no memory to decode {count} messages of {len(data)} bytes")
+        if unsure < 0:
+            raise refuse(
+                f"{count} messages of {len(data)} bytes are too much to decode at once",
+                advice="lower max.message.bytes of the topic, or fetch.max.bytes in the extra of the Kafka connection",
+            )
+        batch = pa.RecordBatch._import_from_c(ctypes.addressof(made), self._schema)
+        return batch, _set(look) if unsure else []
+
+
+def reads_text(pipeline: Pipeline) -> bool:
+    """Whether event times come as text."""
+    return pipeline.event_time.format not in EPOCH_UNITS and pipeline.event_time.format != "iso8601"
+
+
+def _captures(pipeline: Pipeline) -> bool:
+    return pipeline.format.unknown_fields == "capture"
+
+
+def _describe(pipeline: Pipeline, texts: list[str]) -> _Description:
+    found = _Description()
+    top = found.node(_OBJECT, -1)
+    objects: dict[tuple[str, ...], int] = {(): top}
+
+    def parent(path: tuple[str, ...]) -> int:
+        if path not in objects:
+            objects[path] = found.node(_OBJECT, parent(path[:-1]), path[-1])
+        return objects[path]
+
+    for number, column in enumerate(pipeline.columns):
+        path = paths.parse(column.path)
+        if column.name in texts:
+            found.node(_STRING, parent(path[:-1]), path[-1], _AS_TEXT, 0, not column.nullable, number)
+        else:
+            found.typed(parse(column.type), parent(path[:-1]), path[-1], not column.nullable, number)
+    number = len(pipeline.columns)
+    if _captures(pipeline):
+        extra = found.node(_EXTRA, top, column=number)
+        found.node(_STRING, extra)
+        found.node(_STRING, extra)
+        number += 1
+    time = pipeline.event_time
+    if time.path is not None:
+        path = paths.parse(time.path)
+        kind, a, b = _STRING if reads_text(pipeline) else _ISO_MS, 0, 0
+        if time.format in EPOCH_UNITS:
+            kind, (a, b) = _EPOCH_MS, EPOCH_UNITS[time.format]
+        found.node(kind, parent(path[:-1]), path[-1], a, b, True, number)
+    return found
+
+
+def _readable(kind: HiveType) -> bool:
+    return _nesting(kind) <= MAX_NESTING and _has_plain_keys(kind)
+
+
+def _has_plain_keys(kind: HiveType) -> bool:
+    if isinstance(kind, Array):
+        return _has_plain_keys(kind.element)
+    if isinstance(kind, Map):
+        return str(kind.key) in _KEYS and _has_plain_keys(kind.value)
+    return not isinstance(kind, Struct) or all(_has_plain_keys(each) for _, each in kind.fields)
+
+
+def _nesting(kind: HiveType) -> int:
+    if isinstance(kind, Array):
+        return 1 + _nesting(kind.element)
+    if isinstance(kind, Map):
+        return 1 + _nesting(kind.value)
+    if isinstance(kind, Struct):
+        return 1 + max((_nesting(each) for _, each in kind.fields), default=0)
+    return 0
+
+
+def _set(look: bytearray) -> list[int]:
+    found, at = [], look.find(1)
+    while at >= 0:
+        found.append(at)
+        at = look.find(1, at + 1)
+    return found

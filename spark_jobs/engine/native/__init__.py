@@ -1,0 +1,59 @@
+"""The C library that decodes JSON: built with the package (pyproject.toml), called by ctypes, optional.
+
+`library()` is None where it was not built or does not fit; `why_not()` says so in words. Everything works without it,
+about fifteen times slower.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+VERSION = 1
+"""What Python and the library have agreed on (TG_VERSION in json_native.h)."""
+PADDING = 64
+"""Bytes behind the last message that the library may read (TG_PADDING)."""
+NAME = "_json"
+FOLDER = Path(__file__).parent
+
+
+def library() -> ctypes.CDLL | None:
+    """The library, with its functions declared."""
+    found = _load()
+    return found if isinstance(found, ctypes.CDLL) else None
+
+
+def why_not() -> str:
+    """Why there is no library; empty if there is."""
+    found = _load()
+    return found if isinstance(found, str) else ""
+
+
+@functools.cache
+def _load() -> ctypes.CDLL | str:
+    for suffix in EXTENSION_SUFFIXES:
+        path = FOLDER / (NAME + suffix)
+        if path.exists():
+            return open_library(path)
+    return f"it was not built (there is no {NAME}{EXTENSION_SUFFIXES[0]} in {FOLDER})"
+
+
+def open_library(path: Path) -> ctypes.CDLL | str:
+    """The library in a file, or why it is of no use."""
+    try:
+        found = ctypes.CDLL(str(path))
+        version = found.tg_version()
+    except (OSError, AttributeError) as e:
+        return f"{path} cannot be loaded: {e}"
+    if version != VERSION:
+        return f"{path} was built from other sources (version {version}, needed is {VERSION})"
+    pointer, number, size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+    found.tg_new.restype = pointer
+    found.tg_new.argtypes = [pointer, number, ctypes.c_char_p, size, number]
+    found.tg_free.restype = None
+    found.tg_free.argtypes = [pointer]
+    found.tg_decode.restype = size
+    found.tg_decode.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, pointer, pointer]
+    return found

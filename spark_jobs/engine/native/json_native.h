@@ -1,0 +1,189 @@
+/* JSON messages into Arrow columns: what the files of this folder share.
+ *
+ * The library takes only what it is sure of. A message that it is not sure of, for whatever reason, becomes a row of
+ * nulls and is reported, and the row rules in Python decide about it; so nothing in here has to explain a refusal.
+ *
+ * Safety rests on two agreements, which `tg_decode` checks:
+ *   - every message is followed by a NUL, which is valid nowhere in JSON: whatever reads byte by byte stops there;
+ *   - behind the last message there are TG_PADDING bytes: whatever reads up to that many at once stays inside.
+ */
+#ifndef TIDEGATE_JSON_NATIVE_H
+#define TIDEGATE_JSON_NATIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TG_VERSION 1     /* what Python and this library have agreed on; see __init__.py */
+#define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
+#define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
+#define TG_LEARNED 64    /* keys remembered of an object besides those that are looked for */
+#define TG_LONG_KEY 256  /* longer keys are not remembered, and not decoded if they have escapes */
+#define TG_MAX_HASHES 1024 /* keys of all open objects that are not remembered */
+
+#if defined(_WIN32)
+#define EXPORTED __declspec(dllexport)
+#else
+#define EXPORTED __attribute__((visibility("default")))
+#endif
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+typedef const uint8_t *text; /* NULL as a result: not sure */
+typedef __int128 int128;
+typedef unsigned __int128 uint128;
+
+/* Python has the same numbers: json_program.py. */
+enum kind {
+    OBJECT = 0, /* on the path to a column, no column itself */
+    BOOLEAN = 1,
+    INT8 = 2,
+    INT16 = 3,
+    INT32 = 4,
+    INT64 = 5,
+    FLOAT = 6,
+    DOUBLE = 7,
+    DECIMAL = 8, /* a: precision, b: scale */
+    STRING = 9,  /* binary too; a: not the string, but the value's JSON text */
+    DATE = 10,
+    TIMESTAMP = 11,
+    LIST = 12,
+    MAP = 13,
+    STRUCT = 14,
+    EXTRA = 15,    /* map<string,string> of the unknown keys at the top */
+    EPOCH_MS = 16, /* event time from a number: a: multiply, b: divide */
+    ISO_MS = 17,   /* event time from ISO 8601 */
+    KINDS = 18
+};
+
+struct column;
+
+struct slot { /* a key that is looked for, or was seen before; decoded, followed by its closing quote */
+    uint8_t *key;
+    uint32_t length;
+    bool plain; /* may be compared with a message's bytes: needs no escape */
+    uint64_t hash;
+    uint64_t stamp;       /* the last object that had it */
+    struct column *child; /* NULL: nobody wants the value */
+    struct slot *next;    /* the key that came after this one last time */
+};
+
+struct keys {
+    struct slot *slots;
+    int count, room;
+    int32_t *table; /* hash -> index + 1 */
+    uint32_t mask;
+    struct slot *first;
+};
+
+/* A node of the program and, unless it is an OBJECT, the Arrow column that it fills. */
+struct column {
+    enum kind kind;
+    bool required; /* null is not sure */
+    int32_t a, b;
+    int64_t length, room;      /* rows that are there, rows that there is room for */
+    uint8_t *valid;            /* a bit a row */
+    uint8_t *values;           /* by kind; for STRING, LIST and MAP offsets, one more than rows */
+    uint8_t *data;             /* STRING: bytes */
+    int64_t data_length, data_room;
+    int64_t rows_before, data_before; /* what the last chunk took: room for the next */
+    struct column *parent, *child, *sibling; /* sibling: the parent's next child */
+    struct column *twin;       /* wants the same value of the message */
+    struct keys keys;          /* OBJECT, STRUCT */
+};
+
+struct program {
+    struct column *nodes; /* nodes[0] is the top of the message */
+    int count;
+    struct column **columns; /* in the order of the table */
+    int column_count;
+    struct column *extra; /* where unknown keys at the top go; NULL: nowhere */
+    bool all_known;       /* a message with an unknown key at the top is not sure */
+    uint64_t serial; /* counts objects */
+    uint64_t hashes[TG_MAX_HASHES];
+    int hash_count;
+    uint8_t scratch[TG_LONG_KEY + TG_PADDING];
+    bool out_of_memory;
+};
+
+/* ------------------------------------------------------------------------------------------------ text.c */
+
+/* `p` is behind the opening quote; the result is behind the closing one. */
+text tg_skip_string(text p);
+/* Appends the decoded string to the column's data. */
+text tg_take_string(struct program *s, struct column *c, text p);
+/* A key: `*key` and `*length` are what it decodes to, in the message or in the scratch. */
+text tg_take_key(struct program *s, text p, text *key, uint32_t *length);
+/* Appends the JSON value in [from, to), which is valid, as compact text. */
+bool tg_dump(struct program *s, struct column *c, text from, text to);
+
+static inline text tg_space(text p)
+{
+    if (LIKELY(*p > ' '))
+        return p;
+    while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
+        p++;
+    return p;
+}
+
+/* ------------------------------------------------------------------------------------------------ numbers.c */
+
+/* Each returns what follows the number, or NULL. */
+text tg_skip_number(text p);
+text tg_integer(text p, int64_t *value);
+text tg_double(text p, double *value);
+text tg_decimal(text p, int precision, int scale, int128 *value);
+
+/* ------------------------------------------------------------------------------------------------ skip.c, parse.c */
+
+/* Any value, only checked. `depth`: how many arrays and objects are open. */
+text tg_skip_value(text p, int depth);
+/* The rest of an object whose keys matter, and its values into their columns. `p` is behind the brace; `depth` counts
+ * the object itself. */
+text tg_members(struct program *s, struct column *o, text p, int depth);
+
+/* ------------------------------------------------------------------------------------------------ times.c */
+
+/* `p` is behind the opening quote; the result is behind the closing one. */
+text tg_date(text p, int32_t *days);
+text tg_iso_micros(text p, int64_t *micros);
+bool tg_in_years(int64_t ms); /* 1 to 9999 */
+static inline int64_t tg_floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+/* ------------------------------------------------------------------------------------------------ columns.c */
+
+bool tg_more_rows(struct program *s, struct column *c, int64_t room);
+bool tg_more_data(struct program *s, struct column *c, int64_t more);
+bool tg_append_null(struct program *s, struct column *c);
+void tg_truncate(struct column *c, int64_t length);
+void tg_free_column(struct column *c);
+
+static inline bool tg_reserve(struct program *s, struct column *c)
+{
+    return LIKELY(c->length < c->room) || tg_more_rows(s, c, c->room * 2);
+}
+
+/* `row` is the last one: the bits behind it become 0. */
+static inline void tg_put_bit(uint8_t *bits, int64_t row, bool bit)
+{
+    unsigned at = row & 7, before = at ? bits[row >> 3] & ((1u << at) - 1) : 0;
+    bits[row >> 3] = (uint8_t)(before | (unsigned)bit << at);
+}
+
+/* The row whose values are in place becomes one of the column. */
+static inline void tg_append_valid(struct column *c)
+{
+    tg_put_bit(c->valid, c->length, true);
+    c->length++;
+}
+
+/* ------------------------------------------------------------------------------------------------ keys.c */
+
+bool tg_keys_new(struct keys *k, int wanted);
+void tg_keys_free(struct keys *k);
+uint64_t tg_hash(text key, uint32_t length);
+/* The slot of a key, made if there is room; NULL if there is none. */
+struct slot *tg_slot(struct keys *k, text key, uint32_t length, uint64_t hash);
+
+#endif
