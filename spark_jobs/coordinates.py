@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+
+from spark_jobs.engine.sinks import Finished
 
 BATCH_ROWS = 262_144
 KEPT = 100
@@ -54,18 +55,18 @@ class Coverage:
         for at in range(max(low, high - high % 8), high):
             self._seen[at // 8] |= 1 << at % 8
 
-    def read(self, path: str, parquet: pq.ParquetFile, batch: int | None) -> dict[str, Any]:
+    def read(self, path: str, file: Finished, batch: int | None) -> dict[str, Any]:
         """Of all rows, whoever's they are: `coordinates`, Kafka partition -> [rows, min offset, max offset], and
         `batches`, [min, max]; None for a file without Kafka's columns.
 
         `batch`: whose rows these are, where they do not say it themselves."""
-        names = set(parquet.schema_arrow.names)
+        names = set(file.schema.names)
         columns = [name for name in _ROW if name in names]
         if not {"_partition", "_offset"} <= names or (batch is None and "_batch_id" not in names):
             return {"coordinates": None, "batches": None}
         told: dict[int, list[int]] = {}
         low, high = _NONE
-        for rows in parquet.iter_batches(BATCH_ROWS, columns=columns):
+        for rows in file.batches(BATCH_ROWS, columns):
             partitions = rows.column(columns.index("_partition")).to_numpy(zero_copy_only=False)
             offsets = rows.column(columns.index("_offset")).to_numpy(zero_copy_only=False)
             if "_batch_id" in names:

@@ -1,14 +1,15 @@
-"""What Parquet files hold: the child process of an audit. It answers JSON lines with JSON lines, until its input ends.
+"""What files hold: the child process of an audit. It answers JSON lines with JSON lines, until its input ends.
 
     ["uri", ...]                          a line for each file, in order, from its footer:
         {"path", "rows", "bytes", "kind", "checksum", "partitions": [{"partition", "rows", "min_offset", "max_offset"}]}
     {"slab": [first batch, last, offsets]}                            what follows is about these batches; no answer
     {"spans": [[batch, partition, start, end, [[start, end], ...]], ...]}   what they read, and its gaps; no answer
-    {"files": [["uri", batch or null], ...]}   as above, from footer and rows: also
+    {"files": [["uri", batch or null, columns], ...]}   as above, from footer and rows: also
         "coordinates": {partition: [rows, min offset, max offset]} and "batches": [min, max], null without the columns
     {"end": true}                         {"rows", "missing", "excess", "strays"}: see `coordinates.Coverage.told`
 
-A file that cannot be read gives {"path", "error"}; the others go on.
+A file that cannot be read gives {"path", "error"}; the others go on. `columns`, [["name", "type"], ...], are what a file
+holds that does not say it itself. It has no footer either: its rows and partitions are counted, kind and checksum null.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs.coordinates import Coverage
+from spark_jobs.engine.sinks import Columns, Finished, finished
 from tidegate.adapters.storage import for_uri
 
 
@@ -47,13 +48,14 @@ class Inspector:
 
     def answer(self, request: Any) -> Iterator[dict[str, Any]]:
         if isinstance(request, list):
-            yield from (self._look(uri, None, deep=False) for uri in request)
+            yield from (self._look(uri, None, None, deep=False) for uri in request)
         elif "slab" in request:
             self._coverage = Coverage(*request["slab"])
         elif "spans" in request:
             self._slab().expect(request["spans"])
         elif "files" in request:
-            yield from (self._look(uri, batch, deep=True) for uri, batch in request["files"])
+            for uri, batch, *columns in request["files"]:
+                yield self._look(uri, batch, columns[0] if columns else None, deep=True)
         else:
             found = self._slab().told()
             self._coverage = None
@@ -64,29 +66,39 @@ class Inspector:
             raise ValueError("a slab comes first")
         return self._coverage
 
-    def _look(self, uri: str, batch: int | None, *, deep: bool) -> dict[str, Any]:
+    def _look(self, uri: str, batch: int | None, columns: Columns | None, *, deep: bool) -> dict[str, Any]:
         try:
-            with open_file(uri) as file:
-                parquet = pq.ParquetFile(file)
-                told = {"path": uri, **describe(parquet), "bytes": file.seek(0, 2)}
+            with open_file(uri) as stream:
+                file = finished(uri, stream, columns)
+                told = {"path": uri, **describe(file), "bytes": stream.seek(0, 2)}
                 if deep:
-                    told |= self._slab().read(uri, parquet, batch)
-                return told
+                    told |= self._slab().read(uri, file, batch)
+                return told if file.rows is not None else counted(told)
         except Exception as e:  # one file's trouble must not hide what the others hold
             return {"path": uri, "error": f"{type(e).__name__}: {e}"}
 
 
-def describe(parquet: pq.ParquetFile) -> dict[str, Any]:
+def describe(file: Finished) -> dict[str, Any]:
     """What an open file says of itself. Raises ValueError for a file without Tidegate's metadata."""
-    labels = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
-    if "tidegate.rows" not in labels:
+    if file.rows is None:
+        return {"rows": None, "partitions": [], "checksum": None, "kind": None}
+    if "tidegate.rows" not in file.labels:
         raise ValueError("the footer does not say which Kafka ranges the rows come from")
     return {
-        "rows": parquet.metadata.num_rows,
-        "partitions": json.loads(labels["tidegate.rows"]),
-        "checksum": int(labels["tidegate.checksum"]),
-        "kind": labels["tidegate.kind"],
+        "rows": file.rows,
+        "partitions": json.loads(file.labels["tidegate.rows"]),
+        "checksum": int(file.labels["tidegate.checksum"]),
+        "kind": file.labels["tidegate.kind"],
     }
+
+
+def counted(told: dict[str, Any]) -> dict[str, Any]:
+    """Of a file without a footer: what its rows say. Raises ValueError where they say nothing."""
+    if told.get("coordinates") is None:
+        raise ValueError("the file has no footer, and its rows were not read")
+    found = sorted(told["coordinates"].items())
+    partitions = [{"partition": p, "rows": n, "min_offset": low, "max_offset": high} for p, (n, low, high) in found]
+    return told | {"rows": sum(n for _, (n, _, _) in found), "partitions": partitions}
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs.engine.checksum import connect, row_hashes, total
 from spark_jobs.engine.failures import JobError, from_exception, last_line, refuse
 from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.sinks import Columns, Writer, finished, format_of
 from spark_jobs.engine.write import FOOTER_ROWS
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
@@ -29,6 +29,7 @@ from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import CHECKSUM_MODULUS, PartitionRows
+from tidegate.core.tables import told_columns
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
@@ -92,27 +93,28 @@ def _here(one: Callable[[Merge, int], Merged], merges: Sequence[Merge]) -> list[
 def _merge(plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int) -> Merged:
     pipeline = from_plain(Pipeline, plan.pipeline)
     storage = open_storage(plan.attempt_dir)
-    path = f"{merge.stem}-{attempt}.parquet"
+    path = f"{merge.stem}-{attempt}{format_of(pipeline.sink.format).extension(pipeline.sink.compression)}"
+    columns = told_columns(pipeline, merge.sources[0].entry.kind)
     with storage.open_new(join(plan.attempt_dir, path)) as sink:
         written = _Written(merge, pipeline, sink)
         for source in merge.sources:
-            for rows in _rows_of(source, open_storage):
+            for rows in _rows_of(source, columns, open_storage):
                 written.add(rows)
         partitions = written.close(plan)
         size = sink.tell()
     return Merged(merge.stem, path, size, written.rows, written.checksum, partitions)
 
 
-def _rows_of(source: Source, open_storage: Callable[[str], Any]) -> Iterator[pa.Table]:
+def _rows_of(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> Iterator[pa.Table]:
     """Small files: each is read whole. Raises JobError if it is not the manifest's."""
     content, uri = _read(source, open_storage)
-    file = pq.ParquetFile(pa.BufferReader(content))
-    if len(content) != source.entry.bytes or file.metadata.num_rows != source.entry.rows:
+    file = finished(uri, pa.BufferReader(content), columns)
+    if len(content) != source.entry.bytes or file.rows not in (None, source.entry.rows):
         raise refuse(
-            f"{uri}: {len(content)} bytes and {file.metadata.num_rows} rows, "
+            f"{uri}: {len(content)} bytes and {file.rows} rows, "
             f"its manifest says {source.entry.bytes} and {source.entry.rows}"
         )
-    for batch in file.iter_batches(_BATCH_ROWS):
+    for batch in file.batches(_BATCH_ROWS):
         yield pa.Table.from_batches([batch])
 
 
@@ -131,7 +133,7 @@ class _Written:
     def __init__(self, merge: Merge, pipeline: Pipeline, sink: BinaryIO) -> None:
         self._merge, self._pipeline, self._sink = merge, pipeline, sink
         self._connection = connect()
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: Writer | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
         self._parts: list[PartitionRows] = []
@@ -155,7 +157,7 @@ class _Written:
         coordinates = "_partition" in (self._schema or pa.schema([])).names
         told = self._parts if coordinates else [p for s in self._merge.sources for p in s.entry.partitions]
         partitions = add_up(told)
-        self._writer.add_key_value_metadata(
+        self._writer.close(
             {
                 FOOTER_ROWS: dumps(partitions),
                 "tidegate.kind": first.kind,
@@ -166,7 +168,6 @@ class _Written:
                 "tidegate.merged_files": str(len(self._merge.sources)),
             }
         )
-        self._writer.close()
         return partitions
 
     def _flush(self) -> None:
@@ -176,15 +177,9 @@ class _Written:
         self._waiting = []
         if self._writer is None:
             encoding = choose_encoding(table.slice(0, _SAMPLE_ROWS))
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                table.schema,
-                compression=self._pipeline.sink.compression,
-                use_dictionary=encoding.dictionary or False,
-                write_statistics=encoding.statistics or False,
-                store_schema=False,
-            )
-        self._writer.write_table(table)
+            sink = self._pipeline.sink
+            self._writer = format_of(sink.format).open(self._sink, table.schema, encoding, sink.compression)
+        self._writer.write(table)
         self.rows += len(table)
         self.checksum = (self.checksum + total(row_hashes(self._connection, self._hashed(table)))) % CHECKSUM_MODULUS
         self._parts += _coordinates(table)

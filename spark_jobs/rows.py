@@ -1,12 +1,13 @@
-"""Single rows of Parquet files by their Kafka coordinates: the child process of `tidegate where`.
+"""Single rows of files by their Kafka coordinates: the child process of `tidegate where`.
 
 A JSON line in, a JSON line out, until the input ends:
 
-    {"row": [partition, offset, batch], "files": [["uri", ...], ...], "event": ["column", "format"] or null}
+    {"row": [partition, offset, batch], "files": [["uri", ...], ...], "event": ["column", "format"] or null,
+     "columns": [[["name", "type"], ...] or null, ...]}
     {"found": null or {"file", "uri", "event_ms", "reason", "field", "raw"}, "unread": ""}
 
 Each file has several places where it can be. They are looked into one after the other until the row is found; row
-groups whose statistics leave it out are skipped.
+groups whose statistics leave it out are skipped. `columns` says what each file holds, null where it says it itself.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from spark_jobs.engine.sinks import Columns, Finished, finished
 from tidegate.adapters.storage import for_uri
 from tidegate.core.errors import PathMissing
 
@@ -52,9 +53,9 @@ class Rows:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         partition, offset, batch = request["row"]
         unread = ""
-        for number, uris in enumerate(request["files"]):
+        for number, (uris, columns) in enumerate(zip(request["files"], request["columns"], strict=True)):
             try:
-                found = self._file(tuple(uris)).find(partition, offset, batch, request["event"])
+                found = self._file(tuple(uris), columns).find(partition, offset, batch, request["event"])
             except Exception as e:  # another file may have the row
                 self._files.pop(tuple(uris), None)
                 unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
@@ -63,23 +64,24 @@ class Rows:
                 return {"found": {"file": number, **found}, "unread": ""}
         return {"found": None, "unread": unread}
 
-    def _file(self, uris: tuple[str, ...]) -> _File:
+    def _file(self, uris: tuple[str, ...], columns: Columns | None) -> _File:
         if uris not in self._files:
             while self._files and sum(f.rows for f in self._files.values()) > KEPT_ROWS:
                 self._files.popitem(last=False)
-            self._files[uris] = _File(uris)
+            self._files[uris] = _File(uris, columns)
         self._files.move_to_end(uris)
         return self._files[uris]
 
 
 class _File:
-    def __init__(self, uris: Sequence[str]) -> None:
-        self.uri, file = _first(uris)
-        with file:
-            self._metadata = pq.ParquetFile(file).metadata
-        self.rows = self._metadata.num_rows
-        self._names = self._metadata.schema.to_arrow_schema().names
-        self._spans = [_spans(self._metadata.row_group(i)) for i in range(self._metadata.num_row_groups)]
+    def __init__(self, uris: Sequence[str], columns: Columns | None) -> None:
+        self.uri, stream = _first(uris)
+        self._columns = columns
+        with stream:
+            file = self._opened(stream)
+            self.rows = file.rows or 0
+            self._names = file.schema.names
+            self._spans = [file.spans(group) for group in range(file.groups())]
         self._groups: dict[tuple[int, tuple[str, ...]], pa.Table] = {}
 
     def find(self, partition: int, offset: int, batch: int, event: list[str] | None) -> dict[str, Any] | None:
@@ -87,7 +89,7 @@ class _File:
         columns = tuple(name for name in _COORDINATES if name in names)
         if not {"_partition", "_offset"} <= set(columns):
             raise ValueError("its rows have no Kafka columns")
-        for group in range(self._metadata.num_row_groups):
+        for group in range(len(self._spans)):
             if not self._may_hold(group, {"_partition": partition, "_offset": offset}):
                 continue
             table = self._read(group, columns)
@@ -106,9 +108,13 @@ class _File:
     def _read(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         key = (group, columns)
         if key not in self._groups:
-            with open_file(self.uri) as file:
-                self._groups[key] = pq.ParquetFile(file).read_row_group(group, columns=list(columns))
+            with open_file(self.uri) as stream:
+                self._groups[key] = self._opened(stream).group(group, columns)
+            self.rows = max(self.rows, len(self._groups[key]))
         return self._groups[key]
+
+    def _opened(self, stream: BinaryIO) -> Finished:
+        return finished(self.uri, stream, self._columns)
 
     def _told(self, group: int, at: int, names: list[str], event: list[str] | None) -> dict[str, Any]:
         if "reason" in names and "raw_value" in names:
@@ -118,16 +124,6 @@ class _File:
             return {}
         value = self._read(group, (event[0],)).column(0)[at]
         return {"event_ms": _event_ms(value, event[1])}
-
-
-def _spans(group: pq.RowGroupMetaData) -> dict[str, tuple[int, int]]:
-    """Smallest and largest value of the coordinates, for columns that have statistics."""
-    found = {}
-    for at in range(group.num_columns):
-        column = group.column(at)
-        if column.path_in_schema in _COORDINATES and column.statistics is not None and column.statistics.has_min_max:
-            found[column.path_in_schema] = (column.statistics.min, column.statistics.max)
-    return found
 
 
 def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs import footers
+from spark_jobs.engine.sinks import Columns, Finished, finished
 from tidegate.adapters.footers import LineReader
 
 
@@ -27,7 +27,7 @@ class Kept:
             if len(self._files) > 500:
                 self._files.clear()
             with path.open("rb") as opened:
-                self._files[key] = _File(pq.ParquetFile(opened), found.st_size)
+                self._files[key] = _File(finished(path.name, opened), found.st_size)
         return self._files[key]
 
     def rows(self, path: Path) -> list[tuple[int, int, Any]]:
@@ -37,14 +37,14 @@ class Kept:
 
 
 class _File:
-    """As much of a ParquetFile as the audit uses, and the footer's answer."""
+    """As much of a Finished as the audit uses, and the footer's answer."""
 
-    def __init__(self, parquet: pq.ParquetFile, size: int) -> None:
-        self.schema_arrow = parquet.schema_arrow
-        self.table: pa.Table = parquet.read()
-        self.told = footers.describe(parquet) | {"bytes": size}
+    def __init__(self, file: Finished, size: int) -> None:
+        self.schema = file.schema
+        self.table = pa.Table.from_batches(file.batches(100_000), file.schema)
+        self.told = footers.describe(file) | {"bytes": size}
 
-    def iter_batches(self, _size: int, columns: list[str]) -> list[pa.RecordBatch]:
+    def batches(self, _size: int, columns: list[str]) -> list[pa.RecordBatch]:
         return self.table.select(columns).to_batches()
 
 
@@ -52,7 +52,7 @@ KEPT = Kept()
 
 
 class _Inspector(footers.Inspector):
-    def _look(self, uri: str, batch: int | None, *, deep: bool) -> dict[str, Any]:
+    def _look(self, uri: str, batch: int | None, columns: Columns | None, *, deep: bool) -> dict[str, Any]:
         try:
             file = KEPT.file(Path(uri.removeprefix("file://")))
             told = {"path": uri, **file.told}

@@ -1,4 +1,4 @@
-"""Parquet files, read by a child process: what runs here must not import the worker's libraries."""
+"""Files of any format, read by a child process: what runs here must not import the worker's libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.adapters.children import Child
-from tidegate.core.coverage import Excess, Findings, Footer, Missing, Span, Stray
+from tidegate.core.coverage import Columns, Excess, Findings, Footer, Missing, Span, Stray
 from tidegate.core.offsets import Interval
 from tidegate.core.slabs import Slab
 
@@ -33,7 +33,7 @@ class LineReader(ABC):
         plain = [[s.batch_id, s.partition, s.start, s.end, [[g.start, g.end] for g in s.gaps]] for s in spans]
         self._tell({"spans": plain})
 
-    def coordinates(self, files: Sequence[tuple[str, int | None]]) -> Iterator[Footer]:
+    def coordinates(self, files: Sequence[tuple[str, int | None, Columns | None]]) -> Iterator[Footer]:
         return map(footer_of, self._ask({"files": [list(f) for f in files]}, len(files))) if files else iter(())
 
     def end(self) -> Findings:
@@ -67,8 +67,8 @@ def footer_of(line: Mapping[str, Any]) -> Footer:
         path=line["path"],
         rows=int(line["rows"]),
         partitions={int(p["partition"]): (p["rows"], p["min_offset"], p["max_offset"]) for p in line["partitions"]},
-        checksum=int(line["checksum"]),
-        kind=str(line["kind"]),
+        checksum=None if line["checksum"] is None else int(line["checksum"]),
+        kind=line["kind"],
         batches=tuple(line["batches"]) if line.get("batches") else None,
         coordinates=None if coordinates is None else {int(p): (n, low, up) for p, (n, low, up) in coordinates.items()},
     )

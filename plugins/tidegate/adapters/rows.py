@@ -1,4 +1,4 @@
-"""Single rows of Parquet files, found by a child process: see `spark_jobs/rows.py`."""
+"""Single rows of files, found by a child process: see `spark_jobs/rows.py`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class LineRows(ABC):
                 "row": [lookup.partition, lookup.offset, lookup.batch_id],
                 "files": [list(uris) for uris in lookup.files],
                 "event": list(lookup.event) if lookup.event else None,
+                "columns": [None if c is None else list(c) for c in lookup.columns or (None,) * len(lookup.files)],
             }
         )
         found = answer["found"]

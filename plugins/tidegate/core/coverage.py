@@ -17,19 +17,22 @@ from tidegate.core.offsets import Interval
 from tidegate.core.slabs import Slab
 
 SHOWN = 3
+Columns = tuple[tuple[str, str], ...]
+"""(name, Hive type) of what a file holds."""
 
 
 @dataclass(frozen=True)
 class Footer:
     """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata;
     `coordinates`: the same from its rows, None where they were not read, as is `batches`, the smallest and largest id
-    that they name. `error`: it cannot be read at all."""
+    that they name. `error`: it cannot be read at all. A file without a footer has its rows counted, and says neither
+    `checksum` nor `kind`."""
 
     path: str
     rows: int = 0
     partitions: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
-    checksum: int = 0
-    kind: str = ""
+    checksum: int | None = 0
+    kind: str | None = ""
     coordinates: Mapping[int, tuple[int, int, int]] | None = None
     batches: tuple[int, int] | None = None
     error: str = ""
@@ -88,7 +91,7 @@ class Findings:
 
 
 class FileReader(Protocol):
-    """Looks into Parquet files. Raises TidegateError when it cannot work at all."""
+    """Looks into files. Raises TidegateError when it cannot work at all."""
 
     def footers(self, uris: Sequence[str]) -> Iterable[Footer]:
         """One for each, in order."""
@@ -102,8 +105,9 @@ class FileReader(Protocol):
         """Spans of the slab, sorted by batch and partition over all calls, before the first `coordinates`."""
         ...
 
-    def coordinates(self, files: Sequence[tuple[str, int | None]]) -> Iterable[Footer]:
-        """Read every row of (URI, batch of a file that does not say it in each row): a Footer for each, in order."""
+    def coordinates(self, files: Sequence[tuple[str, int | None, Columns | None]]) -> Iterable[Footer]:
+        """Read every row of (URI, batch of a file that does not say it in each row, columns of one that does not say
+        them): a Footer for each, in order."""
         ...
 
     def end(self) -> Findings: ...

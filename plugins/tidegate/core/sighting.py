@@ -110,13 +110,15 @@ class Surroundings:
 @dataclass(frozen=True)
 class Lookup:
     """A row to be found in one of the files; each has the places where it can be. `batch_id`: only rows that say so,
-    or that say nothing. `event`: the column that holds the event time, and its format."""
+    or that say nothing. `event`: the column that holds the event time, and its format. `columns`: of each file that
+    does not say them itself, else None; empty if they all do."""
 
     partition: int
     offset: int
     batch_id: int
     files: tuple[tuple[str, ...], ...]
     event: tuple[str, str] | None = None
+    columns: tuple[tuple[tuple[str, str], ...] | None, ...] = ()
 
 
 @dataclass(frozen=True)

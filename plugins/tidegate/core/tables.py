@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.core.layout import Layout
 from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
 from tidegate.core.ports import TableDef
+from tidegate.core.receipt import DATA, DIRTY, LATE
 
 BATCH_PARTITION = ("_batch", "string")
 """Text, although batch ids are numbers: every endpoint spells a string partition the same way."""
@@ -48,6 +49,13 @@ def dirty_table(pipeline: Pipeline) -> TableDef:
         comment=f"Records of pipeline {pipeline.name} that could not be decoded",
         properties=_properties(pipeline, "dirty"),
     )
+
+
+def told_columns(pipeline: Pipeline, kind: str) -> tuple[tuple[str, str], ...] | None:
+    """What somebody who reads a file of that kind has to be told: the columns, where files do not say it themselves."""
+    if pipeline.sink.format != "text":
+        return None
+    return {DATA: table_columns(pipeline), LATE: late_columns(pipeline), DIRTY: DIRTY_COLUMNS}[kind]
 
 
 def side_name(pipeline: Pipeline, kind: str) -> str:

@@ -99,13 +99,13 @@ class _Audit:
         spec = self._ctx.pipeline
         if not self._depth.footers:
             return None
-        if spec.sink.format != "parquet":
-            self._notes.append(f"footers were not read: sink.format is {spec.sink.format}")
-            return None
         if self._depth.coordinates and not spec.kafka_columns:
             self._notes.append("coordinates were not checked: the files have none (kafka_columns: false)")
         self._deep = self._depth.coordinates and spec.kafka_columns
-        return Inside(reader, Pace(self._ctx.say), self._deep)
+        if spec.sink.format == "text" and not self._deep:
+            self._notes.append("the files were not looked into: text has no footers, a deep audit counts the rows")
+            return None
+        return Inside(spec, reader, Pace(self._ctx.say), self._deep)
 
     def report(self) -> Report:
         started, say = time.monotonic(), self._ctx.say

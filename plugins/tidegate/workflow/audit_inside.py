@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from tidegate.core.audit import Problem
 from tidegate.core.coverage import Allowance, FileReader, Footer, Span, check_coverage
 from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
 from tidegate.core.slabs import Slab
+from tidegate.core.tables import told_columns
 from tidegate.core.views import BatchRow
 from tidegate.workflow.audit_files import Found, Listing, Pace, Wanted
 
@@ -18,7 +21,8 @@ CHUNK = 500
 class Inside:
     """Looks into the files that were found, and counts what it saw; with `deep` slab by slab."""
 
-    def __init__(self, reader: FileReader, pace: Pace, deep: bool) -> None:
+    def __init__(self, pipeline: Pipeline, reader: FileReader, pace: Pace, deep: bool) -> None:
+        self._told_columns = partial(told_columns, pipeline)
         self._reader, self._pace, self._deep = reader, pace, deep
         self._allowed = Allowance()
         self.files = self.rows = self.coordinates = self.without_columns = 0
@@ -64,7 +68,8 @@ class Inside:
 
     def _footers(self, found: Sequence[Found]) -> Iterable[Footer]:
         if self._deep:
-            return self._reader.coordinates([(f.uri, f.wanted.batch_id) for f in found])
+            columns = self._told_columns
+            return self._reader.coordinates([(f.uri, f.wanted.batch_id, columns(f.wanted.entry.kind)) for f in found])
         return self._reader.footers([f.uri for f in found])
 
     def _check(self, found: Found, footer: Footer) -> Iterator[Problem]:
@@ -100,7 +105,7 @@ def _footer_problems(found: Found, footer: Footer) -> Iterator[Problem]:
         ("rows by Kafka partition", dict(footer.partitions), told),
         ("checksum", footer.checksum, entry.checksum),
     ):
-        if has != due:
+        if has is not None and has != due:
             words = f"{found.uri} is another file than the manifest's: {what} {has}, should be {due}"
             yield Problem(wanted.subject, words, wanted.advice)
             break

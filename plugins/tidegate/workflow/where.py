@@ -23,6 +23,7 @@ from tidegate.core.sighting import (
     Surroundings,
     WindowFacts,
 )
+from tidegate.core.tables import told_columns
 from tidegate.core.views import LedgerReads
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import CURRENT, SWAPPING, WindowKey
@@ -153,11 +154,10 @@ class _Where:
         candidates = tuple(self._candidates(life))
         if not candidates:
             return Search()
-        if self._ctx.pipeline.sink.format != "parquet":
-            return Search(candidates, None, f"sink.format is {self._ctx.pipeline.sink.format}")
         event = self._event_column(life.batch.spec_version)
         files = tuple(c.uris for c in candidates)
-        lookup = Lookup(facts.partition, facts.offset, life.batch.batch_id, files, event)
+        columns = tuple(told_columns(self._ctx.pipeline, c.entry.kind) for c in candidates)
+        lookup = Lookup(facts.partition, facts.offset, life.batch.batch_id, files, event, columns)
         try:
             row, unread = self._rows.find(lookup)
         except TidegateError as e:
