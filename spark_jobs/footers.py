@@ -8,8 +8,8 @@
         "coordinates": {partition: [rows, min offset, max offset]} and "batches": [min, max], null without the columns
     {"end": true}                         {"rows", "missing", "excess", "strays"}: see `coordinates.Coverage.told`
 
-A file that cannot be read gives {"path", "error"}; the others go on. `columns`, [["name", "type"], ...], are what a file
-holds that does not say it itself. It has no footer either: its rows and partitions are counted, kind and checksum null.
+A file that cannot be read gives {"path", "error"}; the others go on. `columns`, [["name", "type"], ...], are those of a
+file that does not say them itself. It has no footer either: its rows are counted, kind and checksum are null.
 """
 
 from __future__ import annotations
