@@ -12,11 +12,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from spark_jobs import lean
 from spark_jobs.engine.failures import JobError, from_exception, last_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from spark_jobs.engine.fetch import Reader
     from tidegate.core.batch import JobPlan
     from tidegate.core.ports import Storage
 
@@ -28,6 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) not in (1, 2):
         print("usage: land.py <URI of the plan> [user of HDFS]", file=sys.stderr)
         return 2
+    lean.without_pandas()
+    lean.pyspark_from_its_folder()
     try:
         return _land(*arguments)
     except Exception as e:
@@ -37,7 +41,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _land(plan_uri: str, user: str | None = None) -> int:
-    from spark_jobs.engine.job import run_plan
     from tidegate.adapters.storage import for_uri
     from tidegate.core.batch import JobPlan
     from tidegate.core.plain import loads
@@ -45,36 +48,39 @@ def _land(plan_uri: str, user: str | None = None) -> int:
     open_storage = functools.partial(for_uri, user=user)
     storage = open_storage(plan_uri)
     plan = loads(JobPlan, storage.read(plan_uri))
-    context = _context(plan.attempt)
+    context = new_context(plan.attempt)
+    try:
+        print(carry_out(plan, storage, context, open_storage))
+    finally:
+        context.stop()
+    return 0
+
+
+def carry_out(
+    plan: JobPlan,
+    storage: Storage,
+    context: SparkContext,
+    open_storage: Callable[[str], Storage],
+    open_reader: Callable[[JobPlan], Reader] | None = None,
+) -> str:
+    """Run a plan on a context, which may serve others before and after; what to say of it. Raises JobError."""
     if plan.mode == "merge":
-        return _merge(plan, storage, context, open_storage)
-    try:
-        tasks = max(1, context.defaultParallelism)
-        receipt = run_plan(plan, storage, _on(context), open_storage=open_storage, tasks=tasks)
-    finally:
-        context.stop()
-    print(
-        f"tidegate: {plan.attempt}: read {receipt.read_rows}, wrote {receipt.rows} rows in {len(receipt.files)} files"
-    )
-    return 0
+        from spark_jobs.merge import run_merges, summary
+
+        return summary(plan, run_merges(plan, storage, _on(context), open_storage))
+    from spark_jobs.engine.job import run_plan
+
+    tasks = max(1, context.defaultParallelism)
+    done = run_plan(plan, storage, _on(context), open_reader, open_storage=open_storage, tasks=tasks)
+    return f"tidegate: {plan.attempt}: read {done.read_rows}, wrote {done.rows} rows in {len(done.files)} files"
 
 
-def _merge(plan: JobPlan, storage: Storage, context: SparkContext, open_storage: Callable[[str], Storage]) -> int:
-    """What `merge.py` does in one process, spread over the executors."""
-    from spark_jobs.merge import run_merges, summary
-
-    try:
-        receipt = run_merges(plan, storage, _on(context), open_storage)
-    finally:
-        context.stop()
-    print(summary(plan, receipt))
-    return 0
-
-
-def _context(name: str) -> SparkContext:
+def new_context(name: str) -> SparkContext:
+    """The application's context; while its JVM makes it, the engine is imported. spark-submit has said the rest."""
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are the first python3 on PATH
     from pyspark import SparkConf, SparkContext
 
+    lean.import_ahead()
     return SparkContext(conf=SparkConf().setAppName(f"tidegate {name}"))
 
 
@@ -83,6 +89,9 @@ def _on(context: SparkContext) -> Callable[[Callable[[T, int], R], Sequence[T]],
         def attempt(task: T) -> R:
             from pyspark import TaskContext
 
+            from spark_jobs import lean
+
+            lean.without_pandas()  # workers of a cluster, which no daemon of ours forked
             return run(task, TaskContext.get().taskAttemptId())
 
         return context.parallelize(tasks, len(tasks)).map(attempt).collect() if tasks else []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +17,23 @@ LEDGER_CONN_ID = "tidegate_ledger"
 
 @dataclass(frozen=True)
 class Settings:
-    """`spark_driver_java_options` go to the driver's JVM as `spark.driver.extraJavaOptions`; empty for none.
+    """`spark_driver_java_options` go to the driver's JVM as `spark.driver.extraJavaOptions`; empty for none, None for
+    what suits a short life with a local master, `spark_class_archive` included (`tidegate spark prepare` makes it).
 
     `spark_binary` is a command or an absolute path; `spark_py_files` are the archives that executors on other machines
-    import Tidegate from (the wheel), empty where it is installed there. `poll_s`: how often a waiting window looks.
+    import Tidegate from (the wheel), empty where it is installed there. Warm sessions (`ingest.spark.session`) end
+    after `spark_session_idle_s` without work and after so many batches; their sockets are below
+    `spark_session_folder`. `poll_s`: how often a waiting window looks.
     """
 
     pipelines_folder: Path
     ledger_conn_id: str = LEDGER_CONN_ID
     spark_binary: str = "spark-submit"
-    spark_driver_java_options: str = ""
+    spark_driver_java_options: str | None = None
+    spark_class_archive: Path | None = None
+    spark_session_folder: Path = Path(tempfile.gettempdir()) / f"tidegate-{os.getuid()}"
+    spark_session_idle_s: float = 900.0
+    spark_session_batches: int = 500
     spark_py_files: str = ""
     runbook_url: str = "docs/runbook.md"
     poll_s: float = 30.0
@@ -39,7 +47,11 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         pipelines_folder=Path(read.get("tidegate", "pipelines_folder") or _dags_folder(read) / "pipelines").absolute(),
         ledger_conn_id=read.get("tidegate", "ledger_conn_id") or LEDGER_CONN_ID,
         spark_binary=read.get("tidegate", "spark_binary") or Settings.spark_binary,
-        spark_driver_java_options=read.get("tidegate", "spark_driver_java_options") or "",
+        spark_driver_java_options=read.get("tidegate", "spark_driver_java_options"),
+        spark_class_archive=Path(read.get("tidegate", "spark_class_archive") or read.home / "tidegate" / "spark.jsa"),
+        spark_session_folder=Path(read.get("tidegate", "spark_session_folder") or Settings.spark_session_folder),
+        spark_session_idle_s=float(read.get("tidegate", "spark_session_idle_seconds") or Settings.spark_session_idle_s),
+        spark_session_batches=int(read.get("tidegate", "spark_session_batches") or Settings.spark_session_batches),
         spark_py_files=read.get("tidegate", "spark_py_files") or "",
         runbook_url=read.get("tidegate", "runbook_url") or Settings.runbook_url,
         poll_s=float(read.get("tidegate", "poll_seconds") or Settings.poll_s),

@@ -152,15 +152,16 @@ class SparkByConnection:
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed, ConnectionMissing."""
-        from tidegate.adapters.spark import SubprocessLauncher, driver_conf
+        from tidegate.adapters.spark import SubprocessLauncher
+        from tidegate.adapters.spark_conf import driver_conf
 
         settings, run = load(), self._pipeline.ingest
-        connection = resolve(run.spark_conn_id, self._lookup)
+        master = spark_master(resolve(run.spark_conn_id, self._lookup))
         SubprocessLauncher(
             self._say,
             settings.spark_binary,
-            spark_master(connection),
-            driver_conf(run.spark_conf, settings.spark_driver_java_options),
+            master,
+            driver_conf(run.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive),
             secrets=kafka_secrets(self._pipeline, self._lookup),
             py_files=settings.spark_py_files,
             user=self._pipeline.sink.user,

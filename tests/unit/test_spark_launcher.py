@@ -18,7 +18,8 @@ import pytest
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher, driver_conf, land_application
+from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher, land_application
+from tidegate.adapters.spark_conf import LOCAL
 from tidegate.core.errors import JobFailed
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.launcher import AirflowSparkLauncher
@@ -125,16 +126,18 @@ def test_a_failed_job_fails_with_its_own_last_words(spark: Callable[[str], Path]
 
 
 def test_the_pipelines_spark_settings_win_over_ours(spark: Callable[[str], Path], tmp_path: Path) -> None:
-    conf = {"spark.log.level": "INFO", "spark.executor.memory": "2g", "spark.driver.extraJavaOptions": "-Xss4m"}
+    conf = {"spark.log.level": "INFO", "spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss4m"}
     airflow_launcher(spark(), None, **conf).run(PLAN)
+    assert settings(tmp_path) == LOCAL | {
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss4m",
+        "spark.log.level": "INFO",
+        "spark.ui.enabled": "true",
+    }
+
+
+def settings(tmp_path: Path) -> dict[str, str]:
     argv = seen(tmp_path)["argv"]
-    settings = [argv[i + 1] for i, word in enumerate(argv) if word == "--conf"]
-    assert sorted(settings) == [
-        "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xss4m",
-        "spark.executor.memory=2g",
-        "spark.log.level=INFO",
-    ]
-    assert driver_conf({}, "") == {"spark.log.level": "WARN"}
+    return dict(argv[i + 1].split("=", 1) for i, word in enumerate(argv) if word == "--conf")
 
 
 def test_on_a_cluster_no_environment_becomes_arguments(
@@ -143,6 +146,7 @@ def test_on_a_cluster_no_environment_becomes_arguments(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn"}))
     airflow_launcher(spark()).run(PLAN)
     assert "PYTHONPATH" not in " ".join(seen(tmp_path)["argv"])
+    assert settings(tmp_path) == {"spark.log.level": "WARN", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}
 
 
 def test_an_unknown_spark_connection_is_refused_not_taken_for_yarn(

@@ -17,15 +17,13 @@ from pathlib import Path
 
 import psutil
 
+from tidegate.adapters.spark_conf import SHORT_LIVED
 from tidegate.core.errors import JobFailed
 
 SECRETS_FILE = "tidegate-secrets.json"
 """What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""
 LAST_WORDS = 20
 """Lines of a job's output that its error quotes."""
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-DEFAULTS = {"spark.log.level": "WARN"}
-"""Else eighty lines of Spark's own bury what the job says in the task's log."""
 _END_S = 5.0
 
 
@@ -80,25 +78,20 @@ class SubprocessLauncher:
         end_processes(processes_of(self._plan_path))
 
 
-def driver_conf(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
-    """A pipeline's own Spark settings on top of ours; `java_options` come before its own for the driver's JVM.
-
-    As a setting: `--driver-java-options` on the command line keeps Java from dumping a class archive.
-    """
-    options = " ".join(filter(None, (java_options, conf.get(JAVA_OPTIONS))))
-    return DEFAULTS | dict(conf) | ({JAVA_OPTIONS: options} if options else {})
-
-
 def application_arguments(plan_path: str, user: str | None) -> list[str]:
     """Of land.py and merge.py: the plan, and who asks HDFS for it and for all that follows, if it is another user."""
     return [plan_path, *([user] if user else [])]
 
 
 def local_environment() -> dict[str, str]:
-    """What a driver on this machine needs to import Tidegate when it is a plugins folder, not an installed wheel."""
+    """What a driver on this machine needs to import Tidegate when it is a plugins folder, not an installed wheel.
+
+    And what shortens the life of the JVM in which spark-class builds the driver's command line.
+    """
     own = [str(Path(__file__).resolve().parents[2]), str(land_application().parent.parent)]
     path = [*own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))}
+    found = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))}
+    return found if "SPARK_LAUNCHER_OPTS" in os.environ else found | {"SPARK_LAUNCHER_OPTS": SHORT_LIVED}
 
 
 def land_application() -> Path:

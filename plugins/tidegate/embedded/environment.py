@@ -13,7 +13,7 @@ from tidegate.embedded.parts import Site
 from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.postgres import USER as POSTGRES_USER
 from tidegate.embedded.secrets import write_private
-from tidegate.embedded.spark import driver_java_options
+from tidegate.embedded.spark import archive_path
 
 AIRFLOW_USER = "admin"
 
@@ -48,7 +48,7 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder),
         "AIRFLOW__TIDEGATE__PIPELINES_FOLDER": str(dags_folder / "pipelines"),
         "AIRFLOW__TIDEGATE__SPARK_BINARY": str(binaries / "spark-submit"),
-        "AIRFLOW__TIDEGATE__SPARK_DRIVER_JAVA_OPTIONS": driver_java_options(site.places),
+        "AIRFLOW__TIDEGATE__SPARK_CLASS_ARCHIVE": str(archive_path(site.places)),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
     if "kafka" in parts:

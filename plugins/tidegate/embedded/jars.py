@@ -92,8 +92,9 @@ def format_lock(locked: dict[Artifact, str]) -> str:
 def ensure_jars(name: str, places: Places, progress: Progress = print, locks: Path | None = None) -> Path:
     """The folder that holds the set `name`, fetched first when it is missing or was made from another lock.
 
-    `locks` is the folder of the set's lock, ours by default. Raises StackError when the download fails or a jar's sha256 is not the locked one; the folder is renamed into
-    place only when it is whole, so an interrupted fetch is simply started again.
+    `locks` is the folder of the set's lock, ours by default. Raises StackError when the download fails or a jar's
+    sha256 is not the locked one; the folder is renamed into place only when it is whole, so an interrupted fetch is
+    simply started again.
     """
     lock = (locks or LOCKS) / f"{name}.lock"
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()

@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from tidegate.adapters.spark_conf import SHORT_LIVED, driver_conf, short_lived
 from tidegate.embedded.errors import StackError, last_lines
 from tidegate.embedded.java import find_java
 from tidegate.embedded.locks import file_lock
 from tidegate.embedded.places import Places
 from tidegate.embedded.ports import LOOPBACK
 
-_BASE = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _TIMEOUT_S = 300.0
 # What the archive is trained with: the driver, two Python workers, a shuffle-free job; as the real jobs do.
 _TRAINING = """from pyspark import SparkConf, SparkContext
@@ -51,21 +51,13 @@ def spark_classpath() -> str:
 
 
 def driver_java_options(places: Places) -> str:
-    """For `spark.driver.extraJavaOptions` in local mode; names the archive if there is one."""
-    archive = archive_path(places)
-    shared = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-    return " ".join((*_BASE, *shared))
+    """For a JVM of Spark's that lives here; names the archive if there is one."""
+    return short_lived(archive_path(places))
 
 
 def recommended_conf(places: Places) -> dict[str, str]:
     """`--conf` settings for a spark-submit in local mode on this machine."""
-    return {
-        "spark.driver.extraJavaOptions": driver_java_options(places),
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
+    return driver_conf({}, master="local[2]", archive=archive_path(places))
 
 
 def archive_path(places: Places) -> Path:
@@ -98,7 +90,7 @@ def ensure_archive(places: Places, progress: Callable[[str], None] = print) -> P
 def _make(work: Path, log: Path) -> Path:
     training, classes, archive = work / "training.py", work / "classes", work / "spark.jsa"
     training.write_text(_TRAINING)
-    options = " ".join((*_BASE, f"-XX:DumpLoadedClassList={classes}"))
+    options = " ".join((SHORT_LIVED, f"-XX:DumpLoadedClassList={classes}"))
     submit = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]",
         "--conf", f"spark.driver.extraJavaOptions={options}", "--conf", "spark.ui.enabled=false",

@@ -13,7 +13,6 @@ from tidegate.adapters.spark import (
     LAST_WORDS,
     absolute_binary,
     application_arguments,
-    driver_conf,
     end_processes,
     job_failed,
     land_application,
@@ -21,9 +20,11 @@ from tidegate.adapters.spark import (
     processes_of,
     secrets_file,
 )
+from tidegate.adapters.spark_conf import driver_conf, is_local
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
+from tidegate.wiring import spark_master
 
 
 class AirflowSparkLauncher:
@@ -45,18 +46,20 @@ class AirflowSparkLauncher:
         """Raises JobFailed (retry), and ConnectionMissing: the hook would quietly take YARN instead."""
         ingest = self._pipeline.ingest
         connection = airflow_connection(ingest.spark_conn_id)
-        local = (connection.host or "").startswith("local")
+        settings, master = self._settings, spark_master(connection)
         self._plan_path = plan_path
         with secrets_file(self._secrets()) as files:
             self._hook = hook = _Hook(
                 conn_id=ingest.spark_conn_id,
-                conf=driver_conf(ingest.spark_conf, self._settings.spark_driver_java_options),
+                conf=driver_conf(
+                    ingest.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive
+                ),
                 name=f"tidegate {self._pipeline.name}",
                 application_args=application_arguments(plan_path, self._pipeline.sink.user),
                 spark_binary=absolute_binary(self._settings.spark_binary),
                 files=files,
                 py_files=self._settings.spark_py_files or None,
-                env_vars=local_environment() if local else None,  # elsewhere these would become arguments
+                env_vars=local_environment() if is_local(master) else None,  # elsewhere these would become arguments
             )
             try:
                 hook.submit(str(land_application()))

@@ -1,0 +1,60 @@
+"""The settings that every job's spark-submit gets; what a pipeline, a connection or spark-defaults.conf says wins.
+
+With a local master the driver is all there is, and it lives for seconds: most of a micro-batch is its start. So it
+gets what shortens that. On a cluster nothing of this is set but the log's level.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+DEFAULTS = {"spark.log.level": "WARN"}
+"""Else eighty lines of Spark's own bury what the job says in the task's log."""
+LOCAL = {
+    # a web server for a process that lives for seconds; set it to true to look at a long one
+    "spark.ui.enabled": "false",
+    # its bars are noise in a task's log
+    "spark.ui.showConsoleProgress": "false",
+    # nobody else connects to it; and it does not matter what this machine's name resolves to
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # imports the engine once for all workers
+    "spark.python.daemon.module": "spark_jobs.daemon",
+}
+EXTRA_JAVA, DEFAULT_JAVA = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
+SHORT_LIVED = "-XX:+NeverActAsServerClassMachine"
+"""A JVM that lives for seconds: the serial collector, and C1 only, as C2 spends seconds on code that runs for one.
+
+Unlike -XX:+UseSerialGC it gives way to a collector that spark-defaults.conf names: Java refuses to be told two."""
+_LOCAL_MASTER = re.compile(r"local(\[.*\])?")
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executor are one process on this machine."""
+    return _LOCAL_MASTER.fullmatch(master) is not None
+
+
+def driver_conf(
+    conf: Mapping[str, str], java_options: str | None = None, master: str = "", archive: Path | None = None
+) -> dict[str, str]:
+    """A pipeline's own Spark settings on top of ours.
+
+    `java_options` for the driver's JVM come before the pipeline's own. None: ours, if `master` is local, with the
+    class archive if there is one. As a setting: `--driver-java-options` keeps Java from dumping such an archive.
+    """
+    local = is_local(master)
+    ours = DEFAULTS | (LOCAL if local else {})
+    if java_options is None and local:
+        ours[DEFAULT_JAVA] = short_lived(archive)
+    elif java_options:
+        ours[EXTRA_JAVA] = " ".join(filter(None, (java_options, conf.get(EXTRA_JAVA))))
+        conf = {key: value for key, value in conf.items() if key != EXTRA_JAVA}
+    return ours | dict(conf)
+
+
+def short_lived(archive: Path | None) -> str:
+    """Java's options; a Java or a Spark that the archive was not made with goes without it."""
+    shared = f" -XX:SharedArchiveFile={archive}" if archive is not None and archive.exists() else ""
+    return SHORT_LIVED + shared
