@@ -1,8 +1,11 @@
-"""Between routing and files: rows wait until there are enough of them, then go to their places in one sort."""
+"""Between routing and files: rows wait until there are enough of them, then go to their places in one sort.
+
+Memory: at most BUFFER_BYTES wait, less while there are few places, and one sorted copy is made, column by column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -11,86 +14,76 @@ import pyarrow.compute as pc
 from spark_jobs.engine.checksum import row_hashes, total
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad
+from spark_jobs.engine.order import Order
+from spark_jobs.engine.places import Places, TaskOverflow
 from spark_jobs.engine.route import Routed
 from spark_jobs.engine.sinks import format_of
-from spark_jobs.engine.types import TIMESTAMP, data_schema, dirty_schema, late_schema
+from spark_jobs.engine.types import TIMESTAMP, arrow_type, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
+from tidegate.core.hivetypes import parse
+from tidegate.core.layout import PartitionValues
+from tidegate.core.overflow import OVERFLOW_COLUMN
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.receipt import DATA, LATE
 
-FLUSH_ROWS, FLUSH_BYTES = 250_000, 160 * 1024 * 1024
+BUFFER_ROWS, BUFFER_BYTES = 1_000_000, 192 * 1024 * 1024
+PLACE_BYTES, SMALLEST_BUFFER = 2 * 1024 * 1024, 32 * 1024 * 1024
+"""Rows wait until each place has so much on average: a row group costs as much as some hundred rows."""
 DIRTY_FLUSH_ROWS, DIRTY_FLUSH_BYTES = 20_000, 32 * 1024 * 1024
 _SAMPLE_ROWS = 8_192
+_TOPIC, _PARTITION, _OFFSET, _KAFKA_TS, _BATCH = (name for name, _ in KAFKA_COLUMNS)
 # names that no Hive column can have
-_EVENT, _WINDOW, _LATE, _WANTED = "*event", "*window", "*late", "*wanted"
-_PIECE, _PARTITION, _OFFSET = "*piece", "*partition", "*offset"
-_UNWANTED = -1
+_EVENT, _NUMBER, _PIECE = "*event", "*number", "*piece"
 
 
 class Gatherer:
-    """Rows of one task on their way into `files`."""
+    """Rows of one task on their way into `files`. `sources`: Kafka partition and batch of each piece that is read."""
 
-    def __init__(self, pipeline: Pipeline, files: Files, connection: duckdb.DuckDBPyConnection) -> None:
-        self._pipeline, self._files, self._connection = pipeline, files, connection
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        files: Files,
+        connection: duckdb.DuckDBPyConnection,
+        topic: str,
+        sources: Sequence[tuple[int, int]],
+        known: Mapping[int, set[PartitionValues]],
+    ) -> None:
+        self._files, self._connection, self._topic = files, connection, topic
         self._format = format_of(pipeline.sink.format)
         self._data, self._late, self._dirty = data_schema(pipeline), late_schema(pipeline), dirty_schema()
         self._dynamic = pipeline.dynamic_partitions
-        self._waiting: list[pa.Table] = []
+        self._places = Places(pipeline, known)
+        self._partitions = pa.array([p for p, _ in sources], pa.int32())
+        self._batches = pa.array([b for _, b in sources], pa.int64())
+        self._encoding: Encoding | None = None
+        self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._bad: list[dict] = []
         self._bad_runs: list[Run] = []
         self._bad_bytes = 0
-        self._encoding: Encoding | None = None
 
-    def add(
-        self,
-        topic: str,
-        partition: int,
-        piece: int,
-        batch_id: int,
-        chunk: Chunk,
-        rows: pa.Table,
-        routed: Routed,
-        keep: pa.Array,
-    ) -> None:
+    def add(self, piece: int, chunk: Chunk, rows: pa.Table, routed: Routed, keep: pa.Array) -> None:
         """The records at the indices `keep` become rows; `rows` has the decoded columns of all of the chunk."""
         if not len(keep):
             return
-        count = len(keep)
-        if count * 4 < len(chunk) * 3:  # a few unwanted rows are cheaper to leave out at the flush, with the sort
-            wanted = pa.repeat(pa.scalar(True), count)
-        else:
-            wanted = _flags(len(chunk), keep)
-            keep, count = pa.array(range(len(chunk)), pa.int64()), len(chunk)
-        take = (lambda column: column) if count == len(chunk) else (lambda column: column.take(keep))
-        offsets = take(pa.array(chunk.offsets, pa.int64()))
-        stamps = pc.multiply(take(pa.array(self._stamps(chunk.timestamps), pa.int64())), 1000)
-        kafka = {
-            "_topic": _repeat(topic, pa.string(), count),
-            "_partition": _repeat(partition, pa.int32(), count),
-            "_offset": offsets,
-            "_kafka_ts": stamps.cast(pa.timestamp("us")).cast(TIMESTAMP),
-            "_batch_id": _repeat(batch_id, pa.int64(), count),
-        }
-        taken = take(rows)
-        columns = dict(zip(taken.column_names, taken.columns, strict=True))
-        if self._pipeline.kafka_columns:
-            columns |= kafka
-        columns |= {f"*{name}": take(texts) for name, texts in routed.values.items()}
-        columns |= {
-            _EVENT: take(routed.event),
-            _WINDOW: take(routed.window),
-            _LATE: take(routed.late),
-            _WANTED: wanted,
-            _PIECE: _repeat(piece, pa.int32(), count),
-            _PARTITION: kafka["_partition"],
-            _OFFSET: offsets,
-        }
-        self._waiting.append(pa.table(columns))
-        self._rows += count
-        self._bytes += taken.nbytes
-        if self._rows >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES:
-            self.flush()
+        columns = {name: _one(column) for name, column in zip(rows.column_names, rows.columns, strict=True)}
+        columns[_OFFSET] = pa.array(chunk.offsets, pa.int64())
+        stamps = pc.multiply(pa.array(self._stamps(chunk.timestamps), pa.int64()), 1000)
+        columns[_KAFKA_TS] = stamps.cast(pa.timestamp("us")).cast(TIMESTAMP)
+        columns[_EVENT] = routed.event
+        window, late, values, wanted = routed.window, routed.late, routed.values, None
+        if len(keep) * 4 < len(chunk) * 3:  # a few unwanted rows are cheaper to leave out at the flush, with the sort
+            columns = {name: column.take(keep) for name, column in columns.items()}
+            window, late = window.take(keep), late.take(keep)
+            values = {name: texts.take(keep) for name, texts in values.items()}
+        elif len(keep) < len(chunk):
+            wanted = pc.is_in(pa.array(range(len(chunk)), pa.int64()), keep.cast(pa.int64()))
+        columns[_NUMBER] = self._places.number(window, late, values, wanted)
+        columns[_PIECE] = pa.repeat(pa.scalar(piece, pa.int32()), len(window))
+        self._wait(pa.record_batch(columns))
+        places = max(1, len(self._places.targets))
+        if self._rows >= BUFFER_ROWS or self._bytes >= min(BUFFER_BYTES, max(SMALLEST_BUFFER, places * PLACE_BYTES)):
+            self._flush_rows(all_of_them=self._places.many)
 
     def add_dirty(self, topic: str, partition: int, piece: int, chunk: Chunk, bad: dict[int, Bad]) -> None:
         for i in sorted(bad):
@@ -110,102 +103,109 @@ class Gatherer:
     def flush(self) -> None:
         """Hand everything that waits to the files."""
         self._flush_dirty()
-        if not self._waiting:
+        self._flush_rows(all_of_them=True)
+
+    def overflowed(self) -> tuple[TaskOverflow, ...]:
+        """What has been written to overflow partitions."""
+        return self._places.told()
+
+    def _flush_rows(self, *, all_of_them: bool) -> None:
+        if not self._rows:
             return
-        table = pa.concat_tables(self._waiting)
-        self._waiting, self._rows, self._bytes = [], 0, 0
-        code, places = self._places(table)
-        table = table.append_column("*code", code)
-        table = table.append_column("*hash", row_hashes(self._connection, self._hashed(table)))
-        if len(pc.unique(code)) > 1:
-            order = pc.sort_indices(code)  # stable; unwanted rows come first
-            table = table.take(order.slice(len(code) - pc.sum(table[_WANTED]).as_py()))
-        table = table.combine_chunks()
+        waiting, self._waiting = self._waiting, []
+        self._rows = self._bytes = 0
+        columns = {name: [batch.column(name) for batch in waiting] for name in waiting[0].schema.names}
+        del waiting
+        order = Order(columns[_NUMBER], columns[_PIECE], self._places.targets, not all_of_them)
+        if len(order.waiting):
+            self._wait(pa.record_batch({name: _taken(c, order.waiting) for name, c in columns.items()}))
+        # each is let go as soon as it has been taken
+        self._write(order, {name: _taken(columns.pop(name), order.written) for name in list(columns)})
+        if all_of_them and self._places.many:
+            self._places.forget()
+        elif self._bytes * 2 > BUFFER_BYTES:  # a few very large rows
+            self._flush_rows(all_of_them=True)
+
+    def _wait(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        self._bytes += rows.nbytes
+
+    def _write(self, order: Order, columns: dict[str, pa.Array]) -> None:
+        numbers, pieces, events = columns.pop(_NUMBER), columns.pop(_PIECE), columns.pop(_EVENT)
+        if not len(numbers):
+            return
+        runs = order.runs(self._partitions.to_pylist(), columns[_OFFSET])
+        columns[_TOPIC] = pa.repeat(pa.scalar(self._topic, pa.string()), len(numbers))
+        columns[_PARTITION], columns[_BATCH] = self._partitions.take(pieces), self._batches.take(pieces)
+        rows = pa.table(columns)
         if self._encoding is None:
-            self._encoding = choose_encoding(table.select(self._late.names).slice(0, _SAMPLE_ROWS))
-        for place, start, runs in _slices(table, places):
-            self._write(place, table.slice(start, sum(r.rows for r in runs)), runs)
+            self._encoding = choose_encoding(rows.select(self._late.names).slice(0, _SAMPLE_ROWS))
+        beyond = sum(1 for place, _ in order.spans if place.overflow)  # these come first
+        cut = sum(count for _, count in order.spans[:beyond])
+        if beyond:
+            texts = {name: self._places.texts(name, numbers.slice(0, cut), beyond=True) for name in self._dynamic}
+            kind = arrow_type(parse(OVERFLOW_COLUMN[1]))
+            originals = self._places.originals(numbers.slice(0, cut), kind)
+            data = rows.slice(0, cut).select(self._data.names).cast(self._data)
+            data = data.append_column(OVERFLOW_COLUMN[0], originals)
+            self._append(order.spans[:beyond], runs[:beyond], {DATA: data}, texts, events, numbers)
+        if cut < len(rows):
+            rows, numbers = rows.slice(cut), numbers.slice(cut)
+            tables = {DATA: rows.select(self._data.names).cast(self._data)}
+            if any(place.kind == LATE for place, _ in order.spans):
+                tables[LATE] = rows.select(self._late.names).cast(self._late)
+            texts = {name: self._places.texts(name, numbers) for name in self._dynamic}
+            self._append(order.spans[beyond:], runs[beyond:], tables, texts, events.slice(cut), numbers)
 
-    def _write(self, place: Place, rows: pa.Table, runs: list[Run]) -> None:
-        schema = self._data if place.kind == DATA else self._late
-        events = pc.min_max(rows[_EVENT]).as_py()
-        encoding = self._encoding or Encoding([], [])
-        kept = rows.select(schema.names).cast(schema)
-        self._files.append(place, kept, encoding, total(rows["*hash"]), (events["min"], events["max"]), runs)
-
-    def _hashed(self, table: pa.Table) -> pa.Table:
-        """What identifies a row: partition values as their text, and all that its file holds but the batch."""
-        names = [f"*{name}" for name in self._dynamic] + [n for n in self._data.names if n != KAFKA_COLUMNS[-1][0]]
-        return table.select(names)
-
-    def _places(self, table: pa.Table) -> tuple[pa.Array, dict[int, Place]]:
-        """A number for each row, equal for rows of one place and range, and the place that each number stands for."""
-        late = table[_LATE].combine_chunks()
-        code = late.cast(pa.int64())
-        bases, dictionaries = [], []
-        for name in (_WINDOW, *(f"*{n}" for n in self._dynamic), _PIECE):
-            encoded = table[name].combine_chunks().dictionary_encode()
-            values = [*encoded.dictionary.to_pylist(), None]
-            index = pc.fill_null(encoded.indices, len(values) - 1).cast(pa.int64())
-            if name not in (_WINDOW, _PIECE):
-                index = pc.if_else(late, len(values) - 1, index)  # a late file may mix dynamic values
-            code = pc.add_checked(pc.multiply_checked(code, len(values)), index)
-            bases.append(len(values))
-            dictionaries.append(values)
-        code = pc.if_else(table[_WANTED].combine_chunks(), code, _UNWANTED)
-        numbers = [number for number in pc.unique(code).to_pylist() if number != _UNWANTED]
-        return code, {number: self._place(number, bases, dictionaries) for number in numbers}
-
-    def _place(self, number: int, bases: list[int], dictionaries: list[list]) -> Place:
-        found = []
-        for base, values in zip(reversed(bases), reversed(dictionaries), strict=True):
-            number, index = divmod(number, base)
-            found.append(values[index])
-        window, *values = list(reversed(found))[:-1]
-        if number:
-            return Place(LATE, window, ())
-        return Place(DATA, window, tuple(zip(self._dynamic, values, strict=True)))
+    def _append(
+        self,
+        spans: Sequence[tuple[Place, int]],
+        runs: Sequence[list[Run]],
+        tables: Mapping[str, pa.Table],
+        texts: Mapping[str, pa.Array],
+        events: pa.Array,
+        numbers: pa.Array,
+    ) -> None:
+        """`tables`: the rows of all spans as each kind of file holds them; `texts`: their partition values."""
+        # what identifies a row: partition values as text, and all that its file holds but the batch
+        content = tables[DATA].select([n for n in tables[DATA].column_names if n != _BATCH])
+        hashes = row_hashes(
+            self._connection,
+            pa.table(
+                {f"*{n}": t for n, t in texts.items()} | dict(zip(content.column_names, content.columns, strict=True))
+            ),
+        )
+        at = 0
+        for (place, count), mine in zip(spans, runs, strict=True):
+            span = pc.min_max(events.slice(at, count)).as_py()
+            self._files.append(
+                place,
+                tables[place.kind].slice(at, count),
+                self._encoding or Encoding([], []),
+                total(hashes.slice(at, count)),
+                (span["min"], span["max"]),
+                mine,
+            )
+            if place.overflow:
+                self._places.overflowed(place.window_ms or 0, numbers.slice(at, count))
+            at += count
 
     def _flush_dirty(self) -> None:
         if not self._bad:
             return
         rows = pa.Table.from_pylist(self._bad, schema=self._dirty)
         checksum = total(row_hashes(self._connection, rows))
-        self._files.append(
-            DIRTY_PLACE, rows, Encoding(["reason", "field", "_topic"], []), checksum, None, self._bad_runs
-        )
+        self._files.append(DIRTY_PLACE, rows, Encoding(["reason", "field", _TOPIC], []), checksum, None, self._bad_runs)
         self._bad, self._bad_runs, self._bad_bytes = [], [], 0
 
 
-def _repeat(value: int | str, kind: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), count)
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _flags(count: int, keep: pa.Array) -> pa.Array:
-    if len(keep) == count:
-        return pa.repeat(pa.scalar(True), count)
-    flags = [False] * count
-    for i in keep.to_pylist():
-        flags[i] = True
-    return pa.array(flags, pa.bool_())
-
-
-def _slices(table: pa.Table, places: dict[int, Place]) -> Iterator[tuple[Place, int, list[Run]]]:
-    """(place, first row, its runs) of a table that is sorted by code; neighbours of the same place are joined."""
-    encoded = pc.run_end_encode(table["*code"].combine_chunks())
-    pieces, partitions, offsets = (table[n] for n in (_PIECE, _PARTITION, _OFFSET))
-    start, begin, runs, last = 0, 0, [], None
-    for end, number in zip(encoded.run_ends.to_pylist(), encoded.values.to_pylist(), strict=True):
-        place = places[number]
-        if runs and place != last:
-            yield last, begin, runs
-            begin, runs = start, []
-        # within a range rows keep their order of arrival, which is that of their offsets
-        first, final = offsets[start].as_py(), offsets[end - 1].as_py()
-        runs.append(Run(pieces[start].as_py(), partitions[start].as_py(), end - start, first, final))
-        start, last = end, place
-    if runs:
-        yield last, begin, runs
+def _taken(chunks: list[pa.Array], indices: pa.Array) -> pa.Array:
+    return _one(pa.chunked_array(chunks).take(indices))
 
 
 def choose_encoding(sample: pa.Table) -> Encoding:

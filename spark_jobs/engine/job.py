@@ -6,20 +6,22 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from spark_jobs.engine.failures import JobError, from_exception, refuse
 from spark_jobs.engine.fetch import Reader
+from spark_jobs.engine.places import combined
 from spark_jobs.engine.tally import merge
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
-from spark_jobs.engine.write import check_explosion
 from tidegate.core.batch import KNOWN_RULES, JobPlan
 from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
 from tidegate.core.offsets import OffsetRange, pack
+from tidegate.core.overflow import Known, overflow_values, staying
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain
 from tidegate.core.ports import Storage
-from tidegate.core.receipt import DATA, Failure, FileEntry, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.receipt import DATA, DIRTY, LATE, Failure, RangeResult, Receipt, arithmetic_errors
 
 RunTasks = Callable[[Callable[..., TaskResult], Sequence[Task]], Iterable[TaskResult]]
 """`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique."""
@@ -87,15 +89,48 @@ def _run(
     pipeline = from_plain(Pipeline, plan.pipeline)
     _check_plan(plan, pipeline)
     _check_topic(plan, open_reader)
-    run = functools.partial(run_task, plan, open_storage, open_reader)
-    results = list(run_tasks(run, cut(plan, tasks)))
+    results = _run_all(run_tasks, functools.partial(run_task, plan, open_storage, open_reader), cut(plan, tasks))
+    staying = _staying(plan, pipeline, results)
+    if staying:
+        # tasks know nothing of each other: together they let in too many values, so all is read once more
+        for kind in (DATA, LATE, DIRTY):
+            storage.delete(join(plan.attempt_dir, kind))
+        again = replace(plan, known=Known.of(staying))
+        # numbers, and so names of files, are new ones
+        renumbered = [replace(t, number=t.number + len(results)) for t in cut(plan, tasks)]
+        results = _run_all(run_tasks, functools.partial(run_task, again, open_storage, open_reader), renumbered)
+        if _staying(again, pipeline, results):
+            raise refuse("reading the same offsets twice gave other partition values", retry=True)
+    receipt = _combine(plan, results, time.monotonic() - started)
+    _verify(plan, storage, receipt)
+    return receipt
+
+
+def _run_all(run_tasks: RunTasks, run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
+    results = list(run_tasks(run, tasks))
     failed = [r.failure for r in results if r.failure]
     if failed:
         # what a human must look at comes before what another try may heal
         raise JobError(min(failed, key=lambda f: f.retry))
-    receipt = _combine(plan, pipeline, results, time.monotonic() - started)
-    _verify(plan, storage, receipt)
-    return receipt
+    return results
+
+
+def _staying(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult]) -> dict[int, set[PartitionValues]]:
+    """The values of each window that keep partitions of their own, if tasks have let in more; else nothing."""
+    beyond, limit = overflow_values(pipeline), pipeline.sink.max_partitions
+    rows: dict[int, dict[PartitionValues, int]] = {}
+    for file in (f for r in results for f in r.files):
+        if file.kind == DATA and file.values and file.values != beyond and file.window_ms is not None:
+            found = rows.setdefault(file.window_ms, {})
+            found[file.values] = found.get(file.values, 0) + file.rows
+    known = plan.known.by_window()
+    changed = False
+    for window, found in rows.items():
+        before = known.get(window, set())
+        if len(before | set(found)) > limit and not set(found) <= before:
+            known[window] = staying(found, before, limit)
+            changed = changed or not set(found) <= known[window]
+    return known if changed else {}
 
 
 def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
@@ -158,14 +193,13 @@ def _owner(owners: dict[int, list[tuple[int, int, int]]], piece: OffsetRange) ->
     return next(part for start, end, part in owners[piece.partition] if start <= piece.start and piece.end <= end)
 
 
-def _combine(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult], seconds: float) -> Receipt:
+def _combine(plan: JobPlan, results: list[TaskResult], seconds: float) -> Receipt:
     pieces: dict[int, list[RangeResult]] = {}
     for result in results:
         for piece, found in zip(result.task.pieces, result.results, strict=True):
             pieces.setdefault(piece.part, []).append(found)
     ranges = [_merged(r, pieces.get(i, [])) for i, part in enumerate(plan.parts) for r in part.ranges]
     files = sorted((f for r in results for f in r.files), key=lambda f: f.path)
-    _check_all_values(pipeline, files)
     return Receipt(
         attempt=plan.attempt,
         batch_id=plan.batch_id,
@@ -180,6 +214,7 @@ def _combine(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult], secon
         samples=tuple(s for r in results for s in r.samples)[:MAX_SAMPLES],
         unknown_fields=tuple(sorted({f for r in results for f in r.unknown_fields})),
         seconds=round(seconds, 3),
+        overflow=combined([o for r in results for o in r.overflow]),
     )
 
 
@@ -188,15 +223,6 @@ def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
         return RangeResult(whole, 0, 0, 0, 0, 0, 0, (), None, None)
     mine = [p for p in pieces if p.range.partition == whole.partition]
     return merge(whole, (p for p in mine if whole.start <= p.range.start and p.range.end <= whole.end))
-
-
-def _check_all_values(pipeline: Pipeline, files: list[FileEntry]) -> None:
-    values: dict[int | None, set[PartitionValues]] = {}
-    for file in files:
-        if file.kind == DATA and file.values:
-            values.setdefault(file.window_ms, set()).add(file.values)
-    for window_ms, found in values.items():
-        check_explosion(pipeline, window_ms, found)
 
 
 def _verify(plan: JobPlan, storage: Storage, receipt: Receipt) -> None:

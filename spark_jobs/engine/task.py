@@ -14,6 +14,7 @@ from spark_jobs.engine.failures import from_exception, refuse
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
 from spark_jobs.engine.gather import Gatherer
+from spark_jobs.engine.places import TaskOverflow
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
@@ -50,6 +51,7 @@ class TaskResult:
     files: tuple[FileEntry, ...] = ()
     samples: tuple[DirtySample, ...] = ()
     unknown_fields: tuple[str, ...] = ()
+    overflow: tuple[TaskOverflow, ...] = ()
     failure: Failure | None = None
 
 
@@ -79,7 +81,9 @@ class _Worker:
         self._pipeline = from_plain(Pipeline, plan.pipeline)
         labels = {"tidegate.batch_id": str(plan.batch_id), "tidegate.epoch": str(plan.epoch)}
         self._files = Files(self._pipeline, plan.attempt_dir, f"{task.number:05d}-{attempt}", labels, open_new)
-        self._gatherer = Gatherer(self._pipeline, self._files, connect())
+        sources = [(p.range.partition, plan.parts[p.part].batch_id) for p in task.pieces]
+        known = plan.known.by_window()
+        self._gatherer = Gatherer(self._pipeline, self._files, connect(), plan.topic, sources, known)
         self._rules = {part: _Rules(self._pipeline, plan.parts[part]) for part in {p.part for p in task.pieces}}
         self._samples: list[DirtySample] = []
         self._unknown: dict[str, None] = {}
@@ -98,6 +102,7 @@ class _Worker:
             tuple(entries),
             tuple(self._samples),
             tuple(self._unknown),
+            self._gatherer.overflowed(),
         )
 
     def _result(self, index: int, tally: Tally) -> RangeResult:
@@ -126,7 +131,7 @@ class _Worker:
             keep = wanted
         self._sample(partition, chunk, routed.bad)
         self._gatherer.add_dirty(piece.range.topic, partition, index, chunk, routed.bad)
-        self._gatherer.add(piece.range.topic, partition, index, rules.batch_id, chunk, decoded.table, routed, keep)
+        self._gatherer.add(index, chunk, decoded.table, routed, keep)
 
     def _rebuild(self, index: int, piece: Piece, chunk: Chunk, tally: Tally) -> None:
         """Membership by the pinned rules of the range's batch, columns by the pipeline of the plan."""
@@ -148,7 +153,7 @@ class _Worker:
             rows = self._by_today(rules.today, partition, chunk, keep)
             values = rules.today.values(rows)
             routed = Routed(routed.event, routed.window, routed.late, routed.plausible, values, {})
-        self._gatherer.add(piece.range.topic, partition, index, rules.batch_id, chunk, rows.table, routed, keep)
+        self._gatherer.add(index, chunk, rows.table, routed, keep)
 
     def _by_today(self, today: _Today, partition: int, chunk: Chunk, keep: pa.Array) -> Decoded:
         rows = today.decoder.decode(chunk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -13,12 +14,17 @@ import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks import Encoding, Writer, format_of
+from spark_jobs.engine.streams import Stream
 from tidegate.core.layout import PartitionValues, join, partition_path, time_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps
-from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, DIRTY, FileEntry, PartitionRows
+from tidegate.core.receipt import CHECKSUM_MODULUS, DIRTY, FileEntry, PartitionRows
 
-MAX_OPEN = 64
+MAX_WRITERS, MAX_GROUPS = 4_096, 16_384
+"""Files that are written at once, and what was appended to them: each time some kilobytes of a footer."""
+MAX_WAITING, MAX_OPEN = 64 * 1024 * 1024, 64
+"""Bytes of written files that wait in memory, and files that are open on the filesystem: a directory more costs no
+file handle until its rows are many."""
 MAX_CLOSING = 32
 """Files that are closed at once: HDFS needs half a second for a small one, a disk some milliseconds to sync."""
 ROWS_PER_FILE = 20_000_000
@@ -29,11 +35,14 @@ FOOTER_ROWS = "tidegate.rows"
 
 @dataclass(frozen=True)
 class Place:
-    """What one file may hold. `values` are dynamic partition values, for data only; `window_ms` is None for dirty."""
+    """What one file may hold. `values` are dynamic partition values, for data only; `window_ms` is None for dirty.
+
+    `overflow`: rows whose own values have no partition; their files have a column more."""
 
     kind: str
     window_ms: int | None
     values: PartitionValues
+    overflow: bool = False
 
 
 @dataclass
@@ -51,9 +60,10 @@ class Run:
 class _OpenFile:
     place: Place
     path: str
-    sink: BinaryIO
+    sink: Stream
     writer: Writer
     rows: int = 0
+    groups: int = 0
     checksum: int = 0
     events: tuple[int, int] | None = None
     partitions: dict[int, PartitionRows] = field(default_factory=dict)
@@ -77,8 +87,7 @@ class Files:
         self._open: OrderedDict[Place, _OpenFile] = OrderedDict()
         self._closers = ThreadPoolExecutor(MAX_CLOSING, "close")
         self._closing: deque[Future[None]] = deque()
-        self._number = self._held = 0
-        self._values: dict[int | None, set[PartitionValues]] = {}
+        self._number = self._held = self._waiting = self._spilled = self._groups = 0
         self.entries: list[FileEntry] = []
         self.written: dict[tuple[int, str], int] = {}
 
@@ -94,9 +103,12 @@ class Files:
         """Write rows of one place. `checksum` is their hashes' sum, `events` their smallest and largest event ms."""
         file = self._open.get(place) or self._create(place, rows.schema, encoding)
         self._open.move_to_end(place)
-        held = file.writer.held()
+        held, waiting = file.writer.held(), file.sink.waiting
         file.writer.write(rows)
         self._held += file.writer.held() - held
+        self._waiting += file.sink.waiting - waiting
+        file.groups += 1
+        self._groups += 1
         file.rows += rows.num_rows
         file.checksum = (file.checksum + checksum) % CHECKSUM_MODULUS
         if events is not None:
@@ -108,8 +120,26 @@ class Files:
             _count(file.partitions, run)
         if file.writer.size() >= self._sink.target_file_size or file.rows >= ROWS_PER_FILE:
             self._close(place)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """The largest go to the filesystem first, the coldest are closed first."""
         while self._held > HELD_BYTES:
             self._close(max(self._open, key=lambda p: self._open[p].writer.held()))
+        if self._waiting > MAX_WAITING:
+            for file in sorted(self._open.values(), key=lambda f: -f.sink.waiting):
+                self._spill(file)
+                if self._waiting * 2 <= MAX_WAITING:
+                    break
+        while self._spilled > MAX_OPEN:
+            self._close(next(place for place, file in self._open.items() if file.sink.spilled))
+        while self._groups > MAX_GROUPS:
+            self._close(next(iter(self._open)))
+
+    def _spill(self, file: _OpenFile) -> None:
+        self._waiting -= file.sink.waiting
+        self._spilled += not file.sink.spilled
+        file.sink.spill()
 
     def close(self) -> list[FileEntry]:
         """All of them are written and closed when this returns."""
@@ -125,19 +155,18 @@ class Files:
         for file in self._open.values():
             try:
                 file.writer.close({})
-                file.sink.close()
+                file.sink.abandon()
             except Exception:  # the error that led here is the one to report
                 continue
         self._open.clear()
 
     def _create(self, place: Place, schema: pa.Schema, encoding: Encoding) -> _OpenFile:
-        self._check_explosion(place)
-        while len(self._open) >= MAX_OPEN:
+        while len(self._open) >= MAX_WRITERS:
             self._close(next(iter(self._open)))
         name = f"part-{self._name}-{self._number:04d}{self._extension}"
         path = "/".join(p for p in (place.kind, self._directory(place), name) if p)
         self._number += 1
-        sink = self._open_new(join(self._attempt_dir, path))
+        sink = Stream(functools.partial(self._open_new, join(self._attempt_dir, path)))
         writer = self._format.open(sink, schema, encoding, self._sink.compression)
         self._open[place] = file = _OpenFile(place, path, sink, writer)
         return file
@@ -148,19 +177,16 @@ class Files:
         time = time_values(place.window_ms, self._pipeline.time_partitions, self._pipeline.windows.timezone)
         return partition_path(time + place.values)
 
-    def _check_explosion(self, place: Place) -> None:
-        if place.kind == DATA and place.values:
-            values = self._values.setdefault(place.window_ms, set())
-            values.add(place.values)
-            check_explosion(self._pipeline, place.window_ms, values)
-
     def _close(self, place: Place) -> None:
         file = self._open.pop(place)
         partitions = tuple(sorted(file.partitions.values()))
         self._held -= file.writer.held()
+        self._waiting -= file.sink.waiting
+        self._spilled -= file.sink.spilled
+        self._groups -= file.groups
         told = file.writer.close(self._labels_of(file, partitions))
         size = file.sink.tell()
-        self._closing.append(self._closers.submit(file.sink.close))
+        self._closing.append(self._closers.submit(file.sink.spill().close))
         self._wait_for_closing(MAX_CLOSING)
         if told is not None and told != file.rows:
             raise refuse(f"{file.path}: {told} rows in the file, {file.rows} written", retry=True)
@@ -195,20 +221,6 @@ class Files:
             "tidegate.checksum": str(file.checksum),
             **self._labels,
         }
-
-
-def check_explosion(pipeline: Pipeline, window_ms: int | None, values: set[PartitionValues]) -> None:
-    """Raises JobError when a window has more distinct dynamic values than `sink.max_partitions`."""
-    limit = pipeline.sink.max_partitions
-    if len(values) <= limit:
-        return
-    names = ", ".join(pipeline.dynamic_partitions)
-    samples = ", ".join(partition_path(v) for v in sorted(values, key=str)[:5])
-    raise refuse(
-        f"more than {limit} distinct values of {names} in the window starting at {window_ms} ms, such as {samples}",
-        advice="partition by a column with fewer values, or raise sink.max_partitions",
-        field=names,
-    )
 
 
 def _count(partitions: dict[int, PartitionRows], run: Run) -> None:

@@ -6,11 +6,12 @@ What a state does not have, its type does not have: a planned batch has no epoch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.core.lateness import Floor
 from tidegate.core.merging import Merge, Source
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.overflow import Known
 from tidegate.core.receipt import Receipt
 
 RULES_VERSION = 2
@@ -193,6 +194,7 @@ class JobPlan:
     rules_version: int = RULES_VERSION
     window_ms: int | None = None
     merges: tuple[Merge, ...] = ()
+    known: Known = field(default_factory=Known)  # dynamic values that windows have already
 
 
 @dataclass(frozen=True)

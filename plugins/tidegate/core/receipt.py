@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.overflow import Overflow
 from tidegate.core.plain import dumps
 
 DATA, LATE, DIRTY = "data", "late", "dirty"
@@ -95,6 +96,7 @@ class Receipt:
     samples: tuple[DirtySample, ...] = ()
     unknown_fields: tuple[str, ...] = ()
     seconds: float = 0.0
+    overflow: tuple[Overflow, ...] = ()
 
     @property
     def rows(self) -> int:

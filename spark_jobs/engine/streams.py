@@ -1,0 +1,66 @@
+"""Streams into files that are opened late: many small files may be written at once, few are open on the filesystem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO
+
+
+class Stream:
+    """What is written waits in memory until `spill`; after that it goes straight to the file. Bytes in `waiting`."""
+
+    mode = "wb"
+    closed = False
+
+    def __init__(self, open_file: Callable[[], BinaryIO]) -> None:
+        self._open_file = open_file
+        self._file: BinaryIO | None = None
+        self._parts: list[bytes] = []
+        self._position = self.waiting = 0
+
+    @property
+    def spilled(self) -> bool:
+        return self._file is not None
+
+    def write(self, data: bytes) -> int:
+        size = memoryview(data).nbytes
+        if self._file is None:
+            self._parts.append(bytes(data))
+            self.waiting += size
+        else:
+            self._file.write(data)
+        self._position += size
+        return size
+
+    def spill(self) -> BinaryIO:
+        """Open the file, if it is not open yet, and write what waits."""
+        if self._file is None:
+            self._file = self._open_file()
+            for part in self._parts:
+                self._file.write(part)
+            self._parts, self.waiting = [], 0
+        return self._file
+
+    def abandon(self) -> None:
+        """Let go of the file, whatever it holds."""
+        self._parts, self.waiting = [], 0
+        if self._file is not None:
+            self._file.close()
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Nothing is promised before the file is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """A format's writer has come to its end; the file is closed by whoever has spilled it last."""
