@@ -13,14 +13,15 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk, Reader
+from spark_jobs.engine.sinks import Finished, finished
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
 from tidegate.core.merging import Source
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.pipeline import DIRTY_COLUMNS
 
 CHUNK_RECORDS, CHUNK_BYTES = 20_000, 24 * 1024 * 1024
 _BATCH_ROWS = 2_048
@@ -70,12 +71,13 @@ class DirtyReader(Reader):
         uri, stream = self._open(source)
         with closing(stream):
             try:
-                file = pq.ParquetFile(stream)
-                if file.metadata.num_rows != source.entry.rows:
-                    found = file.metadata.num_rows
+                file = finished(uri, stream, DIRTY_COLUMNS)
+                coordinates = _read(file, _COORDINATES)
+                if len(coordinates) != source.entry.rows:
+                    found = len(coordinates)
                     raise refuse(f"{uri} has {found} rows, its manifest says {source.entry.rows}", advice=_RESTORE)
-                yield from _in_order(file, wanted)
-            except pa.ArrowInvalid as e:
+                yield from _in_order(file, coordinates, wanted)
+            except (pa.ArrowException, ValueError) as e:
                 raise refuse(f"{uri} cannot be read: {e}", advice=_RESTORE) from None
 
     def _open(self, source: Source) -> tuple[str, BinaryIO]:
@@ -104,14 +106,18 @@ def clusters(sources: Iterable[Source], wanted: OffsetRange) -> list[list[Source
     return found
 
 
-def _in_order(file: pq.ParquetFile, wanted: OffsetRange) -> Iterator[Record]:
-    coordinates = file.read(columns=_COORDINATES)
+def _read(file: Finished, columns: list[str]) -> pa.Table:
+    schema = pa.schema([file.schema.field(name) for name in columns])
+    return pa.Table.from_batches(file.batches(_BATCH_ROWS, columns), schema)
+
+
+def _in_order(file: Finished, coordinates: pa.Table, wanted: OffsetRange) -> Iterator[Record]:
     offsets = coordinates.filter(_inside(coordinates, wanted))["_offset"].to_pylist()
     if all(a < b for a, b in itertools.pairwise(offsets)):
-        for batch in file.iter_batches(_BATCH_ROWS, columns=_COLUMNS):
-            yield from _records(pa.table(batch), wanted)
+        for batch in file.batches(_BATCH_ROWS, _COLUMNS):
+            yield from _records(pa.Table.from_batches([batch]), wanted)
         return
-    yield from sorted(_records(file.read(columns=_COLUMNS), wanted), key=lambda record: record[0])
+    yield from sorted(_records(_read(file, _COLUMNS), wanted), key=lambda record: record[0])
 
 
 def _inside(rows: pa.Table, wanted: OffsetRange) -> pa.ChunkedArray:
@@ -121,7 +127,7 @@ def _inside(rows: pa.Table, wanted: OffsetRange) -> pa.ChunkedArray:
 
 def _records(rows: pa.Table, wanted: OffsetRange) -> Iterator[Record]:
     rows = rows.filter(_inside(rows, wanted))
-    stamps = pc.divide(rows["_kafka_ts"].cast(pa.timestamp("us")).cast(pa.int64()), 1000)
+    stamps = pc.fill_null(pc.divide(rows["_kafka_ts"].cast(pa.timestamp("us")).cast(pa.int64()), 1000), -1)
     columns = (rows["_offset"], stamps, rows["raw_key"], rows["raw_value"])
     yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
