@@ -17,18 +17,26 @@ from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
 
 
 def compiled(spec: PlainSpec, location: str = "/nowhere") -> Pipeline:
+    return pipeline_of(spec, location, Format("json", spec.unknown))
+
+
+def pipeline_of(spec: PlainSpec, location: str, form: Format) -> Pipeline:
     columns = tuple(Column(c.name, c.type, path_text(c.path), c.nullable, convert=c.convert) for c in spec.columns)
     return replace(
         pipeline(location),
         columns=columns,
         partition_by=("date", "hour"),
-        format=Format("json", spec.unknown),
+        format=form,
         event_time=EventTime(None if spec.time is None else path_text(spec.time), spec.time_format),
     )
 
 
 def path_text(path: Iterable[str]) -> str:
-    return "$" + "".join(f".{key}" for key in path)
+    return "$" + "".join(f".{key}" if key.isalnum() else "." + _quoted(key) for key in path)
+
+
+def _quoted(key: str) -> str:
+    return '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def decoders(spec: PlainSpec) -> dict[str, Decoder]:
@@ -37,7 +45,7 @@ def decoders(spec: PlainSpec) -> dict[str, Decoder]:
 
 
 def answers(spec: PlainSpec, decoder: Decoder, messages: list[bytes | None]) -> list[Row | Refused]:
-    """One answer for each message. `unknown` of rows is left empty: see `told`."""
+    """One answer for each message; `unknown` of the first that had it is what an operator is told, unless captured."""
     return in_plain_form(spec, decoder.decode(chunk_of(messages)), len(messages))
 
 
@@ -53,7 +61,8 @@ def in_plain_form(spec: PlainSpec, decoded: Decoded, count: int) -> list[Row | R
             found.append(Refused(bad.reason, bad.field))
             continue
         values = {name: plain(columns[name][i], kind) for name, kind in kinds.items()}
-        found.append(Row(values, events[i], dict(extra[i]) if extra else {}))
+        told = {name: text for name, (row, text) in decoded.unknown.items() if row == i}
+        found.append(Row(values, events[i], dict(extra[i]) if extra else told))
     return found
 
 

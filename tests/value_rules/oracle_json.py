@@ -27,12 +27,14 @@ class PlainColumn:
 
 @dataclass(frozen=True)
 class PlainSpec:
-    """`time`: keys of the event time's path, None for Kafka's timestamp; `unknown`: ignore | capture | fail."""
+    """`time`: keys of the event time's path, None for Kafka's timestamp; `unknown`: ignore | capture | fail;
+    `settings`: what other formats than JSON need."""
 
     columns: tuple[PlainColumn, ...]
     time: tuple[str, ...] | None = None
     time_format: str = "epoch_ms"
     unknown: str = "ignore"
+    settings: Any = None
 
 
 @dataclass(frozen=True)

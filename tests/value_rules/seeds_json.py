@@ -246,6 +246,38 @@ def path_seed() -> Seed:
     return spec, make
 
 
+_ODD_KEYS = {
+    "ü k": ("ü k", "\\u00fc k", "\\u00FC\\u0020k"),
+    'q"t\\': ('q\\"t\\\\', "q\\u0022t\\u005c"),
+    "a.b": ("a.b", "a\\u002eb"),
+    "😀": ("😀", "\\ud83d\\ude00"),
+    "\t": ("\\t", "\\u0009"),
+}
+"""Keys that are no plain words, and how they may be spelled."""
+
+
+def odd_path_seed() -> Seed:
+    """Keys with escapes, dots, quotes; objects in objects."""
+    spec = PlainSpec(
+        tuple(PlainColumn(f"c{i}", "int", (key,) if i % 2 else ("a.b", key)) for i, key in enumerate(_ODD_KEYS))
+    )
+
+    def make(rng: Random) -> bytes:
+        inner = [
+            (rng.choice(spelled), rng.choice(_INTEGERS[:8])) for spelled in _ODD_KEYS.values() if rng.random() < 0.6
+        ]
+        outer = [
+            (rng.choice(s), rng.choice(_INTEGERS[:8]))
+            for k, s in _ODD_KEYS.items()
+            if k != "a.b" and rng.random() < 0.5
+        ]
+        outer.append((rng.choice(_ODD_KEYS["a.b"]), message(inner, rng).decode().strip()))
+        rng.shuffle(outer)
+        return message(outer, rng)
+
+    return spec, make
+
+
 def message_seed(row: str) -> Seed:
     spec = PlainSpec((PlainColumn("c", "string", ("c",)),))
 
@@ -287,7 +319,7 @@ def seeds() -> dict[str, list[Seed]]:
         elif kind == "message":
             found[row] = [message_seed(group)]
         elif kind == "path":
-            found[row] = [path_seed()]
+            found[row] = [path_seed(), odd_path_seed()]
         elif kind == "iso":
             found[row] = [pair_seed("string", "timestamp"), *time_seed("iso")]
         elif kind == "key":
