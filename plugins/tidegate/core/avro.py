@@ -262,6 +262,16 @@ def misfit(schema: Schema, kind: HiveType, *, deep: bool = True) -> str | None:
     return f"{schema} cannot be {kind}"
 
 
+def event_misfit(schema: Schema) -> str | None:
+    """Why no value of `schema` can be an event time; None if some can."""
+    if schema.type == "union":
+        reasons = [event_misfit(b) for b in schema.branches if b.type != "null"]
+        return None if not reasons or None in reasons else reasons[0]
+    if schema.kind in ("null", "int", "long", "string") or "timestamp" in schema.logical:
+        return None
+    return f"{schema} cannot be an event time"
+
+
 def _inner(schema: Schema | None, kind: HiveType, what: str) -> str | None:
     reason = misfit(schema, kind) if schema else None
     return reason and f"{what}: {reason}"

@@ -31,15 +31,15 @@ OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "clean", "web
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
 
 
-def pipeline_of(spec: PipelineSpec) -> Pipeline:
-    """`spec` must have passed `rules.check`."""
+def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
+    """`spec` must have passed `rules.check`; `message_format` is what `formats.compile_format` made of it."""
     return Pipeline(
         name=spec.name,
         owner=spec.owner,
         tags=spec.tags,
         description=spec.description,
         source=_source(spec.source, spec.windows.timezone),
-        format=Format(spec.format.type, spec.format.unknown_fields),
+        format=message_format,
         columns=tuple(map(_column, spec.columns)),
         event_time=_event_time(spec),
         windows=_windows(spec),

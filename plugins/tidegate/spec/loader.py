@@ -1,4 +1,6 @@
-"""The pipelines folder: one YAML file, one pipeline; `defaults.yaml` lies under all of them. Nothing else is read."""
+"""The pipelines folder: one YAML file, one pipeline; `defaults.yaml` lies under all of them.
+
+Nothing else is read but what a `format` names."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.spec.compiled import pipeline_of
 from tidegate.spec.document import Node, merge, plain, read, spec_error
 from tidegate.spec.expressions import Judge, expression_problems
+from tidegate.spec.formats import compile_format
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import problems
 from tidegate.spec.rules import check
@@ -108,7 +111,10 @@ def _pipeline(
     found = check(spec, path.stem)
     if found:
         raise spec_error(root, found)
-    pipeline = pipeline_of(spec)
+    message_format, found = compile_format(spec, path.parent)
+    if found:
+        raise spec_error(root, found)
+    pipeline = pipeline_of(spec, message_format)
     found = expression_problems(pipeline, judge) if judge is not None else []
     if found:
         raise spec_error(root, found)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tidegate.core.pipeline import RAW_PARTS
 from tidegate.spec.values import (
+    AvroSchema,
+    Character,
     ColumnName,
     ConnectionId,
     Count,
@@ -18,6 +21,7 @@ from tidegate.spec.values import (
     Duration,
     EventTimePath,
     Expression,
+    FileName,
     HdfsUser,
     HiveType,
     Instant,
@@ -25,10 +29,12 @@ from tidegate.spec.values import (
     MergeCount,
     MessagePath,
     NotYet,
+    NullText,
     Period,
     PipelineName,
     PoolName,
     Ratio,
+    SchemaIds,
     Size,
     SparkConf,
     Start,
@@ -44,7 +50,9 @@ from tidegate.spec.values import (
 Isolation = choice("read_committed", "read_uncommitted")
 Gaps = choice("forbid", "allow")
 OnDataLoss = choice("fail", "record")
-MessageFormat = choice("json", later=("csv", "avro", "protobuf", "raw"))
+MessageFormat = choice("json", "csv", "avro", "protobuf", "raw")
+Wire = choice("plain", "confluent")
+UnknownSchema = choice("fail", "dirty")
 UnknownFields = choice("ignore", "capture", "fail")
 Future = choice("dirty", "accept")
 Idle = choice("clock", "follow", "wait")
@@ -96,13 +104,59 @@ class FormatSpec(Section):
     type: MessageFormat = _key("Format of the message's value.", "json")
     unknown_fields: UnknownFields = _key(
         "What to do with fields that no column takes: leave them out, keep them in the map column `_extra`, or refuse "
-        "the batch before it lands, with the field's name.",
+        "the batch before it lands, with the field's name. `raw` records have none.",
         "ignore",
+    )
+    fields: Annotated[tuple[Text, ...], Field(min_length=1)] | None = _key(
+        "`csv`: names of the fields by their positions; columns look for `$.<name>`. `_` is a position that is left "
+        "out on purpose. A record with fewer fields is dirty, further ones are unknown fields.",
+        None,
+        shown="required for `csv`",
+    )
+    delimiter: Character = _key("`csv`: what stands between fields.", ",")
+    quote: Character | None = _key(
+        "`csv`: what encloses a field that holds delimiters, line breaks or quotes, doubled if it is in there itself; "
+        "null: nothing does.",
+        '"',
+    )
+    escape: Character | None = _key("`csv`: what takes the next character's special meaning; null: nothing.", None)
+    null_text: NullText = _key("`csv`: an unquoted field that says exactly this is null.", "", shown="empty")
+    wire: Wire = _key(
+        "`avro`, `protobuf`: `plain` messages hold the datum alone, those of `confluent` begin with a schema's id.",
+        "plain",
+    )
+    schema_: AvroSchema | None = _key(
+        "`avro`, `wire: plain`: the schema that messages were written with, or the name of a file with it, relative to "
+        "this one.",
+        None,
+        alias="schema",
+        shown="required for `avro`, `plain`",
+    )
+    schemas: SchemaIds | None = _key(
+        "`avro`, `wire: confluent`: schemas, or names of files, by their ids; none of these is asked for at the "
+        "registry.",
+        None,
+    )
+    registry_conn_id: ConnectionId | None = _key(
+        "`avro`, `wire: confluent`: Airflow HTTP connection of the schema registry, with a login if it wants one.", None
+    )
+    unknown_schema: UnknownSchema = _key(
+        "`avro`, `wire: confluent`: what a schema id means that nobody knows: the batch does not land and is tried "
+        "again, or the record is dirty.",
+        "fail",
+    )
+    descriptor_set: FileName | None = _key(
+        "`protobuf`: file made by `protoc --include_imports --descriptor_set_out`, relative to this one.",
+        None,
+        shown="required for `protobuf`",
+    )
+    message: Text | None = _key(
+        "`protobuf`: full name of the message, such as `shop.v1.Order`.", None, shown="required for `protobuf`"
     )
 
 
 class ColumnSpec(Section):
-    """One column of the table, in the table's order."""
+    """One column of the table, in the table's order. A `raw` format has `key`, `value`, `headers` if none is given."""
 
     name: ColumnName = _key(
         "Name of the column. Hive keeps names in lower case, and so does the table. Names that begin with `_`, and "
@@ -298,6 +352,17 @@ class NotifySpec(Section):
 
 class PipelineSpec(Section):
     """One pipeline: one topic into one table."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _raw_columns(cls, value: Any) -> Any:
+        """What a raw record consists of need not be spelled out."""
+        if isinstance(value, dict) and "columns" not in value:
+            message_format = value.get("format")
+            if isinstance(message_format, dict) and message_format.get("type") == "raw":
+                columns = [{"name": part, "type": types[0]} for part, types in RAW_PARTS.items()]
+                return value | {"columns": columns}
+        return value
 
     version: Version = _key("Version of this file's format: 1.")
     name: PipelineName = _key(

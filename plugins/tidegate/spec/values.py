@@ -141,6 +141,55 @@ Text = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "text", str
 Expression = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "SQL expression", str, pattern=r"\S")
 """What it means is checked by DuckDB, in a process of its own: `spec.expressions`."""
 
+FileName = _kind(_matching(r"[^\x00\n]*\S[^\x00\n]*", "must be the name of a file", 1000), "file name", str)
+"""Relative to the folder of the YAML."""
+
+
+def _character(value: object) -> str:
+    text = _text(value)
+    if len(text) != 1 or text in "\r\n\x00":
+        raise ValueError(f"must be one character, and no line break, not {show(text)}")
+    return text
+
+
+Character = _kind(_character, "character", str, pattern="^.$")
+
+
+def _avro_schema(value: object) -> str:
+    if isinstance(value, dict | list) and value:
+        return json.dumps(value, ensure_ascii=False)
+    return _matching(r"(?s:.*\S.*)", "must be an Avro schema, or the name of a file that holds one", 1_000_000)(value)
+
+
+AvroSchema = _kind(_avro_schema, "schema or file name", str, type=["string", "object", "array"])
+"""A schema's JSON, or the name of a file: `is_inline` tells them apart."""
+
+
+def is_inline(text: str) -> bool:
+    """Whether the text is a schema itself: an object, a list or a quoted name."""
+    return text.lstrip()[:1] in ("{", "[", '"')
+
+
+def _schema_id(value: object) -> int:
+    if not (isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,9}", value) and int(value) < 1 << 32):
+        raise ValueError(f"must be a schema id: a whole number of 32 bits, not {show(value)}")
+    return int(value)
+
+
+SchemaIds = Annotated[
+    dict[Annotated[int, BeforeValidator(_schema_id)], AvroSchema],
+    WithJsonSchema({"type": "object", "propertyNames": {"pattern": "^[0-9]+$"}, "x-type": "mapping of ids"}),
+]
+
+
+def _text_or_empty(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {show(value)}; put it in quotes")
+    return value
+
+
+NullText = _kind(_text_or_empty, "text", str)
+
 
 def _event_time_path(value: object) -> str:
     if value == KAFKA_TIMESTAMP:

@@ -9,7 +9,7 @@ from spark_jobs.engine.formats import scalars
 from spark_jobs.engine.formats.assembly import Malformed
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from spark_jobs.engine.types import INTEGER_BITS
-from tidegate.core.avro import Schema, misfit
+from tidegate.core.avro import Schema, event_misfit, misfit
 from tidegate.core.hivetypes import Decimal, HiveType, Primitive
 
 EVENT, PLAIN = Primitive("*event"), Primitive("*plain")
@@ -63,11 +63,7 @@ def refusal(schema: Schema, kind: HiveType) -> str | None:
     """Why no value of `schema` itself, whatever is inside of it, is taken; None if some are."""
     if kind is PLAIN:
         return None
-    if kind is not EVENT:
-        return misfit(schema, kind, deep=False)
-    if schema.kind in ("int", "long", "string") or "timestamp" in schema.logical:
-        return None
-    return f"{schema} cannot be an event time"
+    return event_misfit(schema) if kind is EVENT else misfit(schema, kind, deep=False)
 
 
 def conversion(schema: Schema, kind: HiveType, form: str) -> Callable | None:

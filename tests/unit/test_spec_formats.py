@@ -1,0 +1,243 @@
+"""`format` and what it says about columns: wrong combinations are refused with their places."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+
+from tidegate.core.errors import SpecError
+from tidegate.core.pipeline import RAW_HEADERS, AvroFormat, Column, CsvFormat, EventTime, Format, Pipeline
+from tidegate.core.plain import dumps, loads
+from tidegate.spec import fingerprint, load_file
+
+HEAD = """\
+version: 1
+name: orders
+owner: shop
+source: {topic: orders}
+windows: {size: 1h, start: 2024-01-01T00:00:00Z, watermark_delay: 6h}
+partition_by: [date, hour]
+sink: {table: lake.orders, location: file:///lake/orders}
+"""
+COLUMNS = """\
+columns:
+- {name: shop, type: string}
+- {name: total, type: "decimal(10,2)", from: $.total}
+"""
+TIME = "event_time: {from: $.placed}\n"
+KAFKA = "event_time: {from: kafka_timestamp}\n"
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "shop", "type": ["null", "string"]},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {"name": "placed", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+LATER = {"type": "record", "name": "Order", "fields": [*ORDER["fields"], {"name": "note", "type": "string"}]}
+
+
+def descriptors(folder: Path, **options: object) -> str:
+    file = FileDescriptorProto(name="shop/order.proto", package="shop.v1", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    order = file.message_type.add(name="Order")
+    kinds = {"shop": "STRING", "total": "INT64", "placed": "INT64", "seen": "MESSAGE"}
+    for number, (name, kind) in enumerate(kinds.items(), 1):
+        field = order.field.add(name=name, number=number, label=1, type=getattr(FieldDescriptorProto, f"TYPE_{kind}"))
+        if kind == "MESSAGE":
+            field.type_name = ".google.protobuf.Timestamp"
+    (folder / "order.desc").write_bytes(FileDescriptorSet(file=[file]).SerializeToString())
+    return "order.desc"
+
+
+def load(folder: Path, message_format: str, columns: str = COLUMNS, time: str = TIME) -> Pipeline:
+    path = folder / "orders.yaml"
+    path.write_text(f"{HEAD}format:\n  {message_format}\n{columns}{time}")
+    return load_file(path, {})
+
+
+def refused(folder: Path, field: str, says: str, *args: str) -> None:
+    with pytest.raises(SpecError) as error:
+        load(folder, *args)
+    assert error.value.field == field, str(error.value)
+    assert says in str(error.value)
+    assert error.value.where.startswith(str(folder / "orders.yaml:"))
+
+
+CSV = "type: csv\n  fields: [shop, _, total, placed, _]"
+
+
+def test_csv(tmp_path):
+    pipeline = load(tmp_path, CSV)
+    assert pipeline.format == Format("csv", "ignore", CsvFormat(("shop", "_", "total", "placed", "_")))
+    odd = load(tmp_path, CSV + '\n  delimiter: "\\t"\n  quote: null\n  escape: "\\\\"\n  null_text: "\\\\N"')
+    assert odd.format.csv == CsvFormat(("shop", "_", "total", "placed", "_"), "\t", None, "\\", "\\N")
+    assert loads(Pipeline, dumps(odd)) == odd
+    assert fingerprint(odd) != fingerprint(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("field", "says", "message_format", "columns"),
+    [
+        ("format.fields", "is required with format.type csv", "type: csv", COLUMNS),
+        ("format.fields[4]", "shop is there already", "type: csv\n  fields: [shop, _, total, placed, shop]", COLUMNS),
+        ("format.quote", "is the same as delimiter", CSV + "\n  delimiter: ';'\n  quote: ';'", COLUMNS),
+        ("format.escape", "is the same as quote", CSV + "\n  escape: '\"'", COLUMNS),
+        ("columns[0].type", "$.note is none of format.fields", CSV, "columns:\n- {name: note, type: string}\n"),
+        ("columns[0].from", "none of format.fields", CSV, "columns:\n- {name: a, type: string, from: $.shop.a}\n"),
+        ("columns[0].from", "none of format.fields", CSV, "columns:\n- {name: a, type: string, from: $._}\n"),
+        ("columns[0].type", "cannot be array<int>", CSV, "columns:\n- {name: shop, type: array<int>}\n"),
+        ("event_time.from", "none of format.fields", "type: csv\n  fields: [shop, total]", COLUMNS),
+        ("format.wire", "no meaning with format.type csv", CSV + "\n  wire: plain", COLUMNS),
+    ],
+)
+def test_wrong_csv(tmp_path, field, says, message_format, columns):
+    refused(tmp_path, field, says, message_format, columns)
+
+
+def test_avro_schemas_come_from_files_or_stand_in_the_yaml(tmp_path):
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas/order.avsc").write_text(json.dumps(ORDER))
+    by_file = load(tmp_path, "type: avro\n  schema: schemas/order.avsc")
+    inline = load(tmp_path, f"type: avro\n  schema: {json.dumps(ORDER)}")
+    assert by_file.format == inline.format == Format("avro", "ignore", avro=AvroFormat(schema=json.dumps(ORDER)))
+    text = load(tmp_path, f"type: avro\n  schema: '{json.dumps(ORDER)}'")
+    assert text.format == by_file.format
+    (tmp_path / "schemas/order.avsc").write_text(json.dumps(LATER))
+    assert fingerprint(load(tmp_path, "type: avro\n  schema: schemas/order.avsc")) != fingerprint(by_file)
+    many = load(
+        tmp_path, f"type: avro\n  wire: confluent\n  schemas: {{7: schemas/order.avsc, 8: {json.dumps(ORDER)}}}"
+    )
+    assert many.format.avro == AvroFormat("confluent", schemas={7: json.dumps(LATER), 8: json.dumps(ORDER)})
+    assert loads(Pipeline, dumps(many)) == many
+    registry = load(tmp_path, "type: avro\n  wire: confluent\n  registry_conn_id: reg\n  unknown_schema: dirty")
+    assert registry.format.avro == AvroFormat("confluent", registry_conn_id="reg", unknown_schema="dirty")
+
+
+INTO_SHOP = "columns:\n- {name: a, type: int, from: $.shop.a}\n"
+TAGS = "columns:\n- {name: tags, type: array<int>}\n"
+GONE = "columns:\n- {name: shop, type: string}\nevent_time: {from: $.gone}\n"
+INLINE = f"type: avro\n  schema: {json.dumps(ORDER)}"
+
+
+@pytest.mark.parametrize(
+    ("field", "says", "message_format", "columns"),
+    [
+        ("format.schema", "is required with wire: plain", "type: avro", COLUMNS),
+        ("format.schema", "cannot be read (looked for it at", "type: avro\n  schema: gone.avsc", COLUMNS),
+        ("format.schema", "is no Avro schema: not JSON", "type: avro\n  schema: '{'", COLUMNS),
+        ("format.schema", "the type 'Nowhere' is not defined", "type: avro\n  schema: '\"Nowhere\"'", COLUMNS),
+        ("format.schema", "is string, not a record", "type: avro\n  schema: '\"string\"'", COLUMNS),
+        ("format.schemas", "no meaning with wire: plain", INLINE + "\n  schemas: {1: '{}'}", COLUMNS),
+        ("format.registry_conn_id", "needs registry_conn_id", "type: avro\n  wire: confluent", COLUMNS),
+        (
+            "format.schema",
+            "no meaning with wire: confluent",
+            INLINE + "\n  wire: confluent\n  registry_conn_id: r",
+            COLUMNS,
+        ),
+        ("format.schemas.7", "is no Avro schema", "type: avro\n  wire: confluent\n  schemas: {7: '[]'}", COLUMNS),
+        ("columns[0].type", "string cannot be int", INLINE, "columns:\n- {name: shop, type: int}\n"),
+        ("columns[0].type", "no field $.note", INLINE, "columns:\n- {name: note, type: int}\n"),
+        (
+            "columns[0].from",
+            "$.shop is string, not a record",
+            INLINE,
+            "columns:\n- {name: a, type: int, from: $.shop.a}\n",
+        ),
+        (
+            "columns[0].type",
+            "its elements: string cannot be int",
+            INLINE,
+            "columns:\n- {name: tags, type: array<int>}\n",
+        ),
+        ("event_time.from", "decimal cannot be an event time", INLINE, COLUMNS + "event_time: {from: $.total}\n"),
+    ],
+)
+def test_wrong_avro(tmp_path, field, says, message_format, columns):
+    refused(tmp_path, field, says, message_format, columns, "" if "event_time" in columns else TIME)
+
+
+def test_a_column_must_fit_every_schema_that_has_it(tmp_path):
+    (tmp_path / "1.avsc").write_text(json.dumps(ORDER))
+    (tmp_path / "2.avsc").write_text(json.dumps(LATER))
+    both = "type: avro\n  wire: confluent\n  schemas: {1: 1.avsc, 2: 2.avsc}"
+    load(tmp_path, both, COLUMNS + "- {name: note, type: string}\n")
+    refused(tmp_path, "columns[2].type", "string cannot be int", both, COLUMNS + "- {name: note, type: int}\n")
+    with_registry = both + "\n  registry_conn_id: r"
+    load(tmp_path, with_registry, COLUMNS + "- {name: later_still, type: int}\n")
+
+
+def test_protobuf(tmp_path):
+    name = descriptors(tmp_path)
+    columns = "columns:\n- {name: shop, type: string}\n- {name: seen, type: timestamp}\n"
+    pipeline = load(tmp_path, f"type: protobuf\n  descriptor_set: {name}\n  message: shop.v1.Order", columns)
+    assert pipeline.format.protobuf is not None
+    assert base64.b64decode(pipeline.format.protobuf.descriptor_set) == (tmp_path / name).read_bytes()
+    assert (pipeline.format.protobuf.message, pipeline.format.protobuf.wire) == ("shop.v1.Order", "plain")
+    assert loads(Pipeline, dumps(pipeline)) == pipeline
+
+
+@pytest.mark.parametrize(
+    ("field", "says", "settings", "columns"),
+    [
+        ("format.descriptor_set", "is required with format.type protobuf", "message: shop.v1.Order", COLUMNS),
+        ("format.message", "is required with format.type protobuf", "descriptor_set: order.desc", COLUMNS),
+        ("format.message", "the messages are shop.v1.Order", "descriptor_set: order.desc\n  message: Order", COLUMNS),
+        ("format.descriptor_set", "cannot be read", "descriptor_set: no.desc\n  message: Order", COLUMNS),
+        ("format.descriptor_set", "is no FileDescriptorSet", "descriptor_set: orders.yaml\n  message: Order", COLUMNS),
+        ("columns[0].type", "has no field $.note", "", "columns:\n- {name: note, type: string}\n"),
+        ("columns[0].type", "int64 cannot be string", "", "columns:\n- {name: total, type: string}\n"),
+        ("columns[0].from", "$.shop is string, not a message", "", INTO_SHOP),
+        ("event_time.from", "has no field $.gone", "", GONE),
+    ],
+)  # fmt: skip
+def test_wrong_protobuf(tmp_path, field, says, settings, columns):
+    descriptors(tmp_path)
+    settings = settings or "descriptor_set: order.desc\n  message: shop.v1.Order"
+    time = "" if "event_time" in columns else TIME
+    refused(tmp_path, field, says, f"type: protobuf\n  {settings}", columns, time)
+
+
+def test_a_descriptor_set_without_its_imports_says_how_to_make_it(tmp_path):
+    file = FileDescriptorProto(name="a.proto", dependency=["b.proto"])
+    (tmp_path / "a.desc").write_bytes(FileDescriptorSet(file=[file]).SerializeToString())
+    says = "a.desc lacks b.proto; make it with `protoc --include_imports`"
+    refused(tmp_path, "format.descriptor_set", says, "type: protobuf\n  descriptor_set: a.desc\n  message: A")
+
+
+def test_raw_records_need_no_columns(tmp_path):
+    pipeline = load(tmp_path, "type: raw", "", KAFKA)
+    assert pipeline.columns == (
+        Column("key", "binary", "$.key"),
+        Column("value", "binary", "$.value"),
+        Column("headers", RAW_HEADERS, "$.headers"),
+    )
+    assert pipeline.event_time == EventTime(None)
+    line = load(tmp_path, "type: raw", "columns:\n- {name: line, type: string, from: $.value}\n", KAFKA)
+    assert line.columns == (Column("line", "string", "$.value"),)
+
+
+@pytest.mark.parametrize(
+    ("field", "says", "message_format", "columns", "time"),
+    [
+        ("event_time.from", "raw records have no time but Kafka's", "type: raw", "", TIME),
+        ("format.unknown_fields", "raw records have no fields", "type: raw\n  unknown_fields: fail", "", KAFKA),
+        ("columns[0].type", "a raw record has $.key", "type: raw", "columns:\n- {name: value, type: int}\n", KAFKA),
+        ("columns[0].type", "a raw record has $.key", "type: raw", "columns:\n- {name: other, type: binary}\n", KAFKA),
+        ("columns", "is required", "type: json", "", KAFKA),
+    ],
+)
+def test_wrong_raw(tmp_path, field, says, message_format, columns, time):
+    refused(tmp_path, field, says, message_format, columns, time)
+
+
+def test_what_an_earlier_release_fingerprinted_stays_the_same_version(tmp_path):
+    pipeline = load(tmp_path, "type: json")
+    assert fingerprint(pipeline) == "028d3f19f8fe94685450d78ac1fea98e8d4d868b5408c44e32930b33a1dac75f"
