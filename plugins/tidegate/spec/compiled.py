@@ -22,7 +22,7 @@ from tidegate.core.pipeline import (
 )
 from tidegate.core.plain import dumps, to_plain
 from tidegate.spec.model import ArchiveSpec, CleanSpec, ColumnSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
-from tidegate.spec.rules import archive_runs, epoch_ms, local_instant
+from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
@@ -108,7 +108,7 @@ def _sink(spec: SinkSpec) -> Sink:
         location=spec.location,
         workdir=spec.workdir or layout.join(spec.location, WORKDIR),
         format=spec.format,
-        compression=spec.compression,
+        compression=spec.compression or DEFAULT_COMPRESSION[spec.format],
         target_file_size=spec.target_file_size,
         max_partitions=spec.max_partitions,
         user=spec.user,

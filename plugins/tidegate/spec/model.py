@@ -58,7 +58,7 @@ Future = choice("dirty", "accept")
 Idle = choice("clock", "follow", "wait")
 OnSilence = choice("hold", "close")
 LatePolicy = choice("side", later=("reroute", "drop"))
-FileFormat = choice("parquet", later=("orc", "text"))
+FileFormat = choice("parquet", "orc", "text")
 Swap = choice("pointer", "directory")
 Convert = choice("text")
 Compression = choice("zstd", "snappy", "gzip", "none")
@@ -255,8 +255,15 @@ class SinkSpec(Section):
         "user of Hive and of the Spark job itself is that of their connections.",
         None,
     )
-    format: FileFormat = _key("Format of the files.", "parquet")
-    compression: Compression = _key("Compression within the files.", "zstd")
+    format: FileFormat = _key(
+        "Format of the files. `text` (Hive's LazySimpleSerDe) has no nested columns; see [types](types.md#files).",
+        "parquet",
+    )
+    compression: Compression | None = _key(
+        "Compression within the files; of text only `gzip` and `none` are read by all readers.",
+        None,
+        shown="`zstd`; `gzip` for `text`",
+    )
     target_file_size: Size = _key("A file is finished when it has about this size.", "256MB")
     max_partitions: Count = _key("Distinct dynamic partition values that one window may have.", 2000, unit="values")
     permissions: NotYet = _key("Mode, owner and group of files and directories.", None)

@@ -15,6 +15,8 @@ from tidegate.spec.values import KAFKA_TIMESTAMP, nearest
 
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint")
 LEAST_ARCHIVE_RUNS = 16
+DEFAULT_COMPRESSION = {"parquet": "zstd", "orc": "zstd", "text": "gzip"}
+TEXT_COMPRESSION = ("gzip", "none")
 
 
 def check(spec: PipelineSpec, stem: str) -> list[Problem]:
@@ -26,6 +28,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_windows(spec),
         *_time_partitions(spec),
         *_dynamic_partitions(spec),
+        *_text(spec),
         *_workdir(spec),
         *_archive(spec),
     ]
@@ -165,6 +168,26 @@ def _dynamic_partitions(spec: PipelineSpec) -> Iterator[Problem]:
     if not spec.kafka_columns and not visible - {p.lower() for p in spec.partition_by}:
         message = "every column is a partition column or hidden, and kafka_columns is off: files would be empty"
         yield Problem(("columns",), message)
+
+
+def _text(spec: PipelineSpec) -> Iterator[Problem]:
+    """What Hive's text files cannot hold so that all readers read the same."""
+    if spec.sink.format != "text":
+        return
+    if spec.sink.compression not in (None, *TEXT_COMPRESSION):
+        choices = " or ".join(TEXT_COMPRESSION)
+        message = (
+            f"text compressed with {spec.sink.compression} is not read by all of Hive, Spark and DuckDB: "
+            f"set it to {choices}, or sink.format to parquet or orc"
+        )
+        yield Problem(("sink", "compression"), message)
+    other = "leave it out, give it the type string, or set sink.format to parquet or orc"
+    for i, column in enumerate(spec.columns):
+        if not is_primitive(parse(column.type)) and not column.hidden:
+            yield Problem(("columns", i, "type"), f"text cannot hold {column.type}: {other}")
+    if spec.format.unknown_fields == "capture":
+        message = "capture makes a map, which text cannot hold: set it to ignore or fail, or sink.format to parquet or orc"
+        yield Problem(("format", "unknown_fields"), message)
 
 
 def _workdir(spec: PipelineSpec) -> Iterator[Problem]:
