@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from tidegate.adapters.connections import Connection, ConnectionMissing, Lookup, resolve
-from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
+from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable, TidegateError
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Launcher
@@ -127,9 +127,30 @@ _LIBPQ = frozenset(
 )
 
 
-def kafka_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str, str]:
-    """What of the Kafka connection must reach a job in a private file. Raises TidegateError."""
-    return _kafka(pipeline, lookup).secrets()
+def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str, str]:
+    """What must reach a job in a private file: secrets of the Kafka connection, and the schema registry's address and
+    login. Raises TidegateError."""
+    secrets = dict(_kafka(pipeline, lookup).secrets())
+    settings = pipeline.format.avro
+    if settings is not None and settings.registry_conn_id is not None:
+        secrets |= registry_secrets(resolve(settings.registry_conn_id, lookup))
+    return secrets
+
+
+def registry_secrets(connection: Connection) -> dict[str, str]:
+    """Keys as `spark_jobs.engine.secrets` reads them, from an HTTP connection as Airflow reads it: the protocol is in
+    the host or in `schema`. Raises TidegateError."""
+    if not connection.host:
+        raise TidegateError(
+            f"connection {connection.conn_id} has no host",
+            advice="give it the address of the schema registry, such as https://registry.example:8081",
+        )
+    protocol = connection.schema if connection.schema in ("http", "https") else "http"
+    url = connection.host if "://" in connection.host else f"{protocol}://{connection.host}"
+    found = {"url": f"{url.rstrip('/')}:{connection.port}" if connection.port else url.rstrip("/")}
+    if connection.login:
+        found |= {"user": connection.login, "password": connection.password or ""}
+    return {f"tidegate.registry.{key}": value for key, value in found.items()}
 
 
 def command_lookup(conn_id: str) -> Connection:
@@ -162,7 +183,7 @@ class SparkByConnection:
             settings.spark_binary,
             master,
             driver_conf(run.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive),
-            secrets=kafka_secrets(self._pipeline, self._lookup),
+            secrets=job_secrets(self._pipeline, self._lookup),
             py_files=settings.spark_py_files,
             user=self._pipeline.sink.user,
         ).run(plan_path)

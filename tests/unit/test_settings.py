@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.engine.secrets import client_secrets, registry_settings
 from tests.world import make_pipeline
 from tidegate import wiring
 from tidegate.adapters.connections import Connection, ConnectionMissing
 from tidegate.adapters.ledger.migrate import migrate
-from tidegate.core.errors import LedgerError
+from tidegate.adapters.spark import secrets_file
+from tidegate.core.errors import LedgerError, TidegateError
+from tidegate.core.pipeline import AvroFormat, Format
 from tidegate.settings import load
 
 CFG = """
@@ -125,7 +129,38 @@ def test_a_context_registers_the_spec_and_contacts_only_the_ledger(tmp_path: Pat
     assert ctx.source.client_settings()["client.id"] == f"tidegate-{pipeline.name}"
     assert "sasl.password" not in ctx.source.client_settings()
     ctx.ledger.close()
-    assert wiring.kafka_secrets(pipeline, lookup_of(tmp_path)) == {"sasl.password": "s3cret"}
+    assert wiring.job_secrets(pipeline, lookup_of(tmp_path)) == {"sasl.password": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("connection", "expected"),
+    [
+        (Connection("r", "http", "registry", 8081), {"url": "http://registry:8081"}),
+        (Connection("r", "http", "registry", schema="https"), {"url": "https://registry"}),
+        (
+            Connection("r", "http", "https://registry/base/", login="u", password="p"),
+            {"url": "https://registry/base", "user": "u", "password": "p"},
+        ),
+        (Connection("r", "http", "registry", login="u"), {"url": "http://registry", "user": "u", "password": ""}),
+    ],
+)
+def test_a_registry_travels_with_the_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connection: Connection, expected: dict[str, str]
+) -> None:
+    """What the control plane writes is what the worker reads, and Kafka's client sees none of it."""
+    message_format = Format("avro", avro=AvroFormat("confluent", registry_conn_id="r"))
+    pipeline = replace(make_pipeline(f"file://{tmp_path}/lake"), format=message_format)
+    others = lookup_of(tmp_path)
+    secrets = wiring.job_secrets(pipeline, lambda conn_id: connection if conn_id == "r" else others(conn_id))
+    with secrets_file(secrets) as path:
+        monkeypatch.setenv("TIDEGATE_SECRETS_FILE", str(path))
+        assert registry_settings() == expected
+        assert client_secrets() == {"sasl.password": "s3cret"}
+
+
+def test_a_registry_needs_a_host() -> None:
+    with pytest.raises(TidegateError, match="connection r has no host"):
+        wiring.registry_secrets(Connection("r", "http"))
 
 
 def test_a_readiness_context_can_reach_nothing_but_the_ledger(tmp_path: Path) -> None:

@@ -67,12 +67,12 @@ class PipelineOperator(BaseOperator):
 
     def _open(self, context: Context) -> PipelineContext:
         from tidegate.orchestration.connections import airflow_connection
-        from tidegate.wiring import context_for, kafka_secrets
+        from tidegate.wiring import context_for, job_secrets
 
         if self.runs_spark:
             from tidegate.orchestration.launcher import AirflowSparkLauncher
 
-            secrets = partial(kafka_secrets, self.pipeline, airflow_connection)
+            secrets = partial(job_secrets, self.pipeline, airflow_connection)
             self._launcher = AirflowSparkLauncher(self.pipeline, secrets)
         return context_for(
             self.pipeline, self.log.info, self._launcher, actor=actor_of(context), lookup=airflow_connection
