@@ -18,6 +18,7 @@ from spark_jobs.engine.places import TaskOverflow
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
+from spark_jobs.engine.unknown import unknown_field
 from spark_jobs.engine.write import Files
 from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
@@ -176,15 +177,9 @@ class _Worker:
         return rows
 
     def _note_unknown(self, decoded: Decoded, chunk: Chunk, partition: int) -> None:
-        for name, (row, example) in decoded.unknown.items():
+        for name, (_, example) in decoded.unknown.items():
             if self._pipeline.format.unknown_fields == "fail":
-                raise refuse(
-                    f"unknown field {name[:200]!r}, for example {escaped(example.encode())}",
-                    advice="add a column for it, or set format.unknown_fields to capture or ignore",
-                    partition=partition,
-                    offset=chunk.offsets[row],
-                    field=name[:200],
-                )
+                raise unknown_field(self._pipeline, decoded.unknown, chunk, partition, escaped(example.encode()))
             if len(self._unknown) < 1000:
                 self._unknown.setdefault(name)
 

@@ -42,7 +42,6 @@ def test_names_that_begin_with_an_underscore(place: Place) -> None:
 
 MISMATCHES = [
     ({"columns": (*COLUMNS, ("gate", "string"))}, ["column gate string is missing", "ADD COLUMNS"]),
-    ({"columns": COLUMNS[1:]}, ["column id bigint is not in the spec"]),
     ({"columns": (("id", "int"), *COLUMNS[1:])}, ["column id is bigint, not int"]),
     ({"columns": (*COLUMNS[:2], ("fare", "decimal(12,2)"), *COLUMNS[3:])}, ["decimal(10,2), not decimal(12,2)"]),
     ({"columns": (*COLUMNS[:4], ("wide", WIDE.replace("f39", "f99")))}, ["f39:int", "f99:int"]),
@@ -91,6 +90,47 @@ def test_a_missing_table_is_a_definite_error(place: Place) -> None:
         with pytest.raises(CatalogueError) as refused:
             call()
         assert not isinstance(refused.value, CatalogueUnsure)
+
+
+# ---------------------------------------------------------------- columns that change
+
+
+def test_a_table_without_columns_that_were_dropped_is_the_same(place: Place) -> None:
+    table = place.created()
+    less = replace(table, columns=COLUMNS[1:])
+    place.catalogue.ensure_table(less)
+    assert place.catalogue.evolve_table(less) == []
+    place.catalogue.ensure_table(table)
+
+
+def test_columns_are_added_to_the_table(place: Place) -> None:
+    table = place.created()
+    place.catalogue.add_partitions(table.name, {of("UA"): place.uri("ua")})
+    more = replace(table, columns=(("gate", "string"), *COLUMNS[1:], ("order", "struct<a:int,date:string>")))
+    words = ["column gate string is new", "column order struct<a:int,date:string> is new"]
+    dropped = "column id is dropped: it stays in the table, null in new rows"
+    assert place.catalogue.evolve_table(more) == [*words, dropped]
+    assert place.catalogue.evolve_table(more) == []
+    place.catalogue.ensure_table(more)
+    place.catalogue.ensure_table(table)  # what was dropped is there
+    assert place.catalogue.partitions(table.name) == {of("UA"): place.uri("ua")}
+
+
+def test_what_readers_of_old_files_could_not_read_changes_nothing(place: Place) -> None:
+    table = place.created()
+    for change, words in (
+        ({"columns": (("id", "string"), *COLUMNS[1:])}, ["column id was bigint, is string"]),
+        ({"columns": (("id", "int"), ("more", "int"), *COLUMNS[1:])}, ["column id was bigint, is int"]),
+        ({"columns": (*COLUMNS, ("more", "int")), "location": "file:///elsewhere"}, ["not in file:///elsewhere"]),
+        ({"partitions": (("date", "string"),)}, ["it is partitioned by"]),
+    ):
+        with pytest.raises(CatalogueMismatch) as refused:
+            place.catalogue.evolve_table(replace(table, **change))
+        assert not refused.value.retry
+        assert [word for word in words if word not in str(refused.value)] == []
+    place.catalogue.ensure_table(table)
+    with pytest.raises(CatalogueMismatch, match="column more int is missing"):
+        place.catalogue.ensure_table(replace(table, columns=(*COLUMNS, ("more", "int"))))
 
 
 # ---------------------------------------------------------------- partitions

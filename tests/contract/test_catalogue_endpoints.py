@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 from catalogue_places import DATABASE, HOSTILE, REAL, Place, of
 from fakes.proxy import Fate, LossyProxy
 
+from spark_jobs.engine.types import schema_of
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.layout import HIVE_NULL, partition_path
@@ -43,6 +46,67 @@ def test_readers_follow_the_location(endpoint: Place) -> None:
     assert catalogue.execute(query) == []
     assert (endpoint.folder / "old/part.parquet").exists()
     assert (endpoint.folder / "new/part.parquet").exists()
+
+
+def write_columns(folder: Path, columns: tuple[tuple[str, str], ...], **values: object) -> None:
+    """One row, as a worker writes it."""
+    folder.mkdir(parents=True)
+    rows = pa.Table.from_pylist([values], schema=schema_of(columns))
+    pq.write_table(rows, folder / "part.parquet", store_schema=False)
+
+
+BEFORE = (("id", "smallint"), ("gone", "string"), ("fare", "decimal(6,2)"), ("legs", "struct<a:int>"), ("_o", "bigint"))
+ADDED = (("more", "int"), ("_o", "bigint"), ("order", "struct<x:int>"), ("fare", "decimal(6,2)"), ("id", "smallint"))
+WIDER = (
+    ("id", "int"),
+    ("gone", "string"),
+    ("fare", "decimal(20,2)"),
+    ("legs", "struct<a:int,b:string>"),
+    ("_o", "bigint"),
+)
+
+
+def test_readers_see_old_and_new_files_when_columns_come_go_and_change_places(endpoint: Place) -> None:
+    table, catalogue = replace(endpoint.table(), columns=BEFORE), endpoint.catalogue
+    old, new = (
+        {"id": 1, "gone": "x", "fare": Decimal("1.50"), "_o": 10},
+        {"id": 2, "more": 7, "order": {"x": 5}, "_o": 20},
+    )
+    write_columns(endpoint.folder / "old", BEFORE, **old)
+    write_columns(endpoint.folder / "new", ADDED, **new)
+    catalogue.ensure_table(table)
+    catalogue.add_partitions(table.name, {of("old"): endpoint.uri("old"), of("kept"): endpoint.uri("old")})
+    catalogue.evolve_table(replace(table, columns=ADDED))
+    catalogue.add_partitions(table.name, {of("new"): endpoint.uri("new")})
+    catalogue.set_location(table.name, of("old"), endpoint.uri("new"))  # a replay, with today's columns
+    rows = catalogue.execute(f"SELECT `app`, `id`, `gone`, `fare`, `more`, `_o`, `order`.`x` FROM {table.name}")
+    was, now = (1, "x", Decimal("1.50"), None, 10, None), (2, None, None, 7, 20, 5)
+    assert sorted(rows) == [("kept", *was), ("new", *now), ("old", *now)]
+    assert catalogue.execute(f"SELECT `app` FROM {table.name} WHERE `more` IS NULL AND `gone` = 'x'") == [("kept",)]
+
+
+def test_readers_see_old_and_new_files_when_types_grow(endpoint: Place, request: pytest.FixtureRequest) -> None:
+    table, catalogue = replace(endpoint.table(), columns=BEFORE), endpoint.catalogue
+    write_columns(endpoint.folder / "old", BEFORE, id=-32768, fare=Decimal("-9999.99"), legs={"a": 1})
+    write_columns(endpoint.folder / "new", WIDER, id=2**31 - 1, fare=Decimal("1e17"), legs={"a": 2, "b": "y"})
+    catalogue.ensure_table(table)
+    catalogue.add_partitions(table.name, {of("old"): endpoint.uri("old")})
+    wider = replace(table, columns=WIDER)
+    if "hive_spark" in request.node.name:
+        with pytest.raises(CatalogueMismatch, match="cannot change the type of a column") as refused:
+            catalogue.evolve_table(wider)
+        assert not refused.value.retry
+        catalogue.ensure_table(table)
+        # what Spark reads when Hive has changed the table in a metastore that they share
+        table = replace(wider, name=f"{wider.name}w", location=endpoint.uri("wider"))
+        catalogue.ensure_table(table)
+        catalogue.add_partitions(table.name, {of("old"): endpoint.uri("old")})
+    else:
+        assert len(catalogue.evolve_table(wider)) == 3
+        assert catalogue.evolve_table(wider) == []
+    catalogue.add_partitions(table.name, {of("new"): endpoint.uri("new")})
+    rows = catalogue.execute(f"SELECT `id`, `fare`, `legs`.`a`, `legs`.`b` FROM {table.name}")
+    assert sorted(rows) == [(-32768, Decimal("-9999.99"), 1, None), (2**31 - 1, Decimal("1e17"), 2, "y")]
 
 
 def test_readers_see_each_value_as_it_was(endpoint: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.adapters import hive_sql
 from tidegate.core.errors import CatalogueError
@@ -37,6 +37,21 @@ class FakeCatalogue:
         with self._lock:
             there = self._tables.setdefault(table.name, _Table(table)).definition
         hive_sql.check_same(table, _description(there))
+
+    def evolve_table(self, table: TableDef) -> list[str]:
+        with self._lock:
+            if table.name not in self._tables:
+                raise CatalogueError(f"there is no table {table.name}")
+            kept = self._tables[table.name]
+            there = kept.definition
+            wanted = hive_sql.evolution(table, _description(there))
+            if not wanted.alter_table:
+                return []
+            hive_sql.alterations(table, wanted)  # refuses what the real ones would
+            types = {name.lower(): kind for name, kind in table.columns}
+            columns = [(name, types.get(name.lower(), kind)) for name, kind in there.columns]
+            kept.definition = replace(there, columns=(*columns, *wanted.added))
+            return wanted.words()
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
         prefix = hive_sql.canonical(prefix)

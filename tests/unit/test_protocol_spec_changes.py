@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.crash.kept import InProcess
 from tests.hooks import Died, Hook, die
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.errors import CatalogueMismatch, SpecError
+from tidegate.core.errors import BatchRefused, CatalogueMismatch, SpecError
 from tidegate.core.pipeline import Column, Pipeline
-from tidegate.core.tables import data_table
 from tidegate.workflow import archive, ingest, reconcile, replay
+from tidegate.workflow.audit import audit
 
 
 @pytest.fixture
@@ -67,6 +68,23 @@ REFUSED: dict[str, tuple[Callable[[Pipeline], dict[str, Any]], str]] = {
         windows(start_ms=T0 - HOUR // 2),
         "windows.start moved from 2013-01-05T00:00Z to 2013-01-04T23:30Z",
     ),
+    "a narrower column": (
+        lambda p: {"columns": (*p.columns[:2], replace(p.columns[2], type="smallint"))},
+        "column value was int, is smallint",
+    ),
+    "a column of another type": (
+        lambda p: {"columns": (*p.columns[:2], replace(p.columns[2], type="string"))},
+        "column value was int, is string: the files that are there cannot be read so",
+    ),
+    "a column that Spark could not read any more": (
+        lambda p: {"columns": (*p.columns[:2], replace(p.columns[2], type="bigint"))},
+        "column value was int, is bigint: Spark 3.5 cannot read it from the Parquet files that are there",
+    ),
+    "a partition column of another type": (
+        lambda p: {"columns": (p.columns[0], replace(p.columns[1], type="int"), p.columns[2])},
+        "partition column site was string, is int",
+    ),
+    "no Kafka columns": (lambda p: {"kafka_columns": False}, "kafka_columns was true, is false"),
     "another workdir": (
         lambda p: {"sink": replace(p.sink, workdir=f"{p.sink.location}/_other")},
         "sink.workdir was .*/_tidegate, is .*/_other",
@@ -123,24 +141,170 @@ def test_start_may_move_back_by_whole_windows(world: World) -> None:
 # ---------------------------------------------------------------- columns
 
 
-def test_a_replay_with_a_column_that_the_table_lacks_is_refused_before_anything_is_built(world: World) -> None:
+EXTRA = Column("extra", "int", "$.extra")
+
+
+def rows(world: World, table: str = "lake.readings") -> list[dict[str, Any]]:
+    """What a reader who finds columns by name sees: those of the table, null where a file has none."""
+    names = [name for name, _ in world.catalogue._tables[table].definition.columns]
+    found: list[dict[str, Any]] = []
+    for location in world.partitions(table).values():
+        for file in sorted(Path(location.removeprefix("file://")).glob("*.parquet")):
+            found += [{n: row.get(n) for n in names} for row in pq.ParquetFile(file).read().to_pylist()]
+    return sorted(found, key=lambda r: (r["_partition"], r["_offset"]))
+
+
+def balanced(world: World) -> None:
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, InProcess())  # type: ignore[attr-defined]
+    assert (report.problems, report.balanced) == ((), True)
+
+
+def test_columns_come_and_go_while_the_pipeline_runs(world: World) -> None:
+    id_, site, _ = world.pipeline.columns
     two_hours(world)
     world.ingest("r1")
     world.archive(0)
-    before, columns = world.table(), world.pipeline.columns
-    world.change_spec(columns=(*columns, Column("extra", "int", "$.extra")))
-    with pytest.raises(CatalogueMismatch):
-        world.replay(0)
-    assert world.context().ledger.windows.get("readings", window(0)).newest == 1
+    before = world.table()
+    world.change_spec(columns=(EXTRA, site, replace(id_, type="string")))  # value is dropped, the order is another
+    world.produce(record("late", 0.2) | {"extra": 6}, record("n", 1.7) | {"extra": 7}, record("z", 4.0), partition=0)
+    world.produce(record("y", 4.9), partition=1)
+    world.ingest("r2")
+    world.archive(1)
+    seen = {r["id"]: (r["value"], r["extra"]) for r in rows(world)}
+    assert seen == {"a0": (1, None), "a1": (1, None), "b0": (1, None), "n": (None, 7)}
+    (late,) = rows(world, "lake.readings__late")
+    assert (late["id"], late["extra"], late["site"]) == ("late", 6, "a")
+    balanced(world)
 
-    world.change_spec(columns=columns)
-    assert world.archive(0).generation == 1, "taken back, Clear verifies as ever"
-    assert world.table() == before
+    assert world.archive(0).generation == 1, "Clear verifies: a window that is published keeps its columns"
+    assert world.replay(0).generation == 2, "today's columns are another content"
+    assert {r["id"]: (r["value"], r["extra"]) for r in rows(world)}["a0"] == (None, None)
+    assert sorted(world.table()) == sorted(before + world.by_window()["01"])
+    balanced(world)
 
-    world.change_spec(columns=(*columns, Column("extra", "int", "$.extra")))
-    world.catalogue._tables["lake.readings"].definition = data_table(world.pipeline)  # ALTER TABLE, as the error says
-    assert world.replay(0).new
-    assert world.table() == before
+
+def test_types_grow_and_a_replay_reads_both(world: World) -> None:
+    id_, site, value = world.pipeline.columns
+    world.change_spec(columns=(id_, site, replace(value, type="tinyint")))
+    two_hours(world)
+    world.ingest("r1")
+    world.archive(0)
+    world.change_spec(columns=(id_, site, replace(value, type="int")))
+    world.produce(record("big", 1.5, value=1000), record("z", 4.0))
+    world.produce(record("y", 4.9), partition=1)
+    world.ingest("r2")
+    world.archive(1)
+    assert {r["id"]: r["value"] for r in rows(world)} == {"a0": 1, "a1": 1, "b0": 1, "big": 1000}
+    world.replay(0)
+    assert sorted(values(world)) == [1, 1, 1, 1000]
+    balanced(world)
+
+
+def test_the_table_has_the_columns_before_a_batch_is_planned_with_them(world: World) -> None:
+    two_hours(world)
+    world.ingest("r1")
+    world.archive(0)
+    world.change_spec(columns=(*world.pipeline.columns, EXTRA))
+    ctx = world.context()
+    ctx.catalogue = Hook(world.catalogue, before={"evolve_table": die})  # type: ignore[assignment]
+    world.produce(record("n", 2.2))
+    with pytest.raises(Died):
+        ingest.plan(ctx, "r2")
+    assert world.context().ledger.batches.open("readings") is None, "Hive first: nothing was planned"
+    ctx = world.context()
+    ctx.ledger.batches = Hook(ctx.ledger.batches, before={"insert_plan": die})  # type: ignore[assignment]
+    with pytest.raises(Died):
+        ingest.plan(ctx, "r2")
+    assert ("extra", "int") in world.catalogue._tables["lake.readings"].definition.columns
+    world.ingest("r2")
+
+
+def test_what_the_table_cannot_take_is_refused_before_a_batch_is_planned(world: World) -> None:
+    """The column was dropped, so the spec before knows nothing of it; the table does, and old files do."""
+    two_hours(world)
+    world.ingest("r1")
+    world.archive(0)
+    id_, site, value = world.pipeline.columns
+    world.change_spec(columns=(id_, site))
+    world.produce(record("n", 2.2))
+    world.ingest("r2")
+    world.change_spec(columns=(id_, site, replace(value, type="string")))
+    world.produce(record("m", 2.3))
+    with pytest.raises(CatalogueMismatch, match="column value was int, is string") as refused:
+        ingest.plan(world.context(), "r3")
+    assert not refused.value.retry
+    assert world.context().ledger.batches.open("readings") is None
+    world.change_spec(columns=(id_, site, value))
+    world.ingest("r3")
+
+
+def test_a_pipeline_whose_columns_stay_needs_no_catalogue_to_plan(world: World) -> None:
+    two_hours(world)
+    world.ingest("r1")
+    world.change_spec(dirty=replace(world.pipeline.dirty, max_count=7))
+    ctx = world.context()
+    ctx.catalogue = Hook(world.catalogue, before={"ensure_table": die, "evolve_table": die})  # type: ignore[assignment]
+    world.produce(record("n", 2.2))
+    assert ingest.plan(ctx, "r2") == 2
+
+
+def test_a_refused_batch_goes_on_with_the_column_that_it_lacked(world: World) -> None:
+    world.change_spec(format=replace(world.pipeline.format, unknown_fields="fail"))
+    two_hours(world)
+    world.ingest("r1")
+    world.archive(0)
+    world.produce(record("n", 1.5) | {"gate": "B7"}, record("z", 4.0))
+    world.produce(record("y", 4.9), partition=1)
+    ingest.plan(world.context(), "r2")
+    with pytest.raises(BatchRefused) as refused:
+        ingest.write(world.context(), "r2")
+    assert "unknown field 'gate', for example \"B7\" (partition 0, offset 4" in str(refused.value)
+    assert "- {name: gate, type: string}" in refused.value.advice
+    batch = world.context().ledger.batches.open("readings")
+    assert batch is not None
+    world.change_spec(columns=(*world.pipeline.columns, Column("gate", "string", "$.gate")))
+    ctx = world.context()
+    ctx.launcher = Hook(ctx.launcher, before={"run": die})  # type: ignore[assignment]
+    with pytest.raises(Died):
+        ingest.write(ctx, "r2")
+    assert ("gate", "string") in world.catalogue._tables["lake.readings"].definition.columns, "Hive first, data after"
+    assert world.ingest("r2") == 2
+    world.archive(1)
+    assert {r["id"]: r["gate"] for r in rows(world)}["n"] == "B7"
+    balanced(world)
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def test_a_life_with_where_and_computed_columns_that_change(world: World) -> None:
+    id_, _, value = world.pipeline.columns
+    raw = Column("raw_site", "string", "$.site", hidden=True)
+    computed = Column("site", "string", "", expr="lower(raw_site)")
+    double = Column("double", "int", "", expr="value * 2")
+    world.change_spec(columns=(id_, computed, value, raw), where="value < 10")
+    world.produce(
+        record("a0", 0.1, "A"), record("a1", 0.5, "b", value=50), record("b0", 1.2, "B", value=20), b"not json"
+    )
+    world.produce(record("c0", 2.0, value=11), record("d0", 3.5, value=12), partition=1)
+    world.ingest("r1")  # filtered rows have moved the watermark over hour 0
+    assert world.archive(0).rows == 1
+    assert [dict(v)["site"] for v in world.partitions("lake.readings")] == ["a"]
+
+    world.change_spec(columns=(id_, computed, value, raw, double), where="value < 15")
+    world.produce(record("n", 1.5, "A", value=14), record("f", 1.6, value=15), record("z", 4.0))
+    world.produce(record("y", 4.9), partition=1)
+    world.ingest("r2")
+    assert world.archive(1).rows == 1
+    assert {r["id"]: (r["value"], r["double"]) for r in rows(world)} == {"a0": (1, None), "n": (14, 28)}
+    balanced(world)
+
+    replayed = world.replay(0)
+    assert (replayed.generation, replayed.rows) == (2, 1), "who is in stays decided by the batch's own where"
+    assert {r["id"]: (r["value"], r["double"]) for r in rows(world)} == {"a0": (1, 2), "n": (14, 28)}
+    assert world.replay(1).note == "unchanged"
+    balanced(world)
 
 
 def test_a_replay_after_an_unfinished_one_uses_todays_columns(world: World) -> None:

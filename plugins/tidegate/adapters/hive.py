@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive_link import AnswerLost, Endpoint, Link
-from tidegate.core.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.layout import PartitionValues, partition_path
 from tidegate.core.ports import TableDef
 
@@ -105,6 +105,16 @@ class PyHiveCatalogue:
         sql.check_same(table, found)
         self._partition_columns[table.name] = found.partitions
 
+    def evolve_table(self, table: TableDef) -> list[str]:
+        """Give the table that is there the columns of `table`; what was changed, in words. Raises CatalogueMismatch."""
+        wanted = sql.evolution(table, self._describe(table.name))
+        if not wanted.alter_table:
+            return []
+        for statement in sql.alterations(table, wanted):
+            self._alter(statement)
+        sql.check_same(table, self._describe(table.name))
+        return wanted.words()
+
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
         """Location (URI, `file:///x`) of every partition whose first values are `prefix`.
 
@@ -151,6 +161,21 @@ class PyHiveCatalogue:
                 return link.query(statement)
             except AnswerLost as error:
                 raise _unsure(error) from error
+
+    def _alter(self, statement: str) -> None:
+        try:
+            self._change([sql.cascading(statement)])
+        except CatalogueUnsure:
+            raise
+        except CatalogueError as error:
+            if "PARSE_SYNTAX_ERROR" not in str(error):
+                raise _unable(error) from error
+            try:
+                self._change([statement])
+            except CatalogueUnsure:
+                raise
+            except CatalogueError as plain:
+                raise _unable(plain) from plain
 
     def _add_with_null(self, table: str, wanted: _Located) -> None:
         types = self._partition_columns[table]
@@ -220,6 +245,16 @@ class PyHiveCatalogue:
         names = tuple(name.lower() for name, _ in values)
         if names != (columns if whole else columns[: len(names)]):
             raise sql.refused(f"{table} is partitioned by ({', '.join(columns)}), not by ({', '.join(names)})")
+
+
+def _unable(error: CatalogueError) -> CatalogueError:
+    """Spark's endpoint never changes the type of a column: a definite answer that no retry mends."""
+    if "NOT_SUPPORTED_CHANGE_COLUMN" not in str(error):
+        return error
+    return CatalogueMismatch(
+        "this endpoint cannot change the type of a column",
+        advice="let sink.conn_id name a HiveServer2, or take the change of the column back",
+    )
 
 
 def _listed(link: Link, table: str, prefix: PartitionValues) -> list[PartitionValues]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.core.errors import CatalogueError, CatalogueMismatch
+from tidegate.core.evolution import Changes, changes
 from tidegate.core.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.hivetypes import parse as parse_type
 from tidegate.core.layout import HIVE_NULL, PartitionValues, parse_partition_path
@@ -137,6 +138,17 @@ def add_columns(table: str, columns: Iterable[tuple[str, str]]) -> str:
     return f"ALTER TABLE {qualified(table)} ADD COLUMNS ({_columns(columns)})"
 
 
+def change_column(table: str, name: str, kind: str) -> str:
+    return f"ALTER TABLE {qualified(table)} CHANGE COLUMN {identifier(name)} {_columns([(name, kind)])}"
+
+
+def cascading(statement: str) -> str:
+    """Hive keeps columns of their own for each partition: without this, partitions that are there keep the old ones.
+
+    Spark refuses the word as a syntax error, and reads every partition by the table's columns."""
+    return f"{statement} CASCADE"
+
+
 def _columns(columns: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{identifier(name)} {_type(name, kind)}" for name, kind in columns)
 
@@ -240,14 +252,15 @@ def _read_detail(found: Description, label: str, text: str, more: str) -> None:
         found.purge = found.purge or more.lower() == "true" or "external.table.purge=true" in text.lower()
 
 
+_NOT_OURS = "correct sink.table, sink.location or the columns in the spec, or the table in Hive"
+
+
 def check_same(table: TableDef, found: Description) -> None:
     """Raises CatalogueMismatch, in words, unless what is there is the table that was asked for."""
     words = _column_differences(table, found) + _table_differences(table, found)
     if not words:
         return
-    advice = (
-        "correct sink.table, sink.location or the columns in the spec, or the table in Hive; Tidegate alters neither"
-    )
+    advice = _NOT_OURS
     missing = [(name, kind) for name, kind in table.columns if name.lower() not in found.columns]
     if missing and len(missing) == len(words):
         advice = f"if the spec is right, run: {add_columns(table.name, missing)}"
@@ -274,7 +287,7 @@ def _table_differences(table: TableDef, found: Description) -> list[str]:
 
 
 def _column_differences(table: TableDef, found: Description) -> list[str]:
-    """By name: the files' columns are matched by name, so that their order does not matter."""
+    """By name: the files' columns are matched by name, so that their order does not matter; nor do dropped ones."""
     wanted = {name.lower(): canonical_type(kind) for name, kind in table.columns}
     there = found.columns
     words = [f"column {name} {_clipped(kind)} is missing" for name, kind in wanted.items() if name not in there]
@@ -283,10 +296,25 @@ def _column_differences(table: TableDef, found: Description) -> list[str]:
             words.append(
                 f"column {name} is {_clipped(there[name], wanted[name])}, not {_clipped(wanted[name], there[name])}"
             )
-    words += [
-        f"column {name} {_clipped(kind)} is not in the spec" for name, kind in there.items() if name not in wanted
-    ]
     return sorted(words)
+
+
+def evolution(table: TableDef, found: Description) -> Changes:
+    """What has to change. Raises CatalogueMismatch when it is another table, or readers could not take the change."""
+    wanted = changes(tuple(found.columns.items()), table.columns, table.format)
+    words = _table_differences(table, found)
+    if words or wanted.refused:
+        raise CatalogueMismatch(
+            f"table {table.name} is not the one that the spec describes: {'; '.join([*wanted.refused, *words])}",
+            advice="take the change of the columns back" if wanted.refused else _NOT_OURS,
+        )
+    return wanted
+
+
+def alterations(table: TableDef, wanted: Changes) -> list[str]:
+    """The statements that carry it out; each is refused or done as a whole."""
+    added = [add_columns(table.name, wanted.added)] if wanted.added else []
+    return added + [change_column(table.name, name, kind) for name, _, kind in wanted.widened]
 
 
 def _clipped(kind: str, other: str = "") -> str:

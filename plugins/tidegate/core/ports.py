@@ -130,7 +130,16 @@ class Catalogue(Protocol):
     """Raises CatalogueError (definite) or CatalogueUnsure (may still be executed)."""
 
     def ensure_table(self, table: TableDef) -> None:
-        """Create database and table if absent. Raises CatalogueMismatch when the table is another one."""
+        """Create database and table if absent. Raises CatalogueMismatch when the table is another one.
+
+        Columns that are no longer asked for may be there."""
+        ...
+
+    def evolve_table(self, table: TableDef) -> list[str]:
+        """Give the table that is there the columns of `table`, its partitions too; what was changed, in words.
+
+        It looks first, so that it can be made again. Raises CatalogueMismatch, with nothing changed, when readers could
+        not read the table's old files so (core.evolution), when it differs in more, or the endpoint cannot change it."""
         ...
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:

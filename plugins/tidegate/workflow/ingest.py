@@ -24,7 +24,7 @@ from tidegate.core.layout import RECEIPT, join
 from tidegate.core.plain import dumps, to_plain
 from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
-from tidegate.workflow import ahead, landing, records, sealing
+from tidegate.workflow import ahead, landing, records, sealing, tables
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
 
@@ -53,6 +53,7 @@ def plan(ctx: Context, run: str) -> int | None:
         if isinstance(decided, NothingToPlan):
             ctx.say(decided.reason)
             return None
+        tables.before_planning(ctx)
         try:
             ctx.ledger.batches.insert_plan(decided, view.version, run)
         except LostComparison:
@@ -132,6 +133,7 @@ def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
     refused = ctx.ledger.batches.refusal(ctx.name, plan_.batch_id)
     if refused is None or plan_.spec_version == ctx.spec_version:
         return batch
+    tables.before_planning(ctx)
     revised = planning.revise(plan_, ctx.pipeline, ctx.spec_version)
     replanned = ctx.ledger.batches.replan(batch, revised)
     ctx.say(f"batch {plan_.batch_id} was refused ({refused.splitlines()[0]}): it takes spec version {ctx.spec_version}")

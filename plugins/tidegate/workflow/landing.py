@@ -10,6 +10,7 @@ from tidegate.core.tables import dirty_table, late_table
 from tidegate.workflow import records
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory, move_files
+from tidegate.workflow.tables import bring_up
 
 
 def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
@@ -137,6 +138,6 @@ def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]
         if not partitions:
             continue
         if table.name not in tables:
-            ctx.catalogue.ensure_table(table)
+            bring_up(ctx, table)
             tables.add(table.name)
         ctx.catalogue.add_partitions(table.name, partitions)

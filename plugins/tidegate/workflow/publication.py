@@ -23,13 +23,14 @@ from tidegate.workflow.assembly import certify_built
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
 from tidegate.workflow.swapping import swap_in
+from tidegate.workflow.tables import bring_up
 
 
 def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger.
 
     Storage records what is about to move (R11) before anything moves."""
-    ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
+    bring_up(ctx, data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     location = final_location(ctx, generation)
     records.mark_generation(ctx, generation, location)
     certify_built(ctx, generation)

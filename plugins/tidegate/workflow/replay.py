@@ -9,6 +9,7 @@ from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, Wi
 from tidegate.workflow import ahead, archive
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.tables import bring_up
 
 
 def replay(ctx: Context, window: WindowKey) -> Published:
@@ -42,7 +43,7 @@ def _replay_once(ctx: Context, key: WindowKey) -> Published:
             archive.finish(ctx, generation)
         raise MovedOn
     if isinstance(generation, PublishedGeneration):
-        ctx.catalogue.ensure_table(data_table(ctx.pipeline))  # before an hour of Spark, not after it
+        bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
         number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
         ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
         generation = ctx.ledger.windows.generation(ctx.name, key, number)

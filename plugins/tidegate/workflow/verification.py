@@ -11,6 +11,7 @@ from tidegate.workflow.context import Context
 from tidegate.workflow.moves import manifest_of
 from tidegate.workflow.places import strays
 from tidegate.workflow.publication import align_catalogue, write_success
+from tidegate.workflow.tables import bring_up
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,6 @@ def verify(ctx: Context, generation: PublishedGeneration) -> Verified:
         ctx.say(
             f"WARNING: readers see {join(generation.location, path)}, which is in no manifest; find out who wrote it"
         )
-    ctx.catalogue.ensure_table(data_table(ctx.pipeline))
+    bring_up(ctx, data_table(ctx.pipeline))
     mended += align_catalogue(ctx, generation, generation.location)
     return Verified(tuple(mended), lost)

@@ -1,0 +1,153 @@
+"""Columns for fields that no column takes: their types from what the fields held, and the YAML lines to add.
+
+Types are wide rather than tight: a column of a table that has files cannot grow from int to bigint later on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.core.hivetypes import parse
+from tidegate.core.pipeline import TIME_PARTITIONS
+
+MOST_FIELDS = 60
+"""Keys of an object up to which it is a struct; with more, or odd ones, it is a map."""
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PATH_PART = re.compile(r"""[^\s.\[\]"'*$?()]+""")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?")
+_NOTHING = ""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A column for a field. `seen`: how many values it was judged by; `note`: what its author must know."""
+
+    field: str
+    column: str
+    type: str
+    seen: int = 1
+    note: str = ""
+
+    @property
+    def line(self) -> str:
+        """An item of `columns`, as YAML; a comment if no path can name the field."""
+        if not _PATH_PART.fullmatch(self.field):
+            return f"# the field {json.dumps(self.field)} cannot be named in a path"
+        kind = self.type if re.fullmatch(r"\w+", self.type) else f'"{self.type}"'
+        path = "" if self.column == self.field else f", from: {_scalar(f'$.{self.field}')}"
+        note = f"  # {self.note}" if self.note else ""
+        return f"- {{name: {self.column}, type: {kind}{path}}}{note}"
+
+    @property
+    def usable(self) -> bool:
+        return not self.line.startswith("#")
+
+
+def propose(field: str, examples: Iterable[str], taken: Iterable[str] = ()) -> Proposal:
+    """From the field's values as compact JSON texts (what is no JSON is text). `taken`: names that columns have."""
+    values = [_value(text) for text in examples]
+    kinds = {_kind(v) for v in values} - {_NOTHING}
+    kind = _common(kinds)
+    note = "" if kinds else "only null was seen"
+    if kind is None:
+        kind, note = "string", f"seen: {', '.join(sorted(kinds))}; records with anything but text are dirty"
+    try:
+        parse(kind)
+    except ValueError:
+        kind, note = "string", "its parts cannot be named in a type"
+    return Proposal(field, _column(field, {t.lower() for t in taken}), kind, len(values), note)
+
+
+def advice(proposals: Sequence[Proposal], pipeline: str) -> str:
+    """What to do about fields that stopped a batch, in one line."""
+    lines = [p.line for p in proposals if p.usable]
+    add = f"add to columns: {' and '.join(lines)}; or " if lines else ""
+    return (
+        f"{add}run `tidegate schema propose {pipeline} --write`, or set format.unknown_fields to capture or ignore; "
+        "then clear the task: the same offsets are read again"
+    )
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _kind(value: Any) -> str:
+    """A Hive type for one value; nothing for null."""
+    if value is None:
+        return _NOTHING
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "bigint" if -(2**63) <= value < 2**63 else "decimal(38,0)"
+    if isinstance(value, float):
+        return "double"
+    if isinstance(value, str):
+        return "date" if _DATE.fullmatch(value) else "timestamp" if _INSTANT.fullmatch(value) else "string"
+    if isinstance(value, list):
+        return f"array<{_of_all(value)}>"
+    return _of_object(value)
+
+
+def _of_all(values: Iterable[Any]) -> str:
+    kinds = {_kind(v) for v in values} - {_NOTHING}
+    return _common(kinds) or "string"
+
+
+def _of_object(value: dict[str, Any]) -> str:
+    named = all(_IDENTIFIER.fullmatch(key) and key == key.lower() for key in value)
+    if value and named and len(value) <= MOST_FIELDS:
+        fields = (f"{key}:{_kind(v) or 'string'}" for key, v in sorted(value.items()))
+        return f"struct<{','.join(fields)}>"
+    return f"map<string,{_of_all(value.values())}>"
+
+
+def _common(kinds: set[str]) -> str | None:
+    """The narrowest type that takes all of them; string for none; None where there is no such type."""
+    if len(kinds) <= 1:
+        return next(iter(kinds), "string")
+    if kinds <= {"bigint", "double", "decimal(38,0)"}:
+        return "double" if "double" in kinds else "decimal(38,0)"
+    if kinds <= {"date", "timestamp", "string"}:
+        return "string"
+    if all(k.startswith("struct<") for k in kinds):
+        return _joined(kinds)
+    if all(k.startswith("array<") for k in kinds):
+        element = _common({k[6:-1] for k in kinds})
+        return element and f"array<{element}>"
+    return None
+
+
+def _joined(kinds: set[str]) -> str | None:
+    """Objects that lack some of each other's fields."""
+    fields: dict[str, set[str]] = {}
+    for kind in sorted(kinds):
+        for name, field in parse(kind).fields:  # type: ignore[union-attr]
+            fields.setdefault(name, set()).add(str(field))
+    joined = {name: _common(found) for name, found in sorted(fields.items())}
+    if len(joined) > MOST_FIELDS or None in joined.values():
+        return None
+    return f"struct<{','.join(f'{name}:{kind}' for name, kind in joined.items())}>"
+
+
+def _column(field: str, taken: set[str]) -> str:
+    """A name for the column: the field's own, if Hive can have it and nobody else does."""
+    name = re.sub(r"\W+", "_", field, flags=re.ASCII).strip("_").lower()
+    if not _IDENTIFIER.fullmatch(name):
+        name = f"field_{name}".rstrip("_")
+    name = name[:100]
+    while name in taken or name in TIME_PARTITIONS:
+        name += "_field"
+    return name
+
+
+def _scalar(text: str) -> str:
+    return text if re.fullmatch(r"[\w.$@+~-]+", text, re.ASCII) else json.dumps(text, ensure_ascii=False)
