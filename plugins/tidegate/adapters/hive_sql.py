@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tidegate.adapters.hive_formats import FORMATS, SERDES, differences, read_properties, row_format
 from tidegate.core.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.evolution import Changes, changes
 from tidegate.core.hivetypes import Array, HiveType, Map, Struct
@@ -23,10 +24,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 # `$` begins a variable, which both servers substitute inside literals too, before they parse; `;` ends a statement for
 # some gateways in between.
 _PLAIN = re.compile(r"[ !\"#%&()*+,\-./0-9:<=>?@A-Z\[\]^_`a-z{|}~]")
-_FORMATS = {"parquet": "parquet", "orc": "orc", "text": "textfile"}
 # Types whose values every endpoint spells alike. Hive turns the partition 1.50 into 1.5, Spark doesn't.
 _PARTITION_TYPES = ("string", "date", "boolean", "tinyint", "smallint", "int", "bigint")
-_SERDES = {"parquet": "ParquetHiveSerDe", "orc": "OrcSerde", "text": "LazySimpleSerDe"}
 
 
 def refused(message: str, advice: str = "") -> CatalogueError:
@@ -114,8 +113,8 @@ def create_database(table: str) -> str:
 
 
 def create_table(table: TableDef) -> str:
-    if table.format not in _FORMATS:
-        raise refused(f"no table format {table.format!r}; there are {', '.join(_FORMATS)}")
+    if table.format not in FORMATS:
+        raise refused(f"no table format {table.format!r}; there are {', '.join(FORMATS)}")
     for name, kind in table.partitions:
         if canonical_type(kind) not in _PARTITION_TYPES:
             raise refused(
@@ -127,11 +126,21 @@ def create_table(table: TableDef) -> str:
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {qualified(table.name)} ({_columns(table.columns)})",
         f"COMMENT {literal(table.comment)}" if table.comment else "",
         f"PARTITIONED BY ({_columns(table.partitions)})" if table.partitions else "",
-        f"STORED AS {_FORMATS[table.format]}",
+        _row_format(table.format),
+        f"STORED AS {FORMATS[table.format]}",
         f"LOCATION {literal(table.location)}",
-        f"TBLPROPERTIES ({', '.join(f'{literal(key)}={literal(value)}' for key, value in properties.items())})",
+        f"TBLPROPERTIES ({_settings(properties.items())})",
     ]
     return " ".join(part for part in parts if part)
+
+
+def _row_format(file_format: str) -> str:
+    serde, properties = row_format(file_format)
+    return f"ROW FORMAT SERDE {literal(serde)} WITH SERDEPROPERTIES ({_settings(properties)})" if serde else ""
+
+
+def _settings(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{literal(key)}={literal(value)}" for key, value in pairs)
 
 
 def add_columns(table: str, columns: Iterable[tuple[str, str]]) -> str:
@@ -208,6 +217,7 @@ class Description:
     kind: str = ""  # EXTERNAL_TABLE, EXTERNAL, MANAGED_TABLE, VIRTUAL_VIEW ...
     serde: str = ""
     purge: bool = False
+    properties: dict[str, str] = field(default_factory=dict)  # of the SerDe, where they matter
 
     @property
     def external(self) -> bool:
@@ -248,6 +258,8 @@ def _read_detail(found: Description, label: str, text: str, more: str) -> None:
         found.kind = found.kind or text
     elif label == "serde library":
         found.serde = found.serde or text
+    elif properties := read_properties(label, text, more):
+        found.properties |= properties
     elif text == "external.table.purge" or label == "table properties":
         found.purge = found.purge or more.lower() == "true" or "external.table.purge=true" in text.lower()
 
@@ -281,8 +293,10 @@ def _table_differences(table: TableDef, found: Description) -> list[str]:
         words.append(f"it is a {found.kind or 'table of unknown kind'}, not an external table")
     if found.purge:
         words.append("external.table.purge is true: dropping a partition would delete files")
-    if _SERDES[table.format] not in found.serde:
+    if SERDES[table.format] not in found.serde:
         words.append(f"its format is {found.serde or 'unknown'}, not {table.format}")
+    else:
+        words += differences(table.format, found.properties)
     return words
 
 

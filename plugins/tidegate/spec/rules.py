@@ -186,7 +186,7 @@ def _text(spec: PipelineSpec) -> Iterator[Problem]:
         if not is_primitive(parse(column.type)) and not column.hidden:
             yield Problem(("columns", i, "type"), f"text cannot hold {column.type}: {other}")
     if spec.format.unknown_fields == "capture":
-        message = "capture makes a map, which text cannot hold: set it to ignore or fail, or sink.format to parquet or orc"
+        message = "capture makes a map, which text cannot hold: ignore them, or set sink.format to parquet or orc"
         yield Problem(("format", "unknown_fields"), message)
 
 
