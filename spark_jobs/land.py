@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spark_jobs import lean
 from spark_jobs.engine.failures import JobError, from_exception, last_line
+from spark_jobs.engine.secrets import VARIABLE as SECRETS_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from spark_jobs.engine.fetch import Reader
     from tidegate.core.batch import JobPlan
     from tidegate.core.ports import Storage
 
@@ -61,17 +61,22 @@ def carry_out(
     storage: Storage,
     context: SparkContext,
     open_storage: Callable[[str], Storage],
-    open_reader: Callable[[JobPlan], Reader] | None = None,
+    secrets: str | None = None,
 ) -> str:
-    """Run a plan on a context, which may serve others before and after; what to say of it. Raises JobError."""
+    """Run a plan on a context, which may serve others before and after; what to say of it. Raises JobError.
+
+    `secrets` is the plan's own file, empty for none; None: whatever this job was started with."""
+    if secrets is not None:
+        os.environ[SECRETS_VARIABLE] = secrets
+    run_tasks = _on(context, secrets)
     if plan.mode == "merge":
         from spark_jobs.merge import run_merges, summary
 
-        return summary(plan, run_merges(plan, storage, _on(context), open_storage))
+        return summary(plan, run_merges(plan, storage, run_tasks, open_storage))
     from spark_jobs.engine.job import run_plan
 
     tasks = max(1, context.defaultParallelism)
-    done = run_plan(plan, storage, _on(context), open_reader, open_storage=open_storage, tasks=tasks)
+    done = run_plan(plan, storage, run_tasks, open_storage=open_storage, tasks=tasks)
     return f"tidegate: {plan.attempt}: read {done.read_rows}, wrote {done.rows} rows in {len(done.files)} files"
 
 
@@ -84,7 +89,7 @@ def new_context(name: str) -> SparkContext:
     return SparkContext(conf=SparkConf().setAppName(f"tidegate {name}"))
 
 
-def _on(context: SparkContext) -> Callable[[Callable[[T, int], R], Sequence[T]], list[R]]:
+def _on(context: SparkContext, secrets: str | None) -> Callable[[Callable[[T, int], R], Sequence[T]], list[R]]:
     def run_tasks(run: Callable[[T, int], R], tasks: Sequence[T]) -> list[R]:
         def attempt(task: T) -> R:
             from pyspark import TaskContext
@@ -92,6 +97,8 @@ def _on(context: SparkContext) -> Callable[[Callable[[T, int], R], Sequence[T]],
             from spark_jobs import lean
 
             lean.without_pandas()  # workers of a cluster, which no daemon of ours forked
+            if secrets is not None:  # the worker may have served another plan
+                os.environ[SECRETS_VARIABLE] = secrets
             return run(task, TaskContext.get().taskAttemptId())
 
         return context.parallelize(tasks, len(tasks)).map(attempt).collect() if tasks else []

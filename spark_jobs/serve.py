@@ -1,0 +1,54 @@
+"""`spark-submit serve.py <folder> <identity> <idle seconds> <plans> <log>`: a driver that takes one plan after another.
+
+What start-up costs is paid once: JVM, context, imports, Python workers. See `session` for the conversation; who keeps
+such a session and finds it again is `tidegate.adapters.warm_session`. Whatever it does for a plan goes into that plan's
+attempt's directory, as with a job of its own: one that was given up for dead and works on can hurt nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Sequence
+
+from spark_jobs import lean
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 5:
+        print("usage: serve.py <folder> <identity> <idle seconds> <plans> <log>", file=sys.stderr)
+        return 2
+    lean.without_pandas()
+    lean.pyspark_from_its_folder()
+    from spark_jobs.land import carry_out, new_context
+    from spark_jobs.session import Message, Session, Terms
+    from tidegate.adapters.storage import for_uri
+    from tidegate.core.batch import JobPlan
+    from tidegate.core.plain import loads
+
+    folder, identity, idle_s, batches, log = arguments
+    context, jvm = new_context("tidegate session"), os.getppid()
+
+    def run(request: Message) -> str:
+        open_storage = functools.partial(for_uri, user=request.get("user"))
+        storage = open_storage(request["plan"])
+        plan = loads(JobPlan, storage.read(request["plan"]))
+        return carry_out(plan, storage, context, open_storage, request.get("secrets") or "")
+
+    def well() -> bool:
+        if os.getppid() != jvm:
+            return False
+        return not context._jsc.sc().isStopped()  # type: ignore[union-attr]
+
+    terms = Terms(folder, identity, float(idle_s), int(batches), log)
+    try:
+        print(f"tidegate: this session ends: {Session(terms, run, well).serve()}", flush=True)
+    finally:
+        if os.getppid() == jvm:
+            context.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
