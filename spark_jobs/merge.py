@@ -29,7 +29,6 @@ from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import CHECKSUM_MODULUS, PartitionRows
-from tidegate.core.tables import told_columns
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
@@ -94,11 +93,10 @@ def _merge(plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, atte
     pipeline = from_plain(Pipeline, plan.pipeline)
     storage = open_storage(plan.attempt_dir)
     path = f"{merge.stem}-{attempt}{format_of(pipeline.sink.format).extension(pipeline.sink.compression)}"
-    columns = told_columns(pipeline, merge.sources[0].entry.kind)
     with storage.open_new(join(plan.attempt_dir, path)) as sink:
         written = _Written(merge, pipeline, sink)
         for source in merge.sources:
-            for rows in _rows_of(source, columns, open_storage):
+            for rows in _rows_of(source, merge.columns, open_storage):
                 written.add(rows)
         partitions = written.close(plan)
         size = sink.tell()

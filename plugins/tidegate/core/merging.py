@@ -24,10 +24,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Merge:
-    """`stem`: path of the merged file below the work directory, without what the job adds to make it unique."""
+    """`stem`: path of the merged file below the work directory, without what the job adds to make it unique.
+
+    `columns`: (name, Hive type) of what the sources hold, where they do not say it themselves."""
 
     stem: str
     sources: tuple[Source, ...]
+    columns: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True)

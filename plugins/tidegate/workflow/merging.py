@@ -21,6 +21,9 @@ from tidegate.core.window import BuildingGeneration, PublishedGeneration, Window
 from tidegate.workflow.context import Context
 
 
+Columns = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
 class MergedFile:
     """`entry` is what the window's manifest will say; the file lies at `uri`, in the job's work directory."""
@@ -87,11 +90,15 @@ def merge_small(ctx: Context, generation: BuildingGeneration, landed: Sequence[L
 
 def _worth(ctx: Context, generation: BuildingGeneration, landed: Sequence[LandedFile]) -> tuple[Merge, ...]:
     sink, limit = ctx.pipeline.sink, ctx.pipeline.archive.merge.min_files
-    if sink.format != "parquet" or not rules.worth_a_look((f.entry for f in landed), sink.target_file_size, limit):
+    if not rules.worth_a_look((f.entry for f in landed), sink.target_file_size, limit):
         return ()
     sources = [Source(f.batch_id, f.entry, places(ctx, generation, f)) for f in landed]
-    groups = rules.groups(sources, _columns(ctx, landed), sink.target_file_size, limit)
-    return tuple(Merge(_stem(generation, n, group), group) for n, group in enumerate(groups))
+    columns = _columns(ctx, landed)
+    found = []
+    for number, group in enumerate(rules.groups(sources, columns, sink.target_file_size, limit)):
+        told = columns[group[0].batch_id] if sink.format == "text" else None
+        found.append(Merge(_stem(generation, number, group), group, told))
+    return tuple(found)
 
 
 def _stem(generation: BuildingGeneration, number: int, group: tuple[Source, ...]) -> str:
@@ -100,10 +107,10 @@ def _stem(generation: BuildingGeneration, number: int, group: tuple[Source, ...]
     return f"{folder}/{name}" if folder else name
 
 
-def _columns(ctx: Context, landed: Sequence[LandedFile]) -> dict[int, object]:
+def _columns(ctx: Context, landed: Sequence[LandedFile]) -> dict[int, Columns]:
     """The columns that each batch's files were written with: those of the spec that it was planned with."""
-    by_spec: dict[int, object] = {}
-    found: dict[int, object] = {}
+    by_spec: dict[int, Columns] = {}
+    found: dict[int, Columns] = {}
     for batch_id in sorted({f.batch_id for f in landed}):
         batch = ctx.ledger.batches.get(ctx.name, batch_id)
         assert not isinstance(batch, AbandonedBatch)
