@@ -12,6 +12,7 @@ from engine_fixtures import DAY_ONE, HOUR, all_rows, attempt_path, event, job_pl
 
 from spark_jobs.engine import gather, places, write
 from spark_jobs.engine.job import run_plan
+from tests.world import World, record
 from tidegate.adapters.storage import LocalStorage
 from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, staying, told
 from tidegate.core.receipt import DATA, LATE
@@ -170,3 +171,27 @@ def test_known_values_survive_their_compact_form():
     found = {2: [(("x", "a"),), (("x", None),)], 1: [(("x", "a"),)]}
     assert Known.of(found).by_window() == {w: set(v) for w, v in found.items()}
     assert Known.of({}) == Known()
+
+
+def test_a_window_has_the_same_values_over_batches_and_replays(tmp_path):
+    world = World(tmp_path)
+    world.change_spec(sink=replace(world.pipeline.sink, max_partitions=2))
+    world.produce(*(record(f"one-{s}", 0.1, s) for s in "aab"))
+    world.ingest("r1")
+    world.produce(*(record(f"two-{s}", 0.2, s) for s in "cab"), record("other", 1.1, "c"))
+    world.ingest("r2")
+    world.produce(record("late enough", 9, "z"))
+    world.produce(record("late enough", 9, "z"), partition=1)
+    world.ingest("r3")
+    assert world.archive(0).generation == 1
+    found = {dict(v)["site"]: len(world.rows_at(at)) for v, at in world.partitions("lake.readings").items()}
+    assert found == {"a": 3, "b": 2, OVERFLOW_VALUE: 1}
+    assert [
+        line for line in world.said if line.startswith("overflow: window") and " 1 rows with 1 values of site" in line
+    ]
+    world.replay(0)
+    assert [line for line in world.said if line.startswith("unchanged")]
+    world.change_spec(sink=replace(world.pipeline.sink, max_partitions=3))  # room for all of them, and read again
+    assert world.replay(0).new
+    found = {dict(v)["site"]: len(world.rows_at(at)) for v, at in world.partitions("lake.readings").items()}
+    assert found == {"a": 3, "b": 2, "c": 1}

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
+from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
@@ -155,6 +156,11 @@ class BatchLedger(Protocol):
 
     def manifest_files(self, name: str, batch_id: int, kind: str | None = None) -> list[FileEntry]: ...
 
+    def values(self, name: str, first_ms: int, last_ms: int | None = None) -> dict[int, set[PartitionValues]]:
+        """Dynamic values of the data that has landed, by window: those that start in `[first_ms, last_ms]`; without a
+        `last_ms` all later ones that are not CLOSED."""
+        ...
+
     def gaps(self, name: str, batch_id: int) -> dict[int, tuple[Interval, ...]]:
         """Gap intervals by Kafka partition."""
         ...
@@ -287,10 +293,6 @@ class RedriveLedger(Protocol):
 
     def dirty_batches(self, name: str) -> list[DirtyBatch]:
         """LANDED batches with dirty rows that no redrive has taken up, oldest first."""
-        ...
-
-    def counts(self, name: str, batch_id: int) -> dict[str, int]:
-        """Rows of a LANDED redrive by what they are: data, late, dirty, filtered, dropped."""
         ...
 
     def duties(self, name: str) -> list[tuple[int, int]]:

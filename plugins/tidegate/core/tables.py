@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.layout import Layout
+from tidegate.core.overflow import OVERFLOW_COLUMN
 from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
 from tidegate.core.ports import TableDef
 from tidegate.core.receipt import DATA, DIRTY, LATE
@@ -16,7 +17,7 @@ def data_table(pipeline: Pipeline) -> TableDef:
     dynamic = tuple((name, pipeline.column(name).type) for name in pipeline.dynamic_partitions)
     return TableDef(
         name=pipeline.sink.table,
-        columns=table_columns(pipeline),
+        columns=table_columns(pipeline) + ((OVERFLOW_COLUMN,) if dynamic else ()),
         partitions=(*_time_partitions(pipeline), *dynamic),
         location=Layout.of(pipeline).location,
         format=pipeline.sink.format,

@@ -7,6 +7,7 @@ from tidegate.core.errors import AttemptSpoilt, BatchRefused, JobFailed, PathExi
 from tidegate.core.layout import FAILURE, RECEIPT, join
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import Failure, Receipt
+from tidegate.workflow import overflow
 from tidegate.workflow.context import Context
 
 
@@ -15,6 +16,7 @@ def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
 
     A job that reports an error although its receipt is complete has done its work: the receipt decides.
     """
+    job = overflow.with_known(ctx, job)
     try:
         ctx.storage.write_new(plan_path, dumps(job).encode())
     except PathExists:

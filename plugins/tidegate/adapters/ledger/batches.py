@@ -12,8 +12,10 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import redrives, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.adapters.ledger.values import landed_values
 from tidegate.core.batch import INGEST, Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval, union
 from tidegate.core.plain import dumps, from_plain
 from tidegate.core.planning import PlanningView, advance
@@ -112,6 +114,10 @@ class SqlBatches:
         where = {"pipeline": name, "batch_id": batch_id} | ({"kind": kind} if kind else {})
         with self._store.begin() as c:
             return [rows.file_entry(f) for f in rows_of(c, schema.batch_files, **where)]
+
+    def values(self, name: str, first_ms: int, last_ms: int | None = None) -> dict[int, set[PartitionValues]]:
+        with self._store.begin() as c:
+            return landed_values(c, name, first_ms, last_ms)
 
     def gaps(self, name: str, batch_id: int) -> dict[int, tuple[Interval, ...]]:
         with self._store.begin() as c:
@@ -252,6 +258,8 @@ class SqlBatches:
                     )
                 )
             detail = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
+            if manifest.overflow:
+                detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
             self._store.note(c, plan.pipeline, what, f"batch {plan.batch_id}", detail)
         return SealedBatch(plan, manifest.epoch, manifest.nonce, manifest)
 

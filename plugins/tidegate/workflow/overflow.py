@@ -1,0 +1,34 @@
+"""What a job is told of the partition values that windows have already, and what people are told of those beyond."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.core.batch import JobPlan
+from tidegate.core.instants import iso
+from tidegate.core.overflow import Known, overflow_values, told
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import from_plain
+from tidegate.core.receipt import Receipt
+from tidegate.workflow.context import Context
+
+
+def with_known(ctx: Context, job: JobPlan) -> JobPlan:
+    """Every attempt of a batch sees the same: no other batch lands before it. A replay sees what its window has."""
+    pipeline = from_plain(Pipeline, job.pipeline)
+    if job.mode == "merge" or not pipeline.dynamic_partitions:
+        return job
+    if job.mode == "replay":
+        assert job.window_ms is not None
+        found = ctx.ledger.batches.values(ctx.name, job.window_ms, job.window_ms)
+    else:
+        earliest = min(part.floor.low_ms for part in job.parts) - pipeline.windows.size_ms
+        found = ctx.ledger.batches.values(ctx.name, earliest)
+    beyond = {overflow_values(pipeline)}
+    return replace(job, known=Known.of({window: values - beyond for window, values in found.items()}))
+
+
+def say(ctx: Context, receipt: Receipt) -> None:
+    for one in receipt.overflow:
+        limit = ctx.pipeline.sink.max_partitions
+        ctx.say(f"overflow: window {iso(one.window_ms)}: {told(one, ctx.pipeline.dynamic_partitions, limit)}")
