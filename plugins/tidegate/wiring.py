@@ -5,8 +5,8 @@ Without Airflow (commands, tests) connections come from the environment; Airflow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from tidegate.adapters.connections import Connection, ConnectionMissing, Lookup, resolve
 from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable, TidegateError
@@ -15,6 +15,9 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Launcher
 from tidegate.settings import airflow_home, load
 from tidegate.workflow.context import Context
+
+if TYPE_CHECKING:
+    from tidegate.adapters.warm_session import WarmLauncher
 
 Say = Callable[[str], None]
 _HANGS_S = 900.0
@@ -173,20 +176,49 @@ class SparkByConnection:
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed, ConnectionMissing."""
-        from tidegate.adapters.spark import SubprocessLauncher
+        from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
         from tidegate.adapters.spark_conf import driver_conf
 
         settings, run = load(), self._pipeline.ingest
-        master = spark_master(resolve(run.spark_conn_id, self._lookup))
-        SubprocessLauncher(
-            self._say,
-            settings.spark_binary,
-            master,
-            driver_conf(run.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive),
-            secrets=job_secrets(self._pipeline, self._lookup),
-            py_files=settings.spark_py_files,
-            user=self._pipeline.sink.user,
-        ).run(plan_path)
+        connection = resolve(run.spark_conn_id, self._lookup)
+        master, user = spark_master(connection), self._pipeline.sink.user
+        conf = driver_conf(run.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive)
+        binary, py_files = settings.spark_binary, settings.spark_py_files
+        secrets = job_secrets(self._pipeline, self._lookup)
+        launcher: Launcher = SubprocessLauncher(
+            self._say, binary, master, conf, secrets=secrets, py_files=py_files, user=user
+        )
+        if run.spark_session == "warm":
+            submit = submit_command(binary, master, conf, py_files)
+            launcher = warm_launcher(self._say, submit, launcher, connection, local_environment(), secrets, user)
+        launcher.run(plan_path)
+
+
+def warm_launcher(
+    say: Say,
+    submit: Sequence[str],
+    cold: Launcher,
+    connection: Connection,
+    env: Mapping[str, str],
+    secrets: Mapping[str, str],
+    user: str | None,
+) -> WarmLauncher:
+    """By the settings now in force. Raises JobFailed for a connection that no warm session can have."""
+    from tidegate.adapters.warm_session import WarmLauncher, refuse_cluster_mode
+
+    refuse_cluster_mode(connection.conn_id, connection.extra)
+    settings = load()
+    return WarmLauncher(
+        say,
+        submit,
+        cold,
+        settings.spark_session_folder,
+        env,
+        secrets,
+        user,
+        settings.spark_session_idle_s,
+        settings.spark_session_batches,
+    )
 
 
 def spark_master(connection: Connection) -> str:

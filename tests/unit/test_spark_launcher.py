@@ -206,3 +206,34 @@ def test_a_kill_ends_the_jvm_and_the_driver_below_it(
             process.kill()
     assert len(errors) == 1
     assert isinstance(errors[0], JobFailed)
+
+
+def test_a_warm_session_is_asked_for_with_the_connections_own_command(
+    spark: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in ends at once: what counts is what it was told."""
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__SPARK_SESSION_FOLDER", str(tmp_path / "s"))
+    job = airflow_launcher(spark("print('no Spark here')"), SECRETS, **{"spark.executor.memory": "2g"})
+    job._pipeline = replace(job._pipeline, ingest=replace(job._pipeline.ingest, spark_session="warm"))
+    with pytest.raises(JobFailed, match="no Spark here"):
+        job.run(PLAN)
+    argv = seen(tmp_path)["argv"]
+    assert argv[argv.index("--master") + 1] == "local[2]"
+    assert settings(tmp_path)["spark.executor.memory"] == "2g"
+    assert argv[-6] == str(land_application().with_name("serve.py"))
+    assert argv[-5].startswith(str(tmp_path / "s"))
+    assert PLAN not in argv
+    assert "--files" not in argv
+    assert "s3cret" not in json.dumps(seen(tmp_path))
+
+
+def test_no_warm_session_with_a_driver_on_the_cluster(
+    spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"deploy-mode": "cluster"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}))
+    job = airflow_launcher(spark())
+    job._pipeline = replace(job._pipeline, ingest=replace(job._pipeline.ingest, spark_session="warm"))
+    with pytest.raises(JobFailed, match="per_batch") as caught:
+        job.run(PLAN)
+    assert not caught.value.retry

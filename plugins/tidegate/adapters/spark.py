@@ -53,11 +53,8 @@ class SubprocessLauncher:
         self._plan_path = plan_path
         last: deque[str] = deque(maxlen=LAST_WORDS)
         with secrets_file(self._secrets) as files:
-            command = [absolute_binary(self._binary), "--master", self._master]
-            for key, value in self._conf.items():
-                command += ["--conf", f"{key}={value}"]
+            command = submit_command(self._binary, self._master, self._conf, self._py_files)
             command += ["--files", files] if files else []
-            command += ["--py-files", self._py_files] if self._py_files else []
             command += [str(land_application()), *application_arguments(plan_path, self._user)]
             job = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -76,6 +73,12 @@ class SubprocessLauncher:
     def kill(self) -> None:
         """End the job's JVM and Python driver. One that survives can only write into its own attempt's directory."""
         end_processes(processes_of(self._plan_path))
+
+
+def submit_command(binary: str, master: str, conf: Mapping[str, str], py_files: str = "") -> list[str]:
+    """spark-submit's, without an application. Raises JobFailed when there is no such program."""
+    settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    return [absolute_binary(binary), "--master", master, *settings, *(["--py-files", py_files] if py_files else [])]
 
 
 def application_arguments(plan_path: str, user: str | None) -> list[str]:

@@ -265,6 +265,13 @@ class _Session:
         self.close()
 
 
+def refuse_cluster_mode(conn_id: str, extra: Mapping[str, object]) -> None:
+    """Raises JobFailed (no retry) for a Spark connection whose drivers run elsewhere."""
+    if extra.get("deploy-mode") == "cluster":
+        advice = "set ingest.spark.session: per_batch, or the connection's deploy mode to client"
+        raise _refused(f"a warm session needs its driver on this machine; {conn_id} has deploy mode cluster", advice)
+
+
 def code_identity() -> str:
     """Of the code and libraries that a session would load now: another one means that a session is out of date."""
     found = [sys.version, sys.executable, *(_version(name) for name in _LIBRARIES)]

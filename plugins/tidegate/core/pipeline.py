@@ -135,12 +135,15 @@ class DirtyLimits:
 
 @dataclass(frozen=True)
 class IngestRun:
+    """`spark_session` per_batch: each job has a spark-submit of its own; warm: one driver takes them in turn."""
+
     schedule: str | None
     max_records: int
     spark_conn_id: str
     spark_conf: dict[str, str]
     pool: str = "tidegate_ingest"
     retries: int = 6
+    spark_session: str = "per_batch"
 
 
 @dataclass(frozen=True)

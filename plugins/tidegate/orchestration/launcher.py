@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -24,7 +24,10 @@ from tidegate.adapters.spark_conf import driver_conf, is_local
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
-from tidegate.wiring import spark_master
+from tidegate.wiring import spark_master, warm_launcher
+
+if TYPE_CHECKING:
+    from tidegate.adapters.warm_session import WarmLauncher
 
 
 class AirflowSparkLauncher:
@@ -39,28 +42,42 @@ class AirflowSparkLauncher:
     ) -> None:
         """`secrets` gives Kafka's when a job starts: they travel in a private file, never in arguments or logs."""
         self._pipeline, self._secrets, self._settings = pipeline, secrets, settings or load()
+        self._job: _OwnJob | WarmLauncher | None = None
+
+    def run(self, plan_path: str) -> None:
+        """Raises JobFailed (retry), and ConnectionMissing: the hook would quietly take YARN instead."""
+        connection = airflow_connection(self._pipeline.ingest.spark_conn_id)
+        own = _OwnJob(self._pipeline, self._secrets, self._settings, spark_master(connection))
+        self._job = own
+        if self._pipeline.ingest.spark_session == "warm":
+            hook = own.hook("session")
+            submit, user = hook.submit_command(), self._pipeline.sink.user
+            env = own.environment() or {}
+            self._job = warm_launcher(hook.log.info, submit, own, connection, env, self._secrets(), user)
+        self._job.run(plan_path)
+
+    def kill(self) -> None:
+        """End the job, or the warm session that works on it."""
+        if self._job is not None:
+            self._job.kill()
+
+
+class _OwnJob:
+    """A spark-submit for one plan."""
+
+    def __init__(
+        self, pipeline: Pipeline, secrets: Callable[[], Mapping[str, str]], settings: Settings, master: str
+    ) -> None:
+        self._pipeline, self._secrets, self._settings, self._master = pipeline, secrets, settings, master
         self._hook: _Hook | None = None
         self._plan_path = ""
 
     def run(self, plan_path: str) -> None:
-        """Raises JobFailed (retry), and ConnectionMissing: the hook would quietly take YARN instead."""
-        ingest = self._pipeline.ingest
-        connection = airflow_connection(ingest.spark_conn_id)
-        settings, master = self._settings, spark_master(connection)
+        """Raises JobFailed (retry)."""
         self._plan_path = plan_path
         with secrets_file(self._secrets()) as files:
-            self._hook = hook = _Hook(
-                conn_id=ingest.spark_conn_id,
-                conf=driver_conf(
-                    ingest.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive
-                ),
-                name=f"tidegate {self._pipeline.name}",
-                application_args=application_arguments(plan_path, self._pipeline.sink.user),
-                spark_binary=absolute_binary(self._settings.spark_binary),
-                files=files,
-                py_files=self._settings.spark_py_files or None,
-                env_vars=local_environment() if is_local(master) else None,  # elsewhere these would become arguments
-            )
+            arguments = application_arguments(plan_path, self._pipeline.sink.user)
+            self._hook = hook = self.hook(self._pipeline.name, arguments, files)
             try:
                 hook.submit(str(land_application()))
             except AirflowException as e:
@@ -77,6 +94,25 @@ class AirflowSparkLauncher:
             self._hook.on_kill()
         end_processes(processes)
 
+    def hook(self, name: str, arguments: Sequence[str] = (), files: str | None = None) -> _Hook:
+        """Raises JobFailed when there is no spark-submit."""
+        ingest, settings = self._pipeline.ingest, self._settings
+        options, archive = settings.spark_driver_java_options, settings.spark_class_archive
+        return _Hook(
+            conn_id=ingest.spark_conn_id,
+            conf=driver_conf(ingest.spark_conf, options, self._master, archive),
+            name=f"tidegate {name}",
+            application_args=list(arguments),
+            spark_binary=absolute_binary(settings.spark_binary),
+            files=files,
+            py_files=settings.spark_py_files or None,
+            env_vars=self.environment(),
+        )
+
+    def environment(self) -> dict[str, str] | None:
+        """For spark-submit on this machine; elsewhere it would become arguments."""
+        return local_environment() if is_local(self._master) else None
+
 
 class _Hook(SparkSubmitHook):
     """Remembers the job's last words: the hook's own error says no more than `Error code is: 1`."""
@@ -84,6 +120,10 @@ class _Hook(SparkSubmitHook):
     def __init__(self, **hook_args: Any) -> None:
         super().__init__(**hook_args)
         self.last: deque[str] = deque(maxlen=LAST_WORDS)
+
+    def submit_command(self) -> list[str]:
+        """The whole command but the application."""
+        return self._build_spark_submit_command("application")[:-1]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
         super()._process_spark_submit_log(self._remembered(itr))

@@ -121,6 +121,7 @@ def _ingest(spec: IngestSpec) -> IngestRun:
         max_records=spec.max_records,
         spark_conn_id=spec.spark.conn_id,
         spark_conf=dict(spec.spark.conf),
+        spark_session=spec.spark.session,
         pool=spec.pool,
         retries=spec.retries,
     )

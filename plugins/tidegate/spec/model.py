@@ -49,6 +49,7 @@ from tidegate.spec.values import (
 
 Isolation = choice("read_committed", "read_uncommitted")
 Gaps = choice("forbid", "allow")
+SparkSession = choice("per_batch", "warm")
 OnDataLoss = choice("fail", "record")
 MessageFormat = choice("json", "csv", "avro", "protobuf", "raw")
 Wire = choice("plain", "confluent")
@@ -280,6 +281,12 @@ class SparkSpec(Section):
 
     conn_id: ConnectionId = _key("Airflow connection of the Spark master.", "spark_default")
     conf: SparkConf = _key("Spark settings, `spark.*`. They are logged and stored: no secrets.", {}, shown="`{}`")
+    session: SparkSession = _key(
+        "Whether each job has a spark-submit of its own, or a driver that stays on the Airflow worker takes one after "
+        "another: small batches then take a second or less. Pipelines with the same connection and settings share it; "
+        "a job that finds it busy has its own spark-submit. Not in cluster deploy mode.",
+        "per_batch",
+    )
 
 
 class IngestSpec(Section):

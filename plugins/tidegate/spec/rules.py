@@ -30,6 +30,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_dynamic_partitions(spec),
         *_text(spec),
         *_workdir(spec),
+        *_spark(spec),
         *_archive(spec),
     ]
 
@@ -210,6 +211,13 @@ def least_archive_runs(spec: PipelineSpec) -> int:
 def archive_runs(spec: PipelineSpec) -> int:
     """`archive.max_active_runs`, or what it is by default."""
     return spec.archive.max_active_runs or max(LEAST_ARCHIVE_RUNS, least_archive_runs(spec) + 4)
+
+
+def _spark(spec: PipelineSpec) -> Iterator[Problem]:
+    spark = spec.ingest.spark
+    if spark.session == "warm" and spark.conf.get("spark.submit.deployMode") == "cluster":
+        path = ("ingest", "spark", "session")
+        yield Problem(path, "warm needs the driver on this machine, and conf has spark.submit.deployMode: cluster")
 
 
 def _archive(spec: PipelineSpec) -> Iterator[Problem]:
