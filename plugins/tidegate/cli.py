@@ -24,6 +24,7 @@ _COMMANDS = {
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),
     "spec": ("tidegate.commands.specs:spec", "Check pipelines' YAML; its schema and reference."),
+    "schema": ("tidegate.commands.schemas:schema", "Propose columns for fields that no column takes."),
     "db": ("tidegate.commands.ledger:db", "Bring the ledger's schema to this version."),
     "stack": ("tidegate.embedded.cli:stack", "Kafka, PostgreSQL, Hive and Airflow on this machine, for a trial."),
 }

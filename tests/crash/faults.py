@@ -27,7 +27,9 @@ from tidegate.core.errors import (
 
 CHANGING: dict[str, frozenset[str]] = {
     "storage": frozenset({"make_dirs", "rename_no_replace", "delete", "write_new", "open_new"}),
-    "catalogue": frozenset({"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions", "execute"}),
+    "catalogue": frozenset(
+        {"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions", "execute"}
+    ),
     "pipelines": frozenset({"register", "accept_topic"}),
     "batches": frozenset(
         {"insert_plan", "bind", "take", "replan", "refuse", "seal", "adopt", "land", "mark_side", "abandon", "block"}

@@ -139,7 +139,8 @@ class Catalogue(Protocol):
         """Give the table that is there the columns of `table`, its partitions too; what was changed, in words.
 
         It looks first, so that it can be made again. Raises CatalogueMismatch, with nothing changed, when readers could
-        not read the table's old files so (core.evolution), when it differs in more, or the endpoint cannot change it."""
+        not read the table's old files so (core.evolution), when it differs in more, or the endpoint cannot change it.
+        """
         ...
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:

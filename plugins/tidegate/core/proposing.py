@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,9 @@ class Proposal:
         return not self.line.startswith("#")
 
 
-def propose(field: str, examples: Iterable[str], taken: Iterable[str] = ()) -> Proposal:
-    """From the field's values as compact JSON texts (what is no JSON is text). `taken`: names that columns have."""
+def propose(field: str, examples: Iterable[str], taken: Iterable[str] = (), seen: int | None = None) -> Proposal:
+    """From the field's values as compact JSON texts (what is no JSON is text). `taken`: names that columns have;
+    `seen`: of how many values these are examples."""
     values = [_value(text) for text in examples]
     kinds = {_kind(v) for v in values} - {_NOTHING}
     kind = _common(kinds)
@@ -60,7 +61,24 @@ def propose(field: str, examples: Iterable[str], taken: Iterable[str] = ()) -> P
         parse(kind)
     except ValueError:
         kind, note = "string", "its parts cannot be named in a type"
-    return Proposal(field, _column(field, {t.lower() for t in taken}), kind, len(values), note)
+    return Proposal(
+        field, _column(field, {t.lower() for t in taken}), kind, len(values) if seen is None else seen, note
+    )
+
+
+def sample_ranges(
+    partitions: Mapping[int, tuple[int, int]], records: int, refused: tuple[int, int] | None = None
+) -> list[tuple[int, int, int]]:
+    """(partition, start, end) of about so many records: the newest of each Kafka partition, of which `partitions` says
+    where it begins and ends; before them those that follow `refused`, (partition, offset), where a batch stopped."""
+    share = max(1, records // (len(partitions) + (refused is not None) or 1))
+    ranges = []
+    if refused is not None and refused[0] in partitions:
+        begin, end = partitions[refused[0]]
+        start = min(max(refused[1], begin), end)
+        ranges.append((refused[0], start, min(end, start + share)))
+    ranges += [(p, max(begin, end - share), end) for p, (begin, end) in sorted(partitions.items())]
+    return [r for r in ranges if r[2] > r[1]]
 
 
 def advice(proposals: Sequence[Proposal], pipeline: str) -> str:

@@ -65,6 +65,12 @@ def load_file(path: str | Path, environment: Mapping[str, str] = os.environ, jud
     return _pipeline(path, _read(path), _defaults(path.parent), environment, judge)
 
 
+def load_text(path: str | Path, text: str, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """The pipeline that `path` would be with this content. Raises SpecError."""
+    path = Path(path)
+    return _pipeline(path, text, _defaults(path.parent), environment, None)
+
+
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise SpecError("there is no such pipelines folder", where=str(folder))

@@ -1,0 +1,110 @@
+"""What do the records of a topic hold that no column takes? The child process of `tidegate schema propose`.
+
+A JSON line in, a JSON line out, until the input ends. Settings come this way because some are secret.
+
+    {"pipeline": {...}, "settings": {...}, "topic_id": "...", "ranges": [[partition, start, end], ...]}
+    {"read": 120, "fields": {"gate": {"seen": 17, "examples": ["\\"B7\\"", ...]}, ...}}    or {"error": "..."}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TextIO
+
+from spark_jobs.engine.failures import from_exception, last_line
+from spark_jobs.engine.fetch import Reader
+from spark_jobs.engine.formats import decoder_for
+from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.lateness import Floor
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.pipeline import EXTRA_COLUMN, EventTime, Pipeline
+from tidegate.core.plain import from_plain, to_plain
+
+MOST_FIELDS, MOST_EXAMPLES, EXAMPLE_CHARACTERS = 500, 200, 100_000
+OpenReader = Callable[[JobPlan, dict[str, Any]], Reader]
+
+
+def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
+    for line in source:
+        try:
+            answer = sample(json.loads(line), _open_kafka)
+        except Exception as e:  # whoever asked is told, and may ask again
+            answer = {"error": last_line(from_exception(e))}
+        print(json.dumps(answer), file=sink, flush=True)
+    return 0
+
+
+def _open_kafka(plan: JobPlan, settings: dict[str, Any]) -> Reader:
+    from spark_jobs.engine.fetch import KafkaReader
+
+    return KafkaReader(plan, settings)
+
+
+def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
+    """Raises JobError."""
+    pipeline = from_plain(Pipeline, request["pipeline"])
+    topic = pipeline.source.topic
+    ranges = tuple(OffsetRange(topic, p, start, end) for p, start, end in request["ranges"] if end > start)
+    reader = open_reader(_plan(pipeline, str(request["topic_id"]), ranges), request["settings"])
+    # only what is unknown matters here: no expression, no event time, no field that may not be null
+    asked = replace(
+        pipeline,
+        columns=tuple(replace(c, nullable=True) for c in pipeline.decoded_columns),
+        format=replace(pipeline.format, unknown_fields="capture"),
+        event_time=EventTime(None),
+        where=None,
+    )
+    decoder = decoder_for(asked)
+    known = {pipeline.event_time.path.split(".")[1]} if pipeline.event_time.path else set()
+    found, read = _Fields(known), 0
+    try:
+        for wanted in ranges:
+            for chunk in reader.read(wanted):
+                read += len(chunk)
+                table = decoder.decode(chunk).table
+                if EXTRA_COLUMN[0] in table.column_names:
+                    found.add(table[EXTRA_COLUMN[0]].to_pylist())
+    finally:
+        reader.close()
+    return {"read": read, "fields": found.told()}
+
+
+def _plan(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> JobPlan:
+    return JobPlan(
+        mode="ingest",
+        attempt="sample",
+        attempt_dir="",
+        pipeline=to_plain(pipeline),
+        bootstrap={},
+        topic=pipeline.source.topic,
+        topic_id=topic_id,
+        parts=(JobPart(0, 0, Floor(0), ranges),),
+        nonce="",
+    )
+
+
+class _Fields:
+    def __init__(self, known: set[str]) -> None:
+        self._known = known
+        self._seen: dict[str, int] = {}
+        self._examples: dict[str, dict[str, None]] = {}
+
+    def add(self, rows: Iterable[list[tuple[str, str]] | None]) -> None:
+        for row in rows:
+            for name, text in row or ():
+                if name in self._known or (name not in self._seen and len(self._seen) >= MOST_FIELDS):
+                    continue
+                self._seen[name] = self._seen.get(name, 0) + 1
+                examples = self._examples.setdefault(name, {})
+                if len(examples) < MOST_EXAMPLES and text is not None and len(text) <= EXAMPLE_CHARACTERS:
+                    examples.setdefault(text)
+
+    def told(self) -> dict[str, Any]:
+        return {n: {"seen": seen, "examples": list(self._examples.get(n, {}))} for n, seen in self._seen.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
