@@ -5,6 +5,7 @@ Memory: a bit for each offset, and one batch of rows. Whatever order and however
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ class Coverage:
         self._strays: dict[int, _Wrong] = {}
 
     def expect(self, spans: Sequence[Sequence[Any]]) -> None:
-        """`[batch, partition, start, end, [[gap start, gap end], ...]]`, sorted over all calls."""
+        """`[batch, partition, start, end, [[gap start, gap end], ...]]`. A batch may have several of one partition,
+        which do not overlap. A redrive's sources stand under its id with a minus: see tidegate.core.coverage."""
         for batch, partition, start, end, gaps in spans:
             size = -(-(end - start) // 8)
             if self._used + size > len(self._seen):
@@ -80,12 +82,12 @@ class Coverage:
         return {"coordinates": told, "batches": [low, high] if told else None}
 
     def _add(self, path: str, partitions: np.ndarray, offsets: np.ndarray, batches: np.ndarray) -> None:
-        mine = (batches >= self._first) & (batches <= self._last)
+        mine = (np.abs(batches) >= self._first) & (np.abs(batches) <= self._last)
         if not mine.all():
             partitions, offsets, batches = partitions[mine], offsets[mine], batches[mine]
         if not len(offsets):
             return
-        self._rows += len(offsets)
+        self._rows += int(np.count_nonzero(batches > 0))
         if self._index is None:
             self._index = _Index(self._spans)
         at, inside = self._index.find(batches, partitions, offsets)
@@ -133,28 +135,40 @@ class Coverage:
         }
 
     def _missing(self) -> Iterator[list[Any]]:
-        """`[batch, partition, rows, the first intervals]` of every span that lacks any."""
-        for batch, partition, start, end, base in self._spans:
-            part = self._seen[base : base + -(-(end - start) // 8)]
-            absent = len(part) * 8 - int(np.bitwise_count(part).sum())
-            if absent:
-                yield [batch, partition, absent, _holes(part, start)]
+        """`[batch, partition, rows, the first intervals]` of every batch and partition that lacks any."""
+        for (batch, partition), spans in itertools.groupby(sorted(self._spans), key=lambda span: span[:2]):
+            rows, first = 0, []
+            for _, _, start, end, base in spans:
+                part = self._seen[base : base + -(-(end - start) // 8)]
+                absent = len(part) * 8 - int(np.bitwise_count(part).sum())
+                rows += absent
+                if absent and len(first) <= SHOWN:
+                    first += _holes(part, start)
+            if rows:
+                yield [batch, partition, rows, first[: SHOWN + 1]]
 
 
 class _Index:
     """From (batch, partition, offset) to a bit's number."""
 
     def __init__(self, spans: Sequence[tuple[int, int, int, int, int]]) -> None:
-        table = np.array(spans or [(-1, 0, 0, 0, 0)], np.int64)
-        self._keys = table[:, 0] << 32 | table[:, 1]
+        table = np.array(sorted(spans) or [(2**30, 0, 0, 0, 0)], np.int64)
+        self._keys, self._first, self._count = np.unique(
+            table[:, 0] << 32 | table[:, 1], return_index=True, return_counts=True
+        )
         self._starts, self._ends, self._bits = table[:, 2], table[:, 3], table[:, 4] * 8
         self.batches = np.unique(table[:, 0])
 
     def find(self, batches: np.ndarray, partitions: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(bit of each row, whether its batch read that offset)."""
         keys = batches << 32 | partitions
-        i = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        inside = (self._keys[i] == keys) & (offsets >= self._starts[i]) & (offsets < self._ends[i])
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        known, i = self._keys[at] == keys, self._first[at]
+        for one in np.unique(at[self._count[at] > 1]).tolist():  # keys with several spans: redrives
+            first, mine = self._first[one], at == one
+            starts = self._starts[first : first + self._count[one]]
+            i[mine] = first + np.maximum(np.searchsorted(starts, offsets[mine], "right") - 1, 0)
+        inside = known & (offsets >= self._starts[i]) & (offsets < self._ends[i])
         return self._bits[i] + offsets - self._starts[i], inside
 
 

@@ -51,7 +51,7 @@ LOOKING = {
     "windows": {"facts", "get", "generation", "certificate", "holds", "landed_files", "owed", "published_starts"},
     "recovery": {"identity", "record", "newest_publication_ms", "unknown_generations"},
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
-    "redrives": {"dirty_batches", "duties"},
+    "redrives": {"dirty_batches", "counts", "duties"},
     "repairs": set(),
     "launcher": set(),
     "source": {"describe", "offsets_for_time", "client_settings", "committed_group"},

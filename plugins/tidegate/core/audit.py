@@ -13,7 +13,7 @@ from tidegate.core.balance import Balance, window_difference
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
-from tidegate.core.views import BatchRow, GenerationRow, LossRow, Spine, WindowPage
+from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
 from tidegate.core.window import CURRENT
 
 RESTORE = "the ledger was changed by something else than Tidegate: compare with a backup of it before going on"
@@ -51,6 +51,7 @@ class Books:
     def __init__(self, spine: Spine) -> None:
         self._spine = spine
         self._chain = _Chain(spine.losses)
+        self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
         self._balance = Balance()
         self._published = self._waiting = self._abandoned = self._unfinished = 0
@@ -65,8 +66,9 @@ class Books:
         if batch.batch_id > self._next:
             self._missing += range(self._next, min(batch.batch_id, self._next + 5))
         self._next = batch.batch_id + 1
-        yield from self._chain.link(batch)
-        offsets = sum(r.range.count for r in batch.ranges)
+        if not batch.is_redrive:
+            yield from self._chain.link(batch)
+        offsets = 0 if batch.is_redrive else sum(r.range.count for r in batch.ranges)
         if batch.state == "ABANDONED":
             self._abandoned += offsets
         elif batch.is_open:
@@ -74,8 +76,9 @@ class Books:
             if batch.blocked:
                 yield Problem(f"batch {batch.batch_id}", f"blocked: {batch.blocked}", _REPAIR)
         else:
+            self._redrives.batch(batch, files)
             for row in batch.ranges:
-                self._balance += row.balance or Balance(offsets=row.range.count)
+                self._balance += self._redrives.own(batch, row)
             yield from _batch(batch, files)
 
     def window(self, page: WindowPage, generation: GenerationRow | None) -> Iterator[Problem]:
@@ -101,6 +104,7 @@ class Books:
     def sums(self) -> Iterator[Problem]:
         """When all has been seen: batch ids without a hole, and the balance of the whole pipeline."""
         following, count = self._spine.next_batch_id, sum(self._spine.states.values())
+        yield from self._redrives.problems()
         missing = self._missing + list(range(self._next, min(following, self._next + 5)))
         if missing or count != following - 1:
             what = f"batches {missing[:5] or [count]} do not fit next batch id {following}"
@@ -117,6 +121,55 @@ class Books:
 
 
 # ---------------------------------------------------------------- batches
+
+
+class Redrives:
+    """Each dirty row has one owner: the batch that read it, or the redrive that took it up."""
+
+    def __init__(self, landed: Callable[[int], bool]) -> None:
+        self._landed = landed
+        self._taken: dict[tuple[int, int], int] = defaultdict(int)  # (redrive, Kafka partition) -> rows of its sources
+        self._read: dict[tuple[int, int], int] = defaultdict(int)
+        self._owners: dict[int, int] = {}
+        self._sources: dict[int, tuple[int, ...]] = {}
+
+    def batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
+        """A landed one."""
+        if batch.is_redrive:
+            self._sources[batch.batch_id] = batch.sources
+            for row in batch.ranges:
+                self._read[batch.batch_id, row.range.partition] += 0 if row.balance is None else row.balance.read
+        if batch.redriven_by is None:
+            return
+        self._owners[batch.batch_id] = batch.redriven_by
+        for p in (p for f in files if f.kind == DIRTY for p in f.partitions):
+            self._taken[batch.redriven_by, p.partition] += p.rows
+
+    def own(self, batch: BatchRow, row: RangeRow) -> Balance:
+        """What of the range counts as this batch's. The gaps of a redrive are none of Kafka's."""
+        found = row.balance or Balance(offsets=row.range.count)
+        if batch.is_redrive:
+            found = replace(found, offsets=found.read, gaps=0)
+        gone = found.dirty if batch.redriven_by is not None and self._landed(batch.redriven_by) else 0
+        return replace(found, offsets=found.offsets - gone, read=found.read - gone, dirty=found.dirty - gone)
+
+    def problems(self) -> Iterator[Problem]:
+        """When all batches have been seen. What landed since the spine was taken counts as it was then."""
+        for batch_id, owner in self._owners.items():
+            if batch_id not in self._sources.get(owner, (batch_id,)) or owner <= batch_id:
+                yield Problem(
+                    f"batch {batch_id}", f"its dirty rows belong to batch {owner}, which took others", RESTORE
+                )
+        for owner, sources in self._sources.items():
+            lost = [i for i in sources if self._owners.get(i) != owner]
+            if lost:
+                what = f"it took up the dirty rows of batch {lost[0]}, which are not its own"
+                yield Problem(f"batch {owner}", what, RESTORE)
+        for owner, partition in sorted(set(self._taken) | set(self._read)):
+            took, read = self._taken[owner, partition], self._read[owner, partition]
+            if took != read and self._landed(owner):
+                what = f"partition {partition}: {read:,} rows redriven, its sources hold {took:,}"
+                yield Problem(f"batch {owner}", what, RESTORE)
 
 
 class _Chain:

@@ -49,6 +49,12 @@ class Span:
     gaps: tuple[Interval, ...] = ()
 
 
+def twin_of(redrive: int) -> int:
+    """A batch id that no batch has. Under it the rows of a redrive's sources are held against the redrive's own: the
+    same coordinates, each once."""
+    return -redrive
+
+
 @dataclass(frozen=True)
 class Missing:
     """Offsets of one span that are in no file; `first`: where they begin."""
@@ -102,7 +108,8 @@ class FileReader(Protocol):
         ...
 
     def expect(self, spans: Sequence[Span]) -> None:
-        """Spans of the slab, sorted by batch and partition over all calls, before the first `coordinates`."""
+        """Spans of the slab, before the first `coordinates`. A batch may have several of one partition, which do not
+        overlap."""
         ...
 
     def coordinates(self, files: Sequence[tuple[str, int | None, Columns | None]]) -> Iterable[Footer]:
@@ -150,6 +157,16 @@ def check_coverage(found: Findings, allowed: Allowance) -> Iterator[Problem]:
         if rows != due:
             wrong[partition].append((batch_id, rows, due, one.first if one else ()))
     for partition, spans in sorted(wrong.items()):
+        for batch_id, rows, due, first in (s for s in spans if s[0] < 0):
+            yield Problem(
+                f"batch {-batch_id}",
+                f"partition {partition}: {rows:,} of its offsets are in no dirty file that it was made of, {due:,} may "
+                f"be: {_shown(first)}",
+                "a redrive must hold the rows of its sources and no other: `tidegate where` says where each one is",
+            )
+        spans = [s for s in spans if s[0] >= 0]
+        if not spans:
+            continue
         rows, due = sum(s[1] for s in spans), sum(s[2] for s in spans)
         spare = allowed.anywhere.get(partition, 0)
         if spare and rows <= due + spare and all(s[1] >= s[2] for s in spans):

@@ -48,6 +48,7 @@ class Fate:
     field: str = ""
     raw: str = ""
     behind: int | None = None
+    dirty_in: tuple[int, ...] = ()  # batches in which it was dirty before it was redriven
 
     @property
     def settled(self) -> bool:
@@ -65,6 +66,9 @@ def fate_of(facts: OffsetFacts, life: Life, search: Search, around: Surroundings
         fate = replace(fate, batch_id=batch.batch_id, planned_ms=batch.planned_ms, landed_ms=batch.landed_ms)
         if batch.epoch:
             fate = replace(fate, attempt=batch.epoch)
+        if life.earlier:
+            ids = tuple(e.batch.batch_id for e in life.earlier)
+            fate = replace(fate, words=f"{_redriven(ids, batch, search)}: {fate.words}", dirty_in=ids)
     return replace(fate, topic_id=life.topic_id)
 
 
@@ -153,6 +157,14 @@ def _beyond(facts: OffsetFacts, planned_end: int, life: Life, around: Surroundin
         return Fate(NOT_READ, words, "end or abort the producer's transaction", behind=behind)
     words = f"not read yet: {behind:,} behind (planned up to {planned_end:,})"
     return Fate(NOT_READ, words, f"nothing if {name}.ingest is running; see: tidegate status {name}", behind=behind)
+
+
+def _redriven(ids: tuple[int, ...], batch: BatchRow, search: Search) -> str:
+    """`dirty in batch 12 (price: 1e999 is no int), redriven by batch 40`"""
+    was = search.before
+    why = "" if was is None or not was.reason else f" ({was.field + ': ' if was.field else ''}{was.reason})"
+    which = f"batch {ids[0]}" if len(ids) == 1 else f"batches {', '.join(map(str, ids))}"
+    return f"dirty in {which}{why}, redriven by batch {batch.batch_id}"
 
 
 # ---------------------------------------------------------------- landed

@@ -295,6 +295,10 @@ class RedriveLedger(Protocol):
         """LANDED batches with dirty rows that no redrive has taken up, oldest first."""
         ...
 
+    def counts(self, name: str, batch_id: int) -> dict[str, int]:
+        """Rows of a LANDED redrive by what they are: data, late, dirty, filtered, dropped."""
+        ...
+
     def duties(self, name: str) -> list[tuple[int, int]]:
         """(batch, redrive that owns its dirty rows) where the files have not left the dirty table yet."""
         ...

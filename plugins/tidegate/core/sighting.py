@@ -30,12 +30,21 @@ class WindowFacts:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """A batch in which the row was dirty before a redrive took it up; `files`: its dirty files that may hold it."""
+
+    batch: BatchRow
+    files: tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True)
 class Life:
     """What the ledger knows of an offset under one topic id.
 
     `first_offset`: where the partition's reading began, `planned_end` (exclusive) how far it is planned; both None for
     a partition that no batch of this life has. `batch` is the one whose range holds the offset, `files` those of its
-    files whose spans do, `windows` the windows of its data files. `ended_ms`: when the batch was abandoned."""
+    files whose spans do, `windows` the windows of its data files. `ended_ms`: when the batch was abandoned. Where a
+    redrive has taken the row up, `batch` is that one, and `earlier` are those before it, oldest first."""
 
     topic_id: str
     accepted: bool
@@ -49,6 +58,7 @@ class Life:
     ended_ms: int | None = None
     files: tuple[FileEntry, ...] = ()
     windows: Mapping[int, WindowFacts] | None = None
+    earlier: tuple[Earlier, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,11 +97,14 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Search:
-    """What looking into the candidates gave; `unread`: why not all of them could be looked into."""
+    """What looking into the candidates gave; `unread`: why not all of them could be looked into.
+
+    `before`: of a redriven row, what it was when it was dirty."""
 
     candidates: tuple[Candidate, ...] = ()
     found: Sighting | None = None
     unread: str = ""
+    before: Row | None = None
 
 
 @dataclass(frozen=True)

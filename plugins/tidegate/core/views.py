@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.balance import Balance
+from tidegate.core.batch import INGEST, REDRIVE
 from tidegate.core.ledger import Intent
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry
@@ -29,7 +30,10 @@ class RangeRow:
 
 @dataclass(frozen=True)
 class BatchRow:
-    """`ends` are the planned ends (exclusive) of every Kafka partition, `log_starts` the broker's at plan time."""
+    """`ends` are the planned ends (exclusive) of every Kafka partition, `log_starts` the broker's at plan time.
+
+    A redrive (`kind`) has neither; `sources` are the batches whose dirty rows it takes up. `redriven_by`: the redrive
+    that owns this batch's dirty rows since it landed; `set_aside`: their files have left the dirty table."""
 
     batch_id: int
     state: str
@@ -52,6 +56,14 @@ class BatchRow:
     ranges: tuple[RangeRow, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     log_starts: dict[int, int] = field(default_factory=dict)
+    kind: str = INGEST
+    sources: tuple[int, ...] = ()
+    redriven_by: int | None = None
+    set_aside: bool = False
+
+    @property
+    def is_redrive(self) -> bool:
+        return self.kind == REDRIVE
 
     @property
     def is_open(self) -> bool:
@@ -158,7 +170,8 @@ class WindowView:
 class Spine:
     """Where everything of a pipeline stands, in one snapshot, without files; an audit reads details page by page.
 
-    `unlanded`: state of every batch that is not LANDED; `unmoved` LANDED batches still move late and dirty files.
+    `unlanded`: state of every batch that is not LANDED; `unmoved` LANDED batches still move late and dirty files, or
+    have dirty files that still have to leave their table.
     Generations have no files, and of their batches the first and the last."""
 
     name: str
@@ -232,7 +245,7 @@ class LedgerReads(Protocol):
         ...
 
     def landed(self, name: str) -> list[tuple[int, int]]:
-        """(batch id, when it landed) of the LANDED batches, in order."""
+        """(batch id, when it landed) of the LANDED batches but redrives, in order."""
         ...
 
     def facts_after(self, name: str, batch_id: int) -> TopicFacts:

@@ -182,6 +182,8 @@ class _Audit:
                 self._pace.say(lambda n=batch.batch_id: f"batches up to {n:,}, {self._found:,} files in their places")
                 self._partitions.expect_batch(batch, files)
                 self._look(self._files.of_batch(batch, files))
+                if batch.is_redrive and self._deep:
+                    self._look(self._files.of_sources(batch), again=True)
 
     def _window(self, page: WindowPage, slab: Slab, first: bool) -> None:
         current = self._in_force(page)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate.core.audit import Problem, republish
+from tidegate.core.coverage import twin_of
 from tidegate.core.layout import SUCCESS, join, window_id
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow, Spine
@@ -14,6 +15,7 @@ from tidegate.core.window import BUILT, CURRENT, SWAPPING
 from tidegate.workflow import places
 from tidegate.workflow.ahead import unknown_publications
 from tidegate.workflow.context import Context
+from tidegate.workflow.redriven import sources
 
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"
 _SIDE = "restore it from a backup of the filesystem: late and dirty files are not rebuilt"
@@ -89,6 +91,21 @@ class Files:
                 homes = places.waiting(self._layout, batch.batch_id, f, self._first.get(f.window_ms))
                 wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _BACKUP, batch.batch_id))
         return self._look(wanted, [*self._foreign_side(batch, files)])
+
+    def of_sources(self, redrive: BatchRow) -> Listing:
+        """The dirty files that a redrive has read, as files of rows that it must have: see core.coverage. What is wrong
+        with them is said of the batches that they came from."""
+        found, lost = [], []
+        for source in sources(self._ctx, redrive.sources):
+            homes = places.dirty(self._layout, source.batch_id, source.entry)
+            subject, twin = f"batch {redrive.batch_id}", twin_of(redrive.batch_id)
+            item = Wanted(subject, source.entry, homes, _SIDE, twin)
+            uri, _ = self._place(item)
+            if uri is not None:
+                found.append(Found(uri, item))
+            else:
+                lost.append(item)
+        return Listing(tuple(found), tuple(lost), ())
 
     def of_window(self, generation: GenerationRow) -> Listing:
         """Of the generation in force, or of the first one on its way there."""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from tidegate.core.audit import Problem
-from tidegate.core.coverage import Allowance, FileReader, Footer, Span, check_coverage
+from tidegate.core.coverage import Allowance, FileReader, Footer, Span, check_coverage, twin_of
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.redriving import coordinates
 from tidegate.core.slabs import Slab
 from tidegate.core.tables import told_columns
 from tidegate.core.views import BatchRow
@@ -40,8 +41,13 @@ class Inside:
         for batch in batches:
             for row in sorted(batch.ranges, key=lambda r: r.range.partition):
                 r, balance = row.range, row.balance
-                gaps = tuple(g for g in (_within(g, r.start, r.end) for g in row.gaps) if len(g))
-                spans.append(Span(batch.batch_id, r.partition, r.start, r.end, gaps))
+                if batch.is_redrive:
+                    mine = coordinates(r, row.gaps)
+                    for owner in (batch.batch_id, twin_of(batch.batch_id)):
+                        spans += [Span(owner, r.partition, i.start, i.end) for i in mine]
+                else:
+                    gaps = tuple(g for g in (_within(g, r.start, r.end) for g in row.gaps) if len(g))
+                    spans.append(Span(batch.batch_id, r.partition, r.start, r.end, gaps))
                 if balance is not None and balance.filtered + balance.dropped:
                     self._allowed.spans[batch.batch_id, r.partition] += balance.filtered + balance.dropped
         self._reader.expect(spans)

@@ -39,13 +39,14 @@ class Partitions:
     def expect_batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
         sides = self._sides if batch.side_registered else self._coming
         for f in files:
-            if f.kind not in sides:
+            if f.kind not in sides or (f.kind == DIRTY and batch.set_aside):
                 continue
             directory = self._ctx.layout.side(batch.batch_id, f.kind)
             folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
             place = join(directory, folder) if folder else directory
             values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
-            sides[f.kind][values] = (place, f"batch {batch.batch_id}")
+            leaving = f.kind == DIRTY and batch.redriven_by is not None
+            (self._coming if leaving else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
 
     def compare(self) -> Iterator[Problem]:
         """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
@@ -127,7 +128,7 @@ class Topic:
 
     def planned(self, batch: BatchRow) -> None:
         """In order of the batches."""
-        if batch.topic_id != self._accepted:
+        if batch.topic_id != self._accepted or batch.is_redrive:
             return
         starts = {r.range.partition: r.range.start for r in batch.ranges}
         for p, end in batch.ends.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from tidegate.core import planning
 from tidegate.core.batch import (
@@ -16,6 +17,7 @@ from tidegate.core.batch import (
     WritingBatch,
 )
 from tidegate.core.errors import (
+    BatchRefused,
     LostComparison,
     PathExists,
     SourceError,
@@ -24,7 +26,8 @@ from tidegate.core.layout import RECEIPT, join
 from tidegate.core.plain import dumps, to_plain
 from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
-from tidegate.workflow import ahead, landing, records, sealing, tables
+from tidegate.core.redriving import source_batches
+from tidegate.workflow import ahead, landing, records, redriven, sealing, tables
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
 
@@ -48,7 +51,7 @@ def plan(ctx: Context, run: str) -> int | None:
             return ctx.ledger.batches.bind(ctx.name, run, batch_id)
         ahead.refuse_if_ahead(ctx, view.next_batch_id)
         ahead.refuse_if_group_is_ahead(ctx, view)
-        _mark_abandoned(ctx, view.next_batch_id - 1)
+        records.mark_if_abandoned(ctx, view.next_batch_id - 1)
         decided = _decide(ctx, view)
         if isinstance(decided, NothingToPlan):
             ctx.say(decided.reason)
@@ -83,15 +86,6 @@ def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
     return view.open_batch or _decide(ctx, view)
 
 
-def _mark_abandoned(ctx: Context, batch_id: int) -> None:
-    """Marks have no holes: who abandoned the last batch may have died before its mark."""
-    if batch_id < 1 or ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
-        return
-    batch = ctx.ledger.batches.get(ctx.name, batch_id)
-    if isinstance(batch, AbandonedBatch):
-        records.mark_batch(ctx, batch)
-
-
 def write(ctx: Context, run: str) -> None:
     """Bring the run's batch to SEALED: run the Spark job unless an attempt's complete receipt is already there."""
     guard(ctx)
@@ -103,6 +97,15 @@ def write(ctx: Context, run: str) -> None:
     if not isinstance(batch, PlannedBatch | WritingBatch):
         ctx.say(f"batch {batch_id} is {batch.state} already")
         return
+    try:
+        _write(ctx, batch)
+    except BatchRefused:
+        if not batch.plan.is_redrive:
+            raise  # a redrive that is refused has been given up: it never stands in the way of new records
+
+
+def _write(ctx: Context, batch: PlannedBatch | WritingBatch) -> None:
+    batch_id = batch.plan.batch_id
     if sealing.adopt_landed(ctx, batch) is not None:
         return
     if isinstance(batch, WritingBatch):
@@ -145,8 +148,8 @@ def _job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
     spec = ctx.pipeline
     if plan_.spec_version != ctx.spec_version:
         spec = ctx.ledger.pipelines.spec(ctx.name, plan_.spec_version)
-    return JobPlan(
-        mode="ingest",
+    job = JobPlan(
+        mode=plan_.kind,
         attempt=ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce),
         attempt_dir=_attempt_dir(ctx, batch),
         pipeline=to_plain(spec),
@@ -160,6 +163,10 @@ def _job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
         spec_version=plan_.spec_version,
         rules_version=plan_.rules_version,
     )
+    if not plan_.is_redrive:
+        return job
+    files = redriven.sources(ctx, source_batches(plan_))
+    return replace(job, parts=tuple(replace(part, sources=files) for part in job.parts))
 
 
 def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:
@@ -206,6 +213,8 @@ def land(ctx: Context, run: str) -> bool:
     if isinstance(batch, SealedBatch):
         batch = landing.land_sealed(ctx, batch)
     landing.finish_side_duties(ctx)
+    if batch.plan.is_redrive:
+        return True  # it has read nothing of the topic
     _tell_kafka(ctx, batch)
     return any(p.end < p.last_stable_offset for p in batch.plan.partitions)
 

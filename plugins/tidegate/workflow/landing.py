@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tidegate.core import redriving
 from tidegate.core.batch import LandedBatch, SealedBatch
 from tidegate.core.errors import Alarm, CatalogueError, LostComparison, StorageAhead
 from tidegate.core.layout import PartitionValues, join, parse_partition_path
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import dirty_table, late_table
-from tidegate.workflow import records
+from tidegate.workflow import records, redriven
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory, move_files
 from tidegate.workflow.tables import bring_up
@@ -37,7 +38,8 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         if not isinstance(now, LandedBatch):
             raise LostComparison(f"batch {batch_id} is {now.state}: another task works on it") from None
         result = now
-    ctx.say(f"landed batch {batch_id} ({plan.records:,} offsets)")
+    what = f"redrive: {redriving.outcome(batch.manifest)}" if plan.is_redrive else f"{plan.records:,} offsets"
+    ctx.say(f"landed batch {batch_id} ({what})")
     return result
 
 
@@ -59,16 +61,18 @@ def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False
 
     A catalogue that does not answer never holds a batch up: the files are in place, registration is tried again. Nor
     does an alarm of one batch hold up the others; `strict` raises the first one at the end (the maintenance DAG)."""
-    done: list[str] = []
-    alarms: list[Alarm] = []
+    done, alarms = redriven.set_aside(ctx) if register else ([], [])
+    waiting = {owner for _, owner in ctx.ledger.redrives.duties(ctx.name)} if register else set()
     tables: set[str] = set()
     for batch_id, moved in ctx.ledger.batches.side_duties(ctx.name):
         files = {k: ctx.ledger.batches.manifest_files(ctx.name, batch_id, k) for k in (LATE, DIRTY)}
+        if files[DIRTY] and ctx.storage.exists(ctx.layout.redriven(batch_id)):
+            files[DIRTY] = []  # a ledger that lost commits: a redrive has taken them up already
         try:
             if not moved:
                 _move_all(ctx, batch_id, files)
-            if not register:
-                continue
+            if not register or batch_id in waiting:
+                continue  # a redrive's dirty rows must not stand beside those that they were
             _register_side(ctx, batch_id, files, tables)
         except Alarm as e:
             ctx.say(f"ALARM: batch {batch_id}: {e}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegate.core.layout import Layout, time_values
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import FileEntry
+from tidegate.core.receipt import DIRTY, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow
 from tidegate.core.window import BUILDING
 from tidegate.workflow.assembly import published_path
@@ -23,11 +23,20 @@ def waiting(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | 
 
 def side(layout: Layout, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str], ...]:
     """Of a late or dirty file of a landed batch."""
+    if f.kind == DIRTY and batch.redriven_by is not None:
+        return dirty(layout, batch.batch_id, f)
     below = f.path.removeprefix(f"{f.kind}/")
     home = (layout.side(batch.batch_id, f.kind), below)
     if batch.side_moved:
         return (home,)
     return (home, (layout.landed(batch.batch_id), f.path), (layout.side_staging(batch.batch_id, f.kind), below))
+
+
+def dirty(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], ...]:
+    """Of a dirty file that a redrive takes up, or has taken up."""
+    below = f.path.removeprefix(f"{DIRTY}/")
+    # in the order in which it moves
+    return ((layout.side(batch_id, DIRTY), below), (layout.redriven(batch_id), below))
 
 
 def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: bool) -> tuple[str, ...]:

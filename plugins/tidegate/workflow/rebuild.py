@@ -14,8 +14,10 @@ from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.plain import to_plain
 from tidegate.core.ports import TopicState
 from tidegate.core.receipt import Receipt
+from tidegate.core.redriving import source_batches
 from tidegate.core.rereading import compare, listed
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
+from tidegate.workflow import redriven
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt, run_job
@@ -38,7 +40,8 @@ def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
         raise ReplayRefused(f"{iso(start)}: {e.args[0]}", advice=e.advice) from e
     receipt = read_receipt(ctx, job.attempt_dir)
     assert receipt is not None  # run_job raises without one
-    _refuse_if_recreated(ctx.source.describe(job.topic), job.topic_id)  # R6: while it was read
+    if any(not part.sources for part in job.parts):
+        _refuse_if_recreated(ctx.source.describe(job.topic), job.topic_id)  # R6: while it was read
     _compare(ctx, generation, owed, job, receipt)
     entries, sources = [], {}
     for f in receipt.files:
@@ -54,7 +57,8 @@ def _job_plan(ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan]
     for s in owed:
         spans[s.batch_id].append(s)
     batches = {i: ctx.ledger.batches.get(ctx.name, i) for i in spans}
-    topics = {(b.plan.topic, b.plan.topic_id) for b in batches.values()}
+    topics = {(b.plan.topic, b.plan.topic_id) for b in batches.values() if not b.plan.is_redrive}
+    topics = topics or {(b.plan.topic, b.plan.topic_id) for b in batches.values()}
     if len(topics) > 1:
         raise ReplayRefused(f"{iso(start)}: its batches come from several topics: {sorted(topics)}")
     (topic, topic_id) = topics.pop()
@@ -65,10 +69,11 @@ def _job_plan(ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan]
         pinned = None
         if batch.plan.spec_version != ctx.spec_version:
             pinned = to_plain(ctx.ledger.pipelines.spec(ctx.name, batch.plan.spec_version))
-        ranges = tuple(OffsetRange(topic, s.partition, s.min_offset, s.max_offset + 1) for s in mine)
         plan = batch.plan
-        parts.append(JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned))
-    _refuse_if_gone(ctx, topic, topic_id, parts)
+        ranges = tuple(OffsetRange(plan.topic, s.partition, s.min_offset, s.max_offset + 1) for s in mine)
+        files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()
+        parts.append(JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned, files))
+    _refuse_if_gone(ctx, topic, topic_id, [part for part in parts if not part.sources])
     return JobPlan(
         mode="replay",
         attempt=ctx.layout.replay_name(start, number, epoch, nonce),
@@ -86,6 +91,9 @@ def _job_plan(ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan]
 
 
 def _refuse_if_gone(ctx: Context, topic: str, topic_id: str, parts: list[JobPart]) -> None:
+    """`parts`: those that are read from Kafka."""
+    if not parts:
+        return
     now = ctx.source.describe(topic)
     _refuse_if_recreated(now, topic_id)
     for part in parts:
@@ -119,8 +127,8 @@ def _compare(
     """What each batch owes, read again: gap by gap, and row by row counted, as the ledger knows it.
 
     A rebuild never changes what belongs to a window."""
-    batch_of = {r: part.batch_id for part in job.parts for r in part.ranges}
-    read = {(batch_of[r.range], r.range.partition): r for r in receipt.ranges}
+    batch_of = [part.batch_id for part in job.parts for _ in part.ranges]
+    read = {(batch_id, r.range.partition): r for batch_id, r in zip(batch_of, receipt.ranges, strict=True)}
     written = sum(f.rows for f in receipt.files)
     if written != sum(r.data for r in receipt.ranges):
         raise ReplayRefused(f"the rebuild wrote {written} rows but counted {sum(r.data for r in receipt.ranges)}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core.batch import JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core import redriving
+from tidegate.core.batch import AbandonedBatch, JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import (
     Alarm,
     AttemptSpoilt,
@@ -86,6 +87,9 @@ def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str)
 def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
     """Raises BatchRefused (content), TopicRecreated."""
     plan = batch.plan
+    if plan.is_redrive:
+        _check_redrive(ctx, plan, receipt)
+        return
     errors = arithmetic_errors(receipt, plan.ranges, ctx.pipeline.source.gaps)
     if errors:
         raise BatchRefused(f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}")
@@ -95,10 +99,26 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
         raise TopicRecreated(f"topic {plan.topic} has id {topic_id} now, batch {plan.batch_id} planned {plan.topic_id}")
     refuse_other_records(ctx, batch, receipt)
     reason = refusal(ctx.pipeline.dirty, receipt)
-    for s in receipt.samples:
-        ctx.say(f"dirty: partition {s.partition} offset {s.offset}: {s.field or 'record'}: {s.reason}: {s.raw}")
+    _say_samples(ctx, receipt)
     if reason is not None:
         raise BatchRefused(f"batch {plan.batch_id}: {reason}")
+
+
+def _check_redrive(ctx: Context, plan: Plan, receipt: Receipt) -> None:
+    """Neither Kafka nor the dirty limits are asked: all of its rows were dirty, and come from files. Raises
+    BatchRefused."""
+    wrong = arithmetic_errors(receipt, plan.ranges, "allow") + redriving.errors(plan, receipt)
+    if wrong:
+        raise BatchRefused(f"the receipt of redrive {plan.batch_id} does not add up: {'; '.join(wrong[:3])}")
+    _say_samples(ctx, receipt)
+    reason = redriving.in_vain(receipt)
+    if reason is not None:
+        raise BatchRefused(f"redrive {plan.batch_id}: {reason}")
+
+
+def _say_samples(ctx: Context, receipt: Receipt) -> None:
+    for s in receipt.samples:
+        ctx.say(f"dirty: partition {s.partition} offset {s.offset}: {s.field or 'record'}: {s.reason}: {s.raw}")
 
 
 def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> None:
@@ -106,13 +126,23 @@ def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> Non
     try:
         step()
     except BatchRefused as e:
-        ctx.ledger.batches.refuse(batch, str(e))
+        if batch.plan.is_redrive:
+            _give_up(ctx, batch, e.args[0])
+        else:
+            ctx.ledger.batches.refuse(batch, str(e))
         raise
     except Alarm as e:
         if ctx.ledger.batches.get(ctx.name, batch.plan.batch_id) != batch:
             raise LostComparison(f"batch {batch.plan.batch_id} has moved on") from e
         ctx.ledger.batches.block(batch, str(e))
         raise
+
+
+def _give_up(ctx: Context, batch: WritingBatch, reason: str) -> None:
+    """A redrive that is refused: its rows stay what they were, and new records must not wait for a human."""
+    ctx.ledger.batches.abandon(batch, reason)
+    records.mark_batch(ctx, AbandonedBatch(batch.plan, reason))
+    ctx.say(f"redrive {batch.plan.batch_id} is given up, every row stays where it is: {reason}")
 
 
 def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:

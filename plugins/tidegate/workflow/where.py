@@ -11,12 +11,13 @@ from tidegate.core.fate import MISSING, Fate, fate_of
 from tidegate.core.layout import join, window_end
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
-from tidegate.core.receipt import DATA, FileEntry
+from tidegate.core.receipt import DATA, DIRTY, FileEntry
 from tidegate.core.sighting import (
     Candidate,
     Life,
     Lookup,
     OffsetFacts,
+    Row,
     RowReader,
     Search,
     Sighting,
@@ -160,12 +161,22 @@ class _Where:
         lookup = Lookup(facts.partition, facts.offset, life.batch.batch_id, files, event, columns)
         try:
             row, unread = self._rows.find(lookup)
+            before = self._before(life, facts)
         except TidegateError as e:
             return Search(candidates, None, str(e).splitlines()[0])
         if row is None:
-            return Search(candidates, None, unread)
+            return Search(candidates, None, unread, before)
         seen = Sighting(candidates[row.file], row.uri, row.event_ms, row.reason, row.field, row.raw)
-        return Search(candidates, seen)
+        return Search(candidates, seen, "", before)
+
+    def _before(self, life: Life, facts: OffsetFacts) -> Row | None:
+        """The row as it was when it was dirty, if a redrive has taken it up; its last time decides."""
+        if not life.earlier:
+            return None
+        last = life.earlier[-1]
+        files = tuple(_uris(places.dirty(self._ctx.layout, last.batch.batch_id, f)) for f in last.files)
+        columns = (told_columns(self._ctx.pipeline, DIRTY),) * len(files)
+        return self._rows.find(Lookup(facts.partition, facts.offset, last.batch.batch_id, files, None, columns))[0]
 
     def _candidates(self, life: Life) -> list[Candidate]:
         """The batch's own files, but for windows whose rows a generation owns by now: then that one's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
@@ -22,9 +22,10 @@ from tidegate.adapters.ledger.reads_rows import events as events_of
 from tidegate.adapters.ledger.reads_where import WhereReads
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.balance import Balance
+from tidegate.core.batch import INGEST
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
-from tidegate.core.receipt import FileEntry
+from tidegate.core.receipt import DIRTY, FileEntry
 from tidegate.core.views import BatchRow, Event, GenerationRow, Overview, WindowView
 from tidegate.core.watermark import PartitionFacts, TopicFacts
 from tidegate.core.window import CURRENT, WindowKey
@@ -76,7 +77,9 @@ class SqlReads(AuditReads, WhereReads):
             )
 
     def landed(self, name: str) -> list[tuple[int, int]]:
-        statement = select(b.c.batch_id, b.c.landed_ms).where(b.c.pipeline == name, b.c.state == "LANDED")
+        statement = select(b.c.batch_id, b.c.landed_ms).where(
+            b.c.pipeline == name, b.c.state == "LANDED", b.c.kind == INGEST
+        )
         with self._snapshot() as c:
             return [(row.batch_id, row.landed_ms) for row in c.execute(statement.order_by(b.c.batch_id))]
 
@@ -146,10 +149,17 @@ def _by_state(c: Connection, table: Any, name: str) -> dict[str, int]:
 
 
 def _totals(c: Connection, name: str) -> Balance:
-    """Over LANDED batches; gaps are what is left of the offsets, since the intervals are text."""
+    """Over LANDED batches, each row with its owner; gaps are what is left of the offsets, since the intervals are
+    text."""
     landed = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.state == "LANDED")
-    sums = [func.sum(r.c.end - r.c.start), *(func.sum(r.c[k]) for k in COUNTS)]
-    row = c.execute(select(*sums).select_from(r.join(b, landed)).where(r.c.pipeline == name)).one()
+    o = schema.row_owners
+    mine = and_(o.c.pipeline == r.c.pipeline, o.c.batch_id == r.c.batch_id, o.c.kind == DIRTY)
+    gone = case((o.c.owner.is_not(None), r.c.dirty), else_=0)  # a redrive's by now
+    planned = case((b.c.kind == INGEST, r.c.end - r.c.start), else_=r.c.read)
+    left = {"read": r.c.read - gone, "dirty": r.c.dirty - gone}
+    sums = [func.sum(planned - gone), *(func.sum(left.get(k, r.c[k])) for k in COUNTS)]
+    tables = r.join(b, landed).outerjoin(o, mine)
+    row = c.execute(select(*sums).select_from(tables).where(r.c.pipeline == name)).one()
     offsets, read, *kinds = (int(v or 0) for v in row)
     return Balance(offsets, read, offsets - read, *kinds)
 
@@ -161,7 +171,7 @@ def _newest_batch(c: Connection, name: str, states: tuple[str, ...]) -> BatchRow
 
 
 def _planned_ends(c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
-    newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.topic_id == topic_id)
+    newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.topic_id == topic_id, b.c.kind == INGEST)
     batch_id = c.scalar(newest)
     found = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=batch_id) if batch_id is not None else []
     return {p.partition: p.planned_end for p in found}

@@ -30,7 +30,7 @@ PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
 """About so many files and batches of the ledger are in memory at once."""
 
 b, g = schema.batches, schema.generations
-files, generation_files = schema.batch_files, schema.generation_files
+files, generation_files, owners = schema.batch_files, schema.generation_files, schema.row_owners
 _PLACED = (BUILT, SWAPPING, CURRENT)
 
 
@@ -45,13 +45,14 @@ class AuditReads(Snapshots):
             states = select(b.c.state, func.count()).where(b.c.pipeline == name).group_by(b.c.state)
             unlanded = select(b.c.batch_id, b.c.state).where(b.c.pipeline == name, b.c.state != "LANDED")
             duties = select(func.count()).where(b.c.pipeline == name, b.c.state == "LANDED", b.c.side_moved.is_(False))
+            kept = select(func.count()).where(owners.c.pipeline == name, owners.c.cleared.is_(False))
             return Spine(
                 name,
                 pipeline.next_batch_id,
                 pipeline.topic_id,
                 {state: count for state, count in c.execute(states.order_by(b.c.state))},
                 {row.batch_id: row.state for row in c.execute(unlanded)},
-                int(c.scalar(duties) or 0),
+                int(c.scalar(duties) or 0) + int(c.scalar(kept) or 0),
                 tuple(
                     LossRow(x.batch_id, x.partition, x.start, x.end, x.reason)
                     for x in rows_of(c, schema.losses, pipeline=name)

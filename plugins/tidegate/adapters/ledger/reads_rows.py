@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import func, select
@@ -16,11 +17,12 @@ from tidegate.adapters.ledger.store import Store
 from tidegate.core.balance import Balance
 from tidegate.core.offsets import Interval, OffsetRange, union
 from tidegate.core.plain import from_plain
+from tidegate.core.receipt import DIRTY
 from tidegate.core.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
 from tidegate.core.window import WindowKey
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped")
-_DETAILS = ("ranges", "ends", "log_starts")
+_DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside")
 
 
 class Snapshots:
@@ -55,7 +57,21 @@ def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
     found = c.execute(listed).all()
     ranges = grouped(between(schema.batch_ranges), lambda row: row.batch_id)
     parts = grouped(between(schema.batch_partitions), lambda row: row.batch_id)
-    return [batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])) for row in found]
+    s, o = schema.batch_sources, schema.row_owners
+    sources = grouped(between(s), lambda row: row.batch_id)
+    owners = {row.batch_id: row for row in between(o) if row.kind == DIRTY}
+    return [
+        replace(
+            batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])),
+            sources=tuple(sorted({x.source for x in sources.get(row.batch_id, [])})),
+            **_ownership(owners.get(row.batch_id)),
+        )
+        for row in found
+    ]
+
+
+def _ownership(row: Any | None) -> dict[str, Any]:
+    return {} if row is None else {"redriven_by": row.owner, "set_aside": bool(row.cleared)}
 
 
 def grouped(items: Iterable[Any], key: Callable[[Any], int]) -> dict[int, list[Any]]:

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
 from tidegate.adapters.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
 from tidegate.adapters.ledger.store import row_of, rows_of
+from tidegate.core.batch import INGEST
 from tidegate.core.lateness import Floor
 from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA, FileEntry
-from tidegate.core.sighting import Life, OffsetFacts, WindowFacts
+from tidegate.core.receipt import DATA, DIRTY, FileEntry
+from tidegate.core.sighting import Earlier, Life, OffsetFacts, WindowFacts
 from tidegate.core.views import BatchRow, LossRow
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
 
@@ -72,7 +73,9 @@ class _Look:
 
     def __init__(self, c: Connection, name: str, accepted: str | None) -> None:
         self._c, self._name, self._accepted = c, name, accepted
-        statement = select(b.c.topic_id, func.min(b.c.batch_id), func.max(b.c.batch_id)).where(b.c.pipeline == name)
+        statement = select(b.c.topic_id, func.min(b.c.batch_id), func.max(b.c.batch_id)).where(
+            b.c.pipeline == name, b.c.kind == INGEST
+        )
         eras = [_Era(*row) for row in c.execute(statement.group_by(b.c.topic_id))]
         self._eras = sorted(eras, key=lambda era: -era.last)
         self._ends: dict[tuple[int, int], tuple[int, int] | None] = {}
@@ -128,20 +131,30 @@ class _Look:
 
     def _batch_with(self, era: _Era, partition: int, offset: int) -> int | None:
         for batch_id, (row, _, _) in self._batches.items():
-            if era.first <= batch_id <= era.last and _holds(row, partition, offset):
+            if era.first <= batch_id <= era.last and not row.is_redrive and _holds(row, partition, offset):
                 return batch_id
-        statement = select(r.c.batch_id, r.c.end).where(
-            r.c.pipeline == self._name,
-            r.c.partition == partition,
-            r.c.start <= offset,
-            r.c.batch_id.between(era.first, era.last),
+        same = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.kind == INGEST)
+        statement = (
+            select(r.c.batch_id, r.c.end)
+            .select_from(r.join(b, same))
+            .where(
+                r.c.pipeline == self._name,
+                r.c.partition == partition,
+                r.c.start <= offset,
+                r.c.batch_id.between(era.first, era.last),
+            )
         )
         found = self._c.execute(statement.order_by(r.c.start.desc()).limit(1)).first()
         return found.batch_id if found is not None and found.end > offset else None
 
     def _in_batch(self, batch_id: int, partition: int, offset: int) -> dict[str, Any]:
         row, floor, files = self._batch(batch_id)
-        values: dict[str, Any] = {"batch": row, "floor": floor}
+        earlier: list[Earlier] = []
+        while row.redriven_by is not None and self._took(row.redriven_by, partition, offset):
+            earlier.append(Earlier(row, tuple(f for f in files.around(partition, offset) if f.kind == DIRTY)))
+            batch_id = row.redriven_by
+            row, floor, files = self._batch(batch_id)
+        values: dict[str, Any] = {"batch": row, "floor": floor, "earlier": tuple(earlier)}
         if row.state == "ABANDONED":
             values |= {"abandoned": row.blocked or "no reason was given", "ended_ms": self._abandoned(batch_id)}
         if row.state != "LANDED":
@@ -151,6 +164,11 @@ class _Look:
         values["files"] = mine
         values["windows"] = {w: self._window_around(w, partition, offset) for w in windows}
         return values
+
+    def _took(self, redrive: int, partition: int, offset: int) -> bool:
+        """Whether the offset is one of the redrive's rows: what lies between them are gaps."""
+        ranges = (x for x in self._batch(redrive)[0].ranges if x.range.partition == partition)
+        return any(x.range.start <= offset < x.range.end and not any(offset in gap for gap in x.gaps) for x in ranges)
 
     def _abandoned(self, batch_id: int) -> int | None:
         if batch_id not in self._endings:

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import and_, exists, insert, select, update
+from sqlalchemy import and_, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
@@ -17,7 +17,7 @@ from tidegate.core.plain import from_plain
 from tidegate.core.receipt import DIRTY, PartitionRows
 from tidegate.core.redriving import DirtyBatch, add_up, source_batches
 
-b, f, o = schema.batches, schema.batch_files, schema.row_owners
+b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
 _CHUNK = 200
 
 
@@ -45,6 +45,12 @@ class SqlRedrives:
             )
             for i, row in told.items()
         ]  # fmt: skip
+
+    def counts(self, name: str, batch_id: int) -> dict[str, int]:
+        kinds = ("data", "late", "dirty", "filtered", "dropped")
+        sums = select(*(func.sum(r.c[k]) for k in kinds)).where(r.c.pipeline == name, r.c.batch_id == batch_id)
+        with self._store.begin() as c:
+            return {k: int(n or 0) for k, n in zip(kinds, c.execute(sums).one(), strict=True)}
 
     def duties(self, name: str) -> list[tuple[int, int]]:
         statement = select(o.c.batch_id, o.c.owner).where(

@@ -1,0 +1,155 @@
+"""Redrive: dirty rows become data once the spec is mended, by a batch of their own.
+
+Planned here, written and landed as any other batch: whoever finds it open goes on with it. Kafka is not read; it takes
+its rows from the dirty files of landed batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.core import redriving
+from tidegate.core.batch import REDRIVE, RULES_VERSION, AbandonedBatch, Batch, LandedBatch, Plan
+from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissing
+from tidegate.core.lateness import floor_of
+from tidegate.core.planning import PlanningView
+from tidegate.core.redriving import Choice, DirtyBatch, source_batches
+from tidegate.workflow import ahead, ingest, landing, records
+from tidegate.workflow.context import ATTEMPTS, Context, guard
+
+
+@dataclass(frozen=True)
+class Redriven:
+    """How a redrive ended. `refused`: why it was given up, then nothing has changed."""
+
+    batch_id: int
+    sources: tuple[int, ...]
+    rows: int
+    data: int = 0
+    late: int = 0
+    dirty: int = 0
+    filtered: int = 0
+    dropped: int = 0
+    refused: str = ""
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        of = f"batch {self.sources[0]}" if len(self.sources) == 1 else f"{len(self.sources)} batches"
+        name = f"batch {self.batch_id} (redrive of {self.rows:,} dirty rows of {of})"
+        if self.refused:
+            return f"{name} was given up, every row stays where it is: {self.refused}"
+        words = [f"{self.data:,} data", f"{self.late:,} late", f"{self.dirty:,} still dirty"]
+        words += [f"{n:,} {k}" for k, n in (("filtered", self.filtered), ("dropped", self.dropped)) if n]
+        return f"{name}: {', '.join(words)}"
+
+
+def preview(ctx: Context, wanted: Sequence[int] | None = None) -> Choice:
+    """What the next redrive would take up; nothing is written. Raises SpecError, StepMissing."""
+    _refuse_spec(ctx)
+    return _choice(ctx, ctx.ledger.redrives.dirty_batches(ctx.name), wanted, None)
+
+
+def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int | None = None) -> int | None:
+    """Plan a redrive and bind `run` to it; an open one is gone on with. None: nothing is dirty.
+
+    `wanted`: batches whose dirty rows are asked for, by default all of them; `below`: only ids below this one. Raises
+    NotReady while another batch is open, SpecError where rows cannot be redriven, StepMissing for what is not dirty."""
+    guard(ctx)
+    _refuse_spec(ctx)
+    for _ in range(ATTEMPTS):
+        landing.finish_side_duties(ctx)
+        view = ctx.ledger.batches.planning_view(ctx.name)
+        if view.open_batch is not None:
+            return _join(ctx, run, view.open_batch)
+        ahead.refuse_if_ahead(ctx, view.next_batch_id)
+        records.mark_if_abandoned(ctx, view.next_batch_id - 1)
+        choice = _choice(ctx, ctx.ledger.redrives.dirty_batches(ctx.name), wanted, below)
+        if not choice.chosen:
+            return None
+        planned = _plan(ctx, view, choice)
+        try:
+            ctx.ledger.batches.insert_plan(planned, view.version, run)
+        except LostComparison:
+            continue  # somebody planned, closed a window or redrove meanwhile: gather again
+        ids = source_batches(planned)
+        ctx.say(f"planned batch {planned.batch_id}: redrive of {planned.records:,} dirty rows of {len(ids)} batches")
+        return planned.batch_id
+    raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
+
+
+def carry_out(ctx: Context, run: str) -> Redriven:
+    """Write and land the run's redrive. Can be run again, and by two at once. Raises what a task would."""
+    ingest.write(ctx, run)
+    ingest.land(ctx, run)
+    batch_id = ctx.ledger.batches.bound(ctx.name, run)
+    if batch_id is None:
+        raise StepMissing(f"{ctx.name}: {run} has planned no redrive")
+    return outcome(ctx, ctx.ledger.batches.get(ctx.name, batch_id))
+
+
+def outcome(ctx: Context, batch: Batch) -> Redriven:
+    """Raises NotReady for a redrive that is still open."""
+    found = Redriven(batch.plan.batch_id, source_batches(batch.plan), batch.plan.records)
+    if isinstance(batch, AbandonedBatch):
+        return replace(found, refused=batch.reason)
+    if not isinstance(batch, LandedBatch):
+        raise NotReady(f"batch {found.batch_id} is {batch.state}: somebody else works on it")
+    return replace(found, **ctx.ledger.redrives.counts(ctx.name, found.batch_id))
+
+
+# ---------------------------------------------------------------- deciding
+
+
+def _refuse_spec(ctx: Context) -> None:
+    if not ctx.pipeline.kafka_columns:
+        raise SpecError(
+            f"{ctx.name}: its rows do not carry their Kafka offsets: nobody could tell a redriven row from a double",
+            field="kafka_columns: false",
+            advice="set kafka_columns: true; rows that land from then on can be redriven",
+        )
+
+
+def _join(ctx: Context, run: str, batch: Batch) -> int:
+    batch_id = batch.plan.batch_id
+    if not batch.plan.is_redrive:
+        raise NotReady(
+            f"{ctx.name}: batch {batch_id} is {batch.state}, and only one batch is open at a time",
+            advice="try again once it has landed",
+        )
+    ctx.say(f"batch {batch_id} is a redrive and {batch.state}: this goes on with it")
+    return ctx.ledger.batches.bind(ctx.name, run, batch_id)
+
+
+def _choice(ctx: Context, found: list[DirtyBatch], wanted: Sequence[int] | None, below: int | None) -> Choice:
+    if wanted is not None:
+        unknown = sorted(set(wanted) - {b.batch_id for b in found})
+        if unknown:
+            raise StepMissing(
+                f"{ctx.name}: batch {unknown[0]} has no dirty rows of its own",
+                advice=f"`tidegate dirty {ctx.name}` lists the batches that have; redriven rows belong to the redrive",
+            )
+    settled = [b for b in found if b.settled]
+    late = [b.batch_id for b in found if not b.settled and (wanted is None or b.batch_id in wanted)]
+    if late:
+        ctx.say(f"left out: dirty rows of batch {late[0]} and {len(late) - 1} more are not in the dirty table yet")
+    return redriving.choose(settled, wanted, below)
+
+
+def _plan(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
+    first, clock_ms = choice.chosen[0], ctx.clock.now_ms()
+    return Plan(
+        ctx.name,
+        view.next_batch_id,
+        1,
+        ctx.spec_version,
+        RULES_VERSION,
+        first.topic,
+        first.topic_id,
+        clock_ms,
+        floor_of(ctx.pipeline.windows, view.not_open, clock_ms),
+        (),
+        kind=REDRIVE,
+        sources=choice.sources,
+    )
