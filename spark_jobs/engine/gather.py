@@ -18,6 +18,7 @@ from spark_jobs.engine.order import Order
 from spark_jobs.engine.places import Places, TaskOverflow
 from spark_jobs.engine.route import Routed
 from spark_jobs.engine.sinks import format_of
+from spark_jobs.engine.together import Spans
 from spark_jobs.engine.types import TIMESTAMP, arrow_type, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
 from tidegate.core.hivetypes import parse
@@ -62,37 +63,34 @@ class Gatherer:
         self._bad_runs: list[Run] = []
         self._bad_bytes = 0
 
-    def add(self, piece: int, chunk: Chunk, rows: pa.Table, routed: Routed, keep: pa.Array) -> None:
-        """The records at the indices `keep` become rows; `rows` has the decoded columns of all of the chunk."""
-        if not len(keep):
+    def add(self, chunk: Chunk, spans: Spans, rows: pa.Table, routed: Routed, wanted: pa.Array) -> None:
+        """The `wanted` records become rows; `rows` has the decoded columns of all of the chunk."""
+        count = pc.sum(wanted).as_py()
+        if not count:
             return
         columns = {name: _one(column) for name, column in zip(rows.column_names, rows.columns, strict=True)}
         columns[_OFFSET] = pa.array(chunk.offsets, pa.int64())
         stamps = pc.multiply(pa.array(self._stamps(chunk.timestamps), pa.int64()), 1000)
         columns[_KAFKA_TS] = stamps.cast(pa.timestamp("us")).cast(TIMESTAMP)
-        columns[_EVENT] = routed.event
-        window, late, values, wanted = routed.window, routed.late, routed.values, None
-        if len(keep) * 4 < len(chunk) * 3:  # a few unwanted rows are cheaper to leave out at the flush, with the sort
-            columns = {name: column.take(keep) for name, column in columns.items()}
-            window, late = window.take(keep), late.take(keep)
-            values = {name: texts.take(keep) for name, texts in values.items()}
-        elif len(keep) < len(chunk):
-            wanted = pc.is_in(pa.array(range(len(chunk)), pa.int64()), keep.cast(pa.int64()))
-        columns[_NUMBER] = self._places.number(window, late, values, wanted)
-        columns[_PIECE] = pa.repeat(pa.scalar(piece, pa.int32()), len(window))
-        self._wait(pa.record_batch(columns))
+        columns[_EVENT], columns[_PIECE] = routed.event, spans.pieces()
+        some = wanted if count < len(chunk) else None
+        columns[_NUMBER] = self._places.number(routed.window, routed.late, routed.values, some)
+        batch = pa.record_batch(columns)
+        # a few unwanted rows are cheaper to leave out at the flush, with the sort
+        self._wait(batch.filter(wanted) if count * 4 < len(chunk) * 3 else batch)
         places = max(1, len(self._places.targets))
         if self._rows >= BUFFER_ROWS or self._bytes >= min(BUFFER_BYTES, max(SMALLEST_BUFFER, places * PLACE_BYTES)):
             self._flush_rows(all_of_them=self._places.many)
 
-    def add_dirty(self, topic: str, partition: int, piece: int, chunk: Chunk, bad: dict[int, Bad]) -> None:
+    def add_dirty(self, chunk: Chunk, spans: Spans, bad: dict[int, Bad]) -> None:
         for i in sorted(bad):
-            key, value, offset = chunk.keys[i], chunk.values[i], chunk.offsets[i]
+            key, value, offset, span = chunk.keys[i], chunk.values[i], chunk.offsets[i], spans.of(i)
             stamp = self._format.stamp(chunk.timestamps[i])
             micros = None if stamp is None else stamp * 1000
-            row = (bad[i].reason, bad[i].field, key, value, topic, partition, offset, micros)
+            partition = span.range.partition
+            row = (bad[i].reason, bad[i].field, key, value, span.range.topic, partition, offset, micros)
             self._bad.append(dict(zip(self._dirty.names, row, strict=True)))
-            self._bad_runs.append(Run(piece, partition, 1, offset, offset))
+            self._bad_runs.append(Run(span.piece, partition, 1, offset, offset))
             self._bad_bytes += len(value or b"") + len(key or b"") + 200
             if len(self._bad) >= DIRTY_FLUSH_ROWS or self._bad_bytes >= DIRTY_FLUSH_BYTES:
                 self._flush_dirty()

@@ -12,7 +12,7 @@ from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import DAY_MS, HIVE_NULL, MINUTE_MS, fits, window_end, window_start
+from tidegate.core.layout import DAY_MS, HIVE_NULL, MAX_NAME_BYTES, MINUTE_MS, fits, window_end, window_start
 from tidegate.core.pipeline import Pipeline, Windows
 
 _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
@@ -37,12 +37,11 @@ class Routed:
 class Router:
     """`pipeline` is the spec that decides membership; `clock_ms` the plan's ingest clock."""
 
-    def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int) -> None:
-        self._pipeline, self._floor = pipeline, floor
+    def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int, rules_version: int) -> None:
+        self._pipeline, self._floor, self._rules_version = pipeline, floor, rules_version
         self._format = format_of(pipeline.sink.format)
         self._horizon = clock_ms + pipeline.event_time.future_skew_ms
         self._late: dict[int, bool] = {}
-        self._fits: dict[str, dict[str, bool]] = {name: {} for name in pipeline.dynamic_partitions}
 
     def route(self, chunk: Chunk, decoded: Decoded) -> Routed:
         bad = dict(decoded.bad)
@@ -54,8 +53,9 @@ class Router:
         for i, (field, reason) in self._format.unfit(decoded.table).items():
             bad.setdefault(i, Bad(reason, field))
         values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
-        for name, texts in values.items():
-            refuse_misfits(name, texts, self._fits[name], bad)
+        if self._rules_version == 1:
+            for name, texts in values.items():
+                refuse_misfits(name, texts, bad)
         # rows without an event time are bad: any window does
         window = window_starts(pc.fill_null(event, self._pipeline.windows.start_ms), self._pipeline.windows)
         return Routed(event, window, self._is_late(window), plausible, values, bad)
@@ -100,15 +100,12 @@ class Router:
         return pc.is_in(window, pa.array(late, pa.int64()))
 
 
-def refuse_misfits(name: str, texts: pa.Array, known: dict[str, bool], bad: dict[int, Bad]) -> None:
-    """Rows whose partition value cannot be a directory name are bad. `known` remembers what was found before."""
-    distinct = [text for text in pc.unique(texts).to_pylist() if text is not None]
-    if len(known) > 100_000:
-        known.clear()
-    known.update((text, fits(text, name)) for text in distinct if text not in known)
-    misfits = [text for text in distinct if not known[text]]
-    if misfits:
-        for i in pc.indices_nonzero(pc.is_in(texts, pa.array(misfits, pa.string()))).to_pylist():
+def refuse_misfits(name: str, texts: pa.Array, bad: dict[int, Bad]) -> None:
+    """Rows whose partition value cannot be a directory name are bad by rules version 1; later: see `places`."""
+    longest = (MAX_NAME_BYTES - len(name.encode()) - 1) // 3  # no byte is escaped with more than three
+    doubtful = pc.or_(pc.greater(pc.binary_length(texts), longest), pc.match_substring(texts, "\x00"))
+    for i in pc.indices_nonzero(pc.fill_null(doubtful, False)).to_pylist():
+        if not fits(texts[i].as_py(), name):
             bad.setdefault(i, Bad("cannot be a partition value: too long for a directory name, or holds NUL", name))
 
 

@@ -18,6 +18,7 @@ from spark_jobs.engine.places import TaskOverflow
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
+from spark_jobs.engine.together import Span, Spans, Together
 from spark_jobs.engine.unknown import unknown_field
 from spark_jobs.engine.write import Files
 from tidegate.core.batch import JobPart, JobPlan
@@ -88,10 +89,11 @@ class _Worker:
         self._rules = {part: _Rules(self._pipeline, plan.parts[part]) for part in {p.part for p in task.pieces}}
         self._samples: list[DirtySample] = []
         self._unknown: dict[str, None] = {}
+        self._together = Together()
 
     def run(self, readers: Readers) -> TaskResult:
         try:
-            tallies = [self._piece(i, piece, readers.of_part(piece.part)) for i, piece in enumerate(self._task.pieces)]
+            tallies = self._read(readers)
             self._gatherer.flush()
             entries = self._files.close()
         except BaseException:
@@ -110,82 +112,97 @@ class _Worker:
         data, late, dirty = (self._files.written.get((index, kind), 0) for kind in (DATA, LATE, DIRTY))
         return tally.result(data, late, dirty)
 
-    def _piece(self, index: int, piece: Piece, reader: Reader) -> Tally:
-        tally = Tally(piece.range)
-        handle = self._rebuild if self._plan.mode == "replay" else self._ingest
-        for chunk in reader.read(piece.range):
-            if len(chunk):
-                tally.consume(chunk)
-                handle(index, piece, chunk, tally)
-        return tally
+    def _read(self, readers: Readers) -> list[Tally]:
+        tallies: list[Tally] = []
+        part: int | None = None
+        for index, piece in enumerate(self._task.pieces):
+            if piece.part != part:
+                self._handle(part)
+                part = piece.part
+            tallies.append(tally := Tally(piece.range))
+            for chunk in readers.of_part(part).read(piece.range):
+                if len(chunk):
+                    tally.consume(chunk)
+                    self._together.add(index, piece.range, tally, chunk)
+                    if self._together.enough:
+                        self._handle(part)
+        self._handle(part)
+        return tallies
 
-    def _ingest(self, index: int, piece: Piece, chunk: Chunk, tally: Tally) -> None:
-        rules, partition = self._rules[piece.part], piece.range.partition
+    def _handle(self, part: int | None) -> None:
+        """Everything that has been read and waits, by the rules of its part."""
+        found = self._together.take()
+        if found is not None:
+            handle = self._rebuild if self._plan.mode == "replay" else self._ingest
+            handle(self._rules[part], *found)  # type: ignore[index]
+
+    def _ingest(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         decoded = rules.decoder.decode(chunk)
-        self._note_unknown(decoded, chunk, partition)
+        self._note_unknown(decoded, chunk, spans)
         routed = rules.router.route(chunk, decoded)
-        keep = _others(len(chunk), routed.bad)
-        tally.events(routed.event.take(keep).filter(routed.plausible.take(keep)))
-        if decoded.kept is not None:  # after the events: filtered rows move the watermark too
-            wanted = keep.filter(decoded.kept.take(keep))
-            tally.filtered += len(keep) - len(wanted)
-            keep = wanted
-        self._sample(partition, chunk, routed.bad)
-        self._gatherer.add_dirty(piece.range.topic, partition, index, chunk, routed.bad)
-        self._gatherer.add(index, chunk, decoded.table, routed, keep)
+        wanted = valid = _all_but(len(chunk), routed.bad)
+        moving = pc.if_else(pc.and_(valid, routed.plausible), routed.event, None)
+        if decoded.kept is not None:  # filtered rows move the watermark too
+            wanted = pc.and_(valid, pc.fill_null(decoded.kept, False))
+        for span in spans:
+            span.tally.events(moving.slice(span.start, span.count))
+            if decoded.kept is not None:
+                span.tally.filtered += _true(valid, span) - _true(wanted, span)
+        self._sample(chunk, spans, routed.bad)
+        self._gatherer.add_dirty(chunk, spans, routed.bad)
+        self._gatherer.add(chunk, spans, decoded.table, routed, wanted)
 
-    def _rebuild(self, index: int, piece: Piece, chunk: Chunk, tally: Tally) -> None:
+    def _rebuild(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         """Membership by the pinned rules of the range's batch, columns by the pipeline of the plan."""
-        rules, partition = self._rules[piece.part], piece.range.partition
         pinned = rules.decoder.decode(chunk)
         routed = rules.router.route(chunk, pinned)
-        member = pc.and_(pc.equal(routed.window, self._plan.window_ms), pc.invert(routed.late))
-        keep = pc.indices_nonzero(member)
-        if routed.bad:
-            keep = keep.filter(pc.invert(pc.is_in(keep, pa.array(list(routed.bad), pa.uint64()))))
+        wanted = pc.and_(pc.equal(routed.window, self._plan.window_ms), pc.invert(routed.late))
+        wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))
         if pinned.kept is not None:
-            keep = keep.filter(pinned.kept.take(keep))
-        tally.dropped += len(chunk) - len(keep)
-        if not len(keep):
+            wanted = pc.and_(wanted, pc.fill_null(pinned.kept, False))
+        moving = pc.if_else(pc.and_(wanted, routed.plausible), routed.event, None)
+        for span in spans:
+            span.tally.dropped += span.count - _true(wanted, span)
+            span.tally.events(moving.slice(span.start, span.count))
+        if not pc.any(wanted).as_py():
             return
-        tally.events(routed.event.take(keep).filter(routed.plausible.take(keep)))
         rows = pinned
         if rules.today is not None:
-            rows = self._by_today(rules.today, partition, chunk, keep)
+            rows = self._by_today(rules.today, chunk, spans, wanted)
             values = rules.today.values(rows)
             routed = Routed(routed.event, routed.window, routed.late, routed.plausible, values, {})
-        self._gatherer.add(index, chunk, rows.table, routed, keep)
+        self._gatherer.add(chunk, spans, rows.table, routed, wanted)
 
-    def _by_today(self, today: _Today, partition: int, chunk: Chunk, keep: pa.Array) -> Decoded:
+    def _by_today(self, today: _Today, chunk: Chunk, spans: Spans, wanted: pa.Array) -> Decoded:
         rows = today.decoder.decode(chunk)
-        bad = today.misfits(rows) | rows.bad
-        kept = set(keep.to_pylist()) if bad else set()
-        refused = {i: why for i, why in bad.items() if i in kept}
+        refused = {i: why for i, why in (today.misfits(rows) | rows.bad).items() if wanted[i].as_py()}
         if refused:
             first = min(refused)
             samples = "; ".join(
-                f"partition {partition} offset {chunk.offsets[i]}: {refused[i].field}: {refused[i].reason}"
+                f"partition {spans.of(i).range.partition} offset {chunk.offsets[i]}: "
+                f"{refused[i].field}: {refused[i].reason}"
                 for i in sorted(refused)[:3]
             )
             raise refuse(
                 f"replay refused: today's columns cannot decode rows that are data: {samples}",
                 advice="change the columns so that these rows fit, or keep the published generation",
-                partition=partition,
+                partition=spans.of(first).range.partition,
                 offset=chunk.offsets[first],
                 field=refused[first].field,
             )
         return rows
 
-    def _note_unknown(self, decoded: Decoded, chunk: Chunk, partition: int) -> None:
-        for name, (_, example) in decoded.unknown.items():
+    def _note_unknown(self, decoded: Decoded, chunk: Chunk, spans: Spans) -> None:
+        for name, (row, example) in decoded.unknown.items():
             if self._pipeline.format.unknown_fields == "fail":
+                partition = spans.of(row).range.partition
                 raise unknown_field(self._pipeline, decoded.unknown, chunk, partition, escaped(example.encode()))
             if len(self._unknown) < 1000:
                 self._unknown.setdefault(name)
 
-    def _sample(self, partition: int, chunk: Chunk, bad: dict[int, Bad]) -> None:
+    def _sample(self, chunk: Chunk, spans: Spans, bad: dict[int, Bad]) -> None:
         for i in sorted(bad)[: MAX_SAMPLES - len(self._samples)]:
-            why, raw = bad[i], escaped(chunk.values[i] or b"")
+            why, raw, partition = bad[i], escaped(chunk.values[i] or b""), spans.of(i).range.partition
             self._samples.append(DirtySample(partition, chunk.offsets[i], why.reason, why.field, raw))
 
 
@@ -194,9 +211,8 @@ class _Rules:
 
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
         deciding = pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)
-        self.batch_id = part.batch_id
         self.decoder: Decoder = decoder_for(deciding, part.rules_version)
-        self.router = Router(deciding, part.floor, part.clock_ms)
+        self.router = Router(deciding, part.floor, part.clock_ms, part.rules_version)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
         today = (pipeline.columns, pipeline.format, pipeline.event_time, pipeline.partition_by)
         self.today = None if same == today else _Today(pipeline, part.rules_version)
@@ -210,6 +226,7 @@ class _Today:
         # event time and `where` decide membership: today's are not even looked at
         self._pipeline = replace(pipeline, event_time=EventTime(None), where=None)
         self.decoder = decoder_for(self._pipeline, rules_version)
+        self._rules_version = rules_version
 
     def values(self, rows: Decoded) -> dict[str, pa.Array]:
         return {name: partition_text(rows.table.column(name)) for name in self._pipeline.dynamic_partitions}
@@ -218,15 +235,23 @@ class _Today:
         bad: dict[int, Bad] = {}
         for i, (field, reason) in format_of(self._pipeline.sink.format).unfit(rows.table).items():
             bad[i] = Bad(reason, field)
-        for name, texts in self.values(rows).items():
-            refuse_misfits(name, texts, {}, bad)
+        if self._rules_version == 1:
+            for name, texts in self.values(rows).items():
+                refuse_misfits(name, texts, bad)
         return bad
 
 
-def _others(count: int, bad: dict[int, Bad]) -> pa.Array:
+def _all_but(count: int, bad: dict[int, Bad]) -> pa.Array:
     if not bad:
-        return pa.array(range(count), pa.uint64())
-    return pa.array([i for i in range(count) if i not in bad], pa.uint64())
+        return pa.repeat(pa.scalar(True), count)
+    flags = [True] * count
+    for i in bad:
+        flags[i] = False
+    return pa.array(flags, pa.bool_())
+
+
+def _true(flags: pa.Array, span: Span) -> int:
+    return pc.sum(flags.slice(span.start, span.count)).as_py() or 0
 
 
 def escaped(raw: bytes) -> str:

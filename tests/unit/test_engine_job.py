@@ -20,6 +20,7 @@ from engine_fixtures import (
     serving,
 )
 
+from spark_jobs.engine import together
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
@@ -131,7 +132,9 @@ def test_an_empty_plan_has_an_empty_receipt(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 4, 60])
-def test_bad_records_take_nobody_with_them(tmp_path, size):
+@pytest.mark.parametrize("enough", [1, 10, 1000])
+def test_bad_records_take_nobody_with_them(tmp_path, size, enough, monkeypatch):
+    monkeypatch.setattr(together, "ENOUGH_RECORDS", enough)
     values = [
         b"rubbish" if i % 13 == 5 else event(DAY_ONE + i % 3 * HOUR, site="ab"[i % 2], count=i) for i in range(60)
     ]
@@ -172,3 +175,25 @@ def test_storages_own_advice_reaches_the_failure(tmp_path):
         run(plan, {0: records([event()])})
     assert e.value.failure.retry
     assert not e.value.failure.what.startswith("PathExists")
+
+
+@pytest.mark.parametrize("enough", [1, 4, 1000])
+def test_ranges_that_are_decoded_together_are_counted_apart(tmp_path, enough, monkeypatch):
+    monkeypatch.setattr(together, "ENOUGH_RECORDS", enough)
+    topic = {
+        p: records([b"rubbish" if (i + p) % 7 == 0 else event(DAY_ONE + p * 1000 + i, count=i) for i in range(5 + p)])
+        for p in range(6)
+    }
+    plan = job_plan(pipeline(tmp_path), [(p, 0, 5 + p) for p in range(6)])
+    receipt = run(plan, topic, size=2)
+    for p, found in enumerate(receipt.ranges):
+        good = [i for i in range(5 + p) if (i + p) % 7]
+        assert (found.read, found.data, found.dirty) == (5 + p, len(good), 5 + p - len(good))
+        assert (found.min_event_ms, found.max_event_ms) == (DAY_ONE + p * 1000 + good[0], DAY_ONE + p * 1000 + good[-1])
+    rows = all_rows(plan, receipt, DATA)
+    assert [(r["_partition"], r["count"]) for r in rows] == [
+        (p, i) for p in range(6) for i in range(5 + p) if (i + p) % 7
+    ]
+    dirty = [(r["_partition"], r["_offset"]) for r in all_rows(plan, receipt, DIRTY)]
+    assert dirty == [(p, i) for p in range(6) for i in range(5 + p) if (i + p) % 7 == 0]
+    assert sorted((s.partition, s.offset) for s in receipt.samples) == dirty

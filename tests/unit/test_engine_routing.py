@@ -23,7 +23,7 @@ from engine_fixtures import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.engine import gather, write
+from spark_jobs.engine import gather, together, write
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import cut, run_plan
 from spark_jobs.engine.route import window_starts
@@ -31,6 +31,7 @@ from tidegate.adapters.storage import LocalStorage
 from tidegate.core.lateness import Floor
 from tidegate.core.layout import HIVE_NULL, window_end, window_start
 from tidegate.core.offsets import Interval, OffsetRange, union
+from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, EventTime, Format, Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, arithmetic_errors
 
@@ -70,17 +71,31 @@ def test_late_is_what_the_floor_says(tmp_path):
 VALUES = ["a", "A", "", None, ".", "..", "a/b", "ü", "u\u0308", "a=b", "%41", "x\ny", " ", HIVE_NULL, "é" * 120]
 
 
+NO_NAMES = ["x\x00", "n" * 300, "é" * 126]
+"""No directory can be named after these."""
+
+
 def test_every_partition_value_has_its_place(tmp_path):
-    topic = {0: records([event(site=v) for v in [*VALUES, "x\x00", "n" * 300, "é" * 126]])}
+    topic = {0: records([event(site=v) for v in [*VALUES, *NO_NAMES]])}
     plan = job_plan(pipeline(tmp_path), [(0, 0, len(topic[0]))])
     receipt = run(plan, topic)
-    assert {r["_offset"] for r in all_rows(plan, receipt, DIRTY)} == set(range(len(VALUES), len(VALUES) + 3))
-    assert {r["field"] for r in all_rows(plan, receipt, DIRTY)} == {"site"}
     expected = [None if v in ("", HIVE_NULL) else v for v in VALUES]
-    assert [r["site"] for r in all_rows(plan, receipt, DATA)] == expected
+    rows = all_rows(plan, receipt, DATA)
+    assert [r["site"] for r in rows] == expected + [OVERFLOW_VALUE] * 3
+    assert [r["_overflow"] for r in rows[len(VALUES) :]] == [[("site", v)] for v in NO_NAMES]
     places = [f for f in receipt.files if f.kind == DATA]
-    assert len({f.path for f in places}) == len({f.values for f in places}) == len(set(expected))
+    assert len({f.path for f in places}) == len({f.values for f in places}) == len(set(expected)) + 1
     assert sum((attempt_path(plan) / f.path).stat().st_size for f in places) == sum(f.bytes for f in places)
+
+
+def test_by_the_first_rules_what_cannot_be_a_name_is_dirty(tmp_path):
+    topic = {0: records([event(site=v) for v in [*VALUES, *NO_NAMES, "n" * 250, "n" * 251]])}
+    plan = job_plan(pipeline(tmp_path), [(0, 0, len(topic[0]))], rules_version=1)
+    plan = replace(plan, parts=tuple(replace(p, rules_version=1) for p in plan.parts))
+    receipt = run(plan, topic)
+    dirty = all_rows(plan, receipt, DIRTY)
+    assert [r["_offset"] for r in dirty] == [*range(len(VALUES), len(VALUES) + 3), len(VALUES) + 4]
+    assert {r["field"] for r in dirty} == {"site"}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +150,7 @@ def test_what_this_version_cannot_do_it_refuses(tmp_path):
 
 
 def test_files_roll_by_size_and_open_ones_are_capped(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "ENOUGH_RECORDS", 1)
     monkeypatch.setattr(gather, "BUFFER_ROWS", 10)
     monkeypatch.setattr(write, "MAX_WRITERS", 2)
     spec = pipeline(tmp_path)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from engine_fixtures import DAY_ONE, HOUR, all_rows, attempt_path, event, job_plan, pipeline, records, serving
 
-from spark_jobs.engine import gather, places, write
+from spark_jobs.engine import gather, places, together, write
 from spark_jobs.engine.job import run_plan
 from tests.world import World, record
 from tidegate.adapters.storage import LocalStorage
@@ -132,6 +132,7 @@ def test_checksums_do_not_depend_on_how_often_rows_were_flushed(tmp_path, monkey
     topic = {0: records([event(site=f"s{i * i % 11}", count=i) for i in range(300)])}
     spec = spec_of(tmp_path, 4)
     one = run(job_plan(spec, [(0, 0, 300)]), topic)
+    monkeypatch.setattr(together, "ENOUGH_RECORDS", 5)
     monkeypatch.setattr(gather, "BUFFER_ROWS", 20)
     monkeypatch.setattr(places, "MANY_NUMBERS", 6)
     monkeypatch.setattr(write, "MAX_WAITING", 3_000)

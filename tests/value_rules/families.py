@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.value_rules import engine_formats, engine_json, oracle_csv, oracle_json, seeds_csv, seeds_json
+from tests.value_rules import engine_json, oracle_json, seeds_json
 from tests.value_rules.mutations import mutate
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tidegate.core.pipeline import Pipeline
@@ -31,7 +31,4 @@ class Family:
 
 FAMILIES = {
     "json": Family(seeds_json.seeds, oracle_json.read, engine_json.decoders, engine_json.answers, engine_json.compiled),
-    "csv": Family(
-        seeds_csv.seeds, oracle_csv.read, engine_formats.decoders, engine_json.answers, engine_formats.compiled
-    ),
 }
