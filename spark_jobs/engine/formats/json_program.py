@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ _AS_TEXT = 1
 
 
 @dataclass
-class _Description:
+class Description:
     """Nodes as the library wants them (struct description in program.c)."""
 
     numbers: array = field(default_factory=lambda: array("i"))
@@ -81,17 +81,18 @@ class Program:
 
     def __init__(self, library: ctypes.CDLL, pipeline: Pipeline) -> None:
         self._library, self._address = library, None
-        self.texts = [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type))]
-        description = _describe(pipeline, self.texts)
+        self.texts = unreadable(pipeline)
+        description = describe(pipeline, self.texts)
         columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
         schema = schema_of((*columns, EXTRA_COLUMN) if _captures(pipeline) else tuple(columns))
         if pipeline.event_time.path is not None:
             kind = pa.string() if reads_text(pipeline) else pa.int64()
             schema = schema.append(pa.field(EVENT, kind))
         self._schema = schema
-        flags = _ALL_KNOWN if pipeline.format.unknown_fields == "fail" else 0
         numbers, names = description.numbers, bytes(description.names)
-        self._address = library.tg_new(numbers.buffer_info()[0], description.count, names, len(names), flags)
+        self._address = library.tg_new(
+            numbers.buffer_info()[0], description.count, names, len(names), flags_of(pipeline)
+        )
         if not self._address:
             raise MemoryError("the JSON decoder's library could not be set up")
 
@@ -102,9 +103,7 @@ class Program:
     def run(self, values: Sequence[bytes | None]) -> tuple[pa.RecordBatch, list[int]]:
         """A row per message, and which messages the row rules must decide about: those are null in every column."""
         count = len(values)
-        present = [v or b"" for v in values] if None in values else values
-        data = b"\0".join((*present, bytes(native.PADDING + 1)))  # type: ignore[arg-type]
-        lengths = array("i", map(len, present))  # type: ignore[arg-type]
+        data, lengths = laid_out(values)
         look = bytearray(count)
         address = (ctypes.c_char * count).from_buffer(look)
         made = (ctypes.c_int64 * 10)()  # struct ArrowArray
@@ -122,6 +121,21 @@ class Program:
         return batch, _set(look) if unsure else []
 
 
+def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
+    """Messages as the library wants them, each followed by a NUL, with padding at the end; and their lengths."""
+    present = [v or b"" for v in values] if None in values else values
+    return b"\0".join((*present, bytes(native.PADDING))), array("i", map(len, present))  # type: ignore[arg-type]
+
+
+def unreadable(pipeline: Pipeline) -> list[str]:
+    """Columns whose values the library hands on as JSON text."""
+    return [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type))]
+
+
+def flags_of(pipeline: Pipeline) -> int:
+    return _ALL_KNOWN if pipeline.format.unknown_fields == "fail" else 0
+
+
 def reads_text(pipeline: Pipeline) -> bool:
     """Whether event times come as text."""
     return pipeline.event_time.format not in EPOCH_UNITS and pipeline.event_time.format != "iso8601"
@@ -131,8 +145,9 @@ def _captures(pipeline: Pipeline) -> bool:
     return pipeline.format.unknown_fields == "capture"
 
 
-def _describe(pipeline: Pipeline, texts: list[str]) -> _Description:
-    found = _Description()
+def describe(pipeline: Pipeline, texts: Collection[str]) -> Description:
+    """The tree for a pipeline; the columns `texts` as JSON text."""
+    found = Description()
     top = found.node(_OBJECT, -1)
     objects: dict[tuple[str, ...], int] = {(): top}
 

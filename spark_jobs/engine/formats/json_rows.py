@@ -72,7 +72,7 @@ _WHOLE_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|u(?![dD][89a-fA
 
 
 def parse_message(value: bytes | None, version: int = RULES_VERSION) -> dict[str, Any]:
-    """The message's object; numbers stay text. Raises NotJson with the reason; by rules version 1 RecursionError too."""
+    """The message's object; numbers stay text. Raises NotJson with the reason; by version 1 RecursionError too."""
     if value is None:
         raise NotJson("null value (tombstone)")
     try:

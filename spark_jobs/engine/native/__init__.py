@@ -15,7 +15,7 @@ VERSION = 1
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
-NAME = "_json"
+NAME = "_native"
 FOLDER = Path(__file__).parent
 
 

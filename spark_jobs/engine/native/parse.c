@@ -43,7 +43,7 @@ static bool capture(struct program *s, text key, uint32_t length, text from, tex
     struct column *name = s->extra->child, *value = name->sibling;
     if (!tg_reserve(s, name) || !tg_reserve(s, value))
         return false;
-    if (name->data_length + length > name->data_room && !tg_more_data(s, name, length))
+    if ((!name->data || name->data_length + length > name->data_room) && !tg_more_data(s, name, length))
         return false;
     memcpy(name->data + name->data_length, key, length);
     name->data_length += length;

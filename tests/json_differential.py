@@ -1,0 +1,191 @@
+"""The C library against the row rules: random messages for several pipelines, half of them damaged.
+
+    .venv/bin/python -m tests.json_differential [--messages 500000] [--seed 1] [--library file.so]
+
+Each row that the library takes has to be what the row rules make of it, floats to the bit; every reason is theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.engine import native, paths
+from spark_jobs.engine.formats.json_decoder import JsonDecoder
+from tests.engine_fixtures import chunk_of, pipeline
+from tests.json_messages import Writer, anything, damaged, fitting
+from tidegate.core.batch import RULES_VERSION
+from tidegate.core.hivetypes import parse
+from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
+
+CHUNK = 100
+_FLAT = "int bigint double string decimal(5,2) decimal(38,10) timestamp date boolean float tinyint smallint binary"
+CASES: dict[str, tuple[tuple[Column, ...], EventTime, str]] = {
+    "flat": (
+        tuple(Column(f"c{i}", kind, f"$.k{i}") for i, kind in enumerate(_FLAT.split())),
+        EventTime("$.t"),
+        "ignore",
+    ),
+    "nested": (
+        (
+            Column("a", "array<int>", "$.a"),
+            Column("b", "map<string,int>", "$.b"),
+            Column("c", "struct<a:int,b:array<string>,s:struct<x:double,y:map<int,string>>>", "$.c"),
+            Column("d", "array<struct<a:string,d:decimal(10,3)>>", "$.d"),
+            Column("e", "map<date,array<boolean>>", "$.e"),
+            Column("f", "array<array<map<boolean,timestamp>>>", "$.f"),
+        ),
+        EventTime("$.t", "iso8601"),
+        "capture",
+    ),
+    "paths": (
+        (
+            Column("a", "int", "$.a.b", nullable=False),
+            Column("b", "string", "$.a.c"),
+            Column("c", "struct<b:int,c:string>", "$.a"),
+            Column("d", "double", "$.t"),
+            Column("e", "timestamp", "$.t"),
+            Column("f", "string", '$."köln"."key of sixteen__"'),
+            Column("g", "map<double,int>", "$.m"),
+            Column("h", "bigint", '$."a b"'),
+            Column("i", "int", '$."q\\"uote"'),
+        ),
+        EventTime("$.t", "epoch_us"),
+        "capture",
+    ),
+    "small": (
+        (
+            Column("a", "map<smallint,struct<q:int>>", "$.a"),
+            Column("b", "array<float>", "$.b"),
+            Column("c", "decimal(15,5)", "$.c"),
+            Column("d", "decimal(38,38)", "$.d"),
+            Column("e", "int", "$.e"),
+        ),
+        EventTime(None),
+        "ignore",
+    ),
+    "pattern": (
+        (Column("a", "string", "$.a"), Column("b", "double", "$.b", convert="text")),
+        EventTime("$.t", "%Y-%m-%d %H:%M"),
+        "fail",
+    ),
+}
+
+
+def spec_of(name: str) -> Pipeline:
+    columns, time, unknown = CASES[name]
+    base = pipeline("/nowhere")
+    return replace(base, columns=columns, event_time=time, format=Format("json", unknown), partition_by=("date",))
+
+
+@dataclass(frozen=True)
+class _Time:
+    form: str
+
+
+def _wanted(spec: Pipeline) -> dict[str, Any]:
+    """The keys that are looked for, as a tree; at its leaves what is there."""
+    tree: dict[str, Any] = {}
+    leaves: list[tuple[tuple[str, ...], Any]] = []
+    if spec.event_time.path is not None:
+        leaves.append((paths.parse(spec.event_time.path), _Time(spec.event_time.format)))
+    leaves += [(paths.parse(c.path), parse(c.type)) for c in spec.columns]
+    for path, leaf in leaves:
+        node = tree
+        for key in path[:-1]:
+            node = node.setdefault(key, {})
+        node.setdefault(path[-1], leaf)
+    return tree
+
+
+def _object(tree: dict[str, Any], rng: random.Random, writer: Writer) -> str:
+    members = [(key, _value(leaf, rng, writer)) for key, leaf in tree.items() if rng.random() < 0.99]
+    if rng.random() < 0.2:
+        members.append((rng.choice(["zz", "q", "unknown " * 3, ""]), anything(rng, writer)))
+    if members and rng.random() < 0.01:
+        members.append(rng.choice(members))
+    if rng.random() < 0.3:
+        rng.shuffle(members)
+    return writer.object(members)
+
+
+def _value(leaf: Any, rng: random.Random, writer: Writer) -> str:
+    if isinstance(leaf, dict):
+        return _object(leaf, rng, writer)
+    if not isinstance(leaf, _Time):
+        return fitting(leaf, rng, writer)
+    if rng.random() < 0.01:
+        return fitting(parse("bigint"), rng, writer)
+    if leaf.form == "iso8601":
+        return fitting(parse("timestamp"), rng, writer) if rng.random() < 0.2 else '"2013-01-05T04:05:06.789+01:00"'
+    if leaf.form.startswith("%"):
+        return writer.string(rng.choice(["2013-01-05 04:05", "2013-1-5 4:05"]))
+    return str(rng.randrange(-(10**12), 10**13))
+
+
+def messages(name: str, rng: random.Random, count: int) -> Iterator[bytes]:
+    tree = _wanted(spec_of(name))
+    for _ in range(count):
+        writer = Writer(rng)
+        message = (writer.space() + _object(tree, rng, writer) + writer.space()).encode()
+        yield damaged(message, rng) if rng.random() < 0.35 else message
+
+
+def compare(name: str, seed: int, count: int, library: Any = None, version: int = RULES_VERSION) -> Counter[str]:
+    """How many messages of a case the library took, and what became of the others. Raises AssertionError."""
+    spec, rng, found = spec_of(name), random.Random(f"{name} {seed}"), Counter[str]()
+    fast = JsonDecoder(spec, version, library=library)
+    slow = JsonDecoder(spec, version, vectorised=False)
+    made = list(messages(name, rng, count))
+    for at in range(0, count, CHUNK):
+        chunk = chunk_of(made[at : at + CHUNK])  # type: ignore[arg-type]
+        _, look = fast._program.run(chunk.values)  # type: ignore[union-attr]
+        one, other = fast.decode(chunk), slow.decode(chunk)
+        one.table.validate(full=True)
+        assert one.bad == other.bad, f"{name}, seed {seed}: {_first(chunk.values, one.bad, other.bad)}"
+        assert one.unknown == other.unknown, f"{name}, seed {seed}"
+        good = [i for i in range(len(chunk)) if i not in other.bad]
+        for i, left, right in zip(good, _rows(one, good), _rows(other, good), strict=True):
+            assert left == right, f"{name}, seed {seed}: {chunk.values[i]!r}\n{left}\n{right}"
+        found["sure"] += len(chunk) - len(look)
+        found["not sure, a row"] += sum(i not in other.bad for i in look)
+        found["not sure, dirty"] += sum(i in other.bad for i in look)
+    return found
+
+
+def _rows(decoded: Any, good: list[int]) -> list[str]:
+    """As text: there minus zero is not zero, and no digit of a float is left out."""
+    rows, times = decoded.table.to_pylist(), decoded.event_ms
+    return [f"{rows[i]!r} {None if times is None else times[i]}" for i in good]
+
+
+def _first(values: list[bytes | None], one: dict, other: dict) -> str:
+    i = min(i for i in {*one, *other} if one.get(i) != other.get(i))
+    return f"{values[i]!r}: {one.get(i)}, {other.get(i)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=500_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--library", type=Path)
+    asked = parser.parse_args()
+    library = native.open_library(asked.library) if asked.library else native.library()
+    if library is None or isinstance(library, str):
+        sys.exit(library or native.why_not())
+    found, seed = Counter[str](), asked.seed
+    while found.total() < asked.messages:
+        for name in CASES:
+            found += compare(name, seed, 2_000, library, version=seed % 2 + 1)
+        print(f"seed {seed}: {found.total():,} messages: {dict(found)}", flush=True)
+        seed += 1
+
+
+if __name__ == "__main__":
+    main()

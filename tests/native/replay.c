@@ -1,0 +1,115 @@
+/* Runs the JSON decoder over chunks in a file, in memory of exactly their size, and touches all that comes out: built
+ * with the address and undefined-behaviour sanitizers, it stops at the first byte that is not its own.
+ *
+ *     replay FILE...
+ *
+ * A file: int32 nodes, names' bytes, flags; the nodes, 8 int32 each; the names; then chunks: int32 messages, int32 size
+ * of the data, the lengths, the data. */
+#include "../../spark_jobs/engine/native/export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct description;
+struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size, int32_t flags);
+void tg_free(struct program *s);
+int64_t tg_decode(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count, uint8_t *look,
+                  struct ArrowArray *array);
+
+static uint64_t sum; /* so that no look at the results can be left out */
+
+static void *take(FILE *file, size_t size)
+{
+    void *found = malloc(size ? size : 1);
+    if (!found || fread(found, 1, size, file) != size)
+        exit(3);
+    return found;
+}
+
+static void touch(const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        sum = sum * 31 + ((const uint8_t *)bytes)[i];
+}
+
+/* Offsets go up and end inside; `width` of 0: none or bits. */
+static void look_at(const struct column *c, const struct ArrowArray *array)
+{
+    static const uint8_t widths[KINDS] = {
+        [INT8] = 1, [INT16] = 2, [INT32] = 4, [INT64] = 8, [FLOAT] = 4, [DOUBLE] = 8, [DECIMAL] = 16, [DATE] = 4,
+        [TIMESTAMP] = 8, [EPOCH_MS] = 8, [ISO_MS] = 8,
+    };
+    size_t rows = (size_t)array->length, bits = (rows + 7) / 8;
+    bool map = c->kind == MAP || c->kind == EXTRA;
+    touch(array->buffers[0], bits);
+    if (c->kind == BOOLEAN)
+        touch(array->buffers[1], bits);
+    else if (widths[c->kind])
+        touch(array->buffers[1], rows * widths[c->kind]);
+    if (c->kind == STRING || c->kind == LIST || map) {
+        const int32_t *offsets = array->buffers[1];
+        for (size_t i = 0; i < rows; i++)
+            if (offsets[i] < 0 || offsets[i] > offsets[i + 1])
+                exit(4);
+        if (c->kind == STRING)
+            touch(array->buffers[2], (size_t)offsets[rows]);
+        else if (offsets[rows] != array->children[0]->length)
+            exit(5);
+    }
+    const struct ArrowArray *holder = map ? array->children[0] : array;
+    int i = 0;
+    for (const struct column *child = c->child; child; child = child->sibling) {
+        if (child->kind != LIST && c->kind == STRUCT && holder->children[i]->length != array->length)
+            exit(6);
+        look_at(child, holder->children[i++]);
+    }
+}
+
+static void replay(FILE *file)
+{
+    int32_t *head = take(file, 12);
+    void *nodes = take(file, (size_t)head[0] * 32);
+    void *names = take(file, (size_t)head[1]);
+    struct program *s = tg_new(nodes, head[0], names, head[1], head[2]);
+    if (!s)
+        exit(7);
+    int32_t chunk[2];
+    while (fread(chunk, 4, 2, file) == 2) {
+        int32_t *lengths = take(file, (size_t)chunk[0] * 4);
+        uint8_t *data = take(file, (size_t)chunk[1]), *look = malloc((size_t)chunk[0] + 1);
+        struct ArrowArray array;
+        int64_t unsure = tg_decode(s, data, chunk[1], lengths, chunk[0], look, &array);
+        if (unsure < 0)
+            exit(8);
+        for (int32_t i = 0; i < chunk[0]; i++)
+            unsure -= look[i];
+        if (unsure)
+            exit(9);
+        for (int i = 0; i < s->column_count; i++)
+            look_at(s->columns[i], array.children[i]);
+        array.release(&array);
+        /* not as agreed: no padding, a length too many */
+        if (tg_decode(s, data, chunk[1] - 1, lengths, chunk[0], look, &array) != -2)
+            exit(10);
+        free(lengths);
+        free(data);
+        free(look);
+    }
+    tg_free(s);
+    free(head);
+    free(nodes);
+    free(names);
+}
+
+int main(int count, char **paths)
+{
+    for (int i = 1; i < count; i++) {
+        FILE *file = fopen(paths[i], "rb");
+        if (!file)
+            return 2;
+        replay(file);
+        fclose(file);
+    }
+    printf("%llu\n", (unsigned long long)sum);
+    return 0;
+}
