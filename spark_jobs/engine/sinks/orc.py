@@ -62,7 +62,7 @@ class _Writer:
         self._columns = sum(map(_leaves, schema.types))
 
     def write(self, rows: pa.Table) -> None:
-        rows = rows.cast(self._schema)
+        rows = _unsliced(rows.cast(self._schema))
         self._rows += len(rows)
         self._bytes += rows.nbytes
         self._waiting.append(rows)
@@ -190,6 +190,18 @@ def _early(column: pa.Array) -> list[int]:
         return []
     parents = pc.list_parent_indices(column).to_pylist()
     return sorted({parents[i] for i in _early(pc.list_flatten(column))})
+
+
+def _unsliced(rows: pa.Table) -> pa.Table:
+    """Copies of columns with structs: of a slice of a struct with nulls pyarrow writes the values of other rows."""
+    for at, column in enumerate(rows.columns):
+        if _has_structs(column.type):
+            rows = rows.set_column(at, rows.field(at), column.take(pa.array(np.arange(len(column)))))
+    return rows
+
+
+def _has_structs(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or any(_has_structs(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _labels(file: po.ORCFile) -> dict[str, str]:

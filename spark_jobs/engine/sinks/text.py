@@ -7,6 +7,7 @@ breaks a line. `core.tables.TEXT` tells Hive the same. There is no footer: a fil
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ import pyarrow.csv as pcsv
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding
-from spark_jobs.engine.types import TIMESTAMP
+from spark_jobs.engine.types import TIMESTAMP, schema_of
+from tidegate.core.overflow import OVERFLOW_COLUMN
 
 GZIP_LEVEL = 4
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -28,6 +30,8 @@ _ESCAPES = (("\\", "\\\\"), (_DELIMITER, "\\" + _DELIMITER), ("\n", "\\n"), ("\r
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _MEANT = {b"n": b"\n", b"r": b"\r", b"d": b"\x01"}
 _LOCAL = pa.timestamp("us")
+_OVERFLOW = schema_of((OVERFLOW_COLUMN,)).field(0)
+"""The last column of files of an overflow partition, JSON here. The table does not have it: Hive passes it over."""
 _WIDE = pa.large_string()
 """The lines of a batch may pass 2 GiB."""
 
@@ -120,6 +124,9 @@ def _spelled(column: pa.Array) -> pa.Array:
         return _float(column)
     if pa.types.is_decimal(kind):
         return _decimal(column)
+    if kind == _OVERFLOW.type:
+        texts = [None if v is None else json.dumps(dict(v), ensure_ascii=False) for v in column.to_pylist()]
+        return _escaped(pa.array(texts, _WIDE))
     if pa.types.is_nested(kind):
         raise refuse(f"text has no way to write {kind}", advice="set sink.format to parquet or orc", field="columns")
     return column.cast(_WIDE)
@@ -160,6 +167,9 @@ class _Finished:
     def __init__(self, stream: BinaryIO, packed: bool, schema: pa.Schema) -> None:
         self._stream, self._packed, self.schema = stream, packed, schema
         self.labels: Mapping[str, str] = {}
+        first = next(self._blocks(), b"").partition(b"\n")[0]
+        if _ESCAPED.sub(b"", first).count(b"\x01") == len(schema.names):
+            self.schema = schema.append(_OVERFLOW)
 
     def groups(self) -> int:
         return 1
@@ -173,9 +183,12 @@ class _Finished:
 
     def batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         names = self.schema.names if columns is None else list(columns)
-        self._stream.seek(0)
-        for block in _blocks(_unpacked(self._stream) if self._packed else _chunks(self._stream)):
+        for block in self._blocks():
             yield from self._parsed(block, names).to_batches(size)
+
+    def _blocks(self) -> Iterator[bytes]:
+        self._stream.seek(0)
+        return _blocks(_unpacked(self._stream) if self._packed else _chunks(self._stream))
 
     def _parsed(self, block: bytes, names: list[str]) -> pa.Table:
         if b"\\\x01" in block:  # rare: pyarrow would end the value there
@@ -204,7 +217,8 @@ class _Finished:
 def _raw(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return _LOCAL
-    return pa.binary() if pa.types.is_string(kind) or pa.types.is_binary(kind) else kind
+    texts = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
+    return pa.binary() if texts else kind
 
 
 def _meant(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -213,11 +227,14 @@ def _meant(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_binary(kind):
         values = column.to_pylist()
         return pa.chunked_array([[None if v is None else base64.b64decode(v, validate=True) for v in values]], kind)
-    if not pa.types.is_string(kind):
+    if not pa.types.is_string(kind) and not pa.types.is_nested(kind):
         return column
     if pc.any(pc.match_substring(column, b"\\")).as_py():
         values = [None if v is None else _ESCAPED.sub(_unescaped, v) for v in column.to_pylist()]
         column = pa.chunked_array([values], pa.binary())
+    if pa.types.is_nested(kind):
+        maps = [None if v is None else list(json.loads(v).items()) for v in column.to_pylist()]
+        return pa.chunked_array([maps], kind)
     return column.cast(kind)
 
 
