@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FETCH = {
     "queued.max.messages.kbytes": 65_536,
     "fetch.queue.backoff.ms": 5,  # the default of one second costs more than all decoding
+    # what is asked for is there already; by default a task waits half a second before it is sent the next partition
+    "fetch.wait.max.ms": 5,
     "fetch.message.max.bytes": 8_388_608,
     "fetch.max.bytes": 52_428_800,
 }
