@@ -146,7 +146,8 @@ class Session:
         try:
             return "done", self._run(request), True
         except JobError as e:
-            return "failed", f"tidegate: {last_line(e.failure)}", self._well()
+            # what another try may heal can be this session's own trouble, such as temporary files that somebody removed
+            return "failed", f"tidegate: {last_line(e.failure)}", not e.failure.retry and self._well()
         except Exception as e:
             return "failed", f"tidegate: {type(e).__name__}: {e}", False
 

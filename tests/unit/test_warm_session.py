@@ -39,6 +39,8 @@ def run(request):
     (seen / f"{{plan}}.began").write_text(json.dumps([request, secrets and Path(secrets).read_text()]))
     if plan == "refused":
         raise refuse("field price: 1e999", retry=False)
+    if plan == "unlucky":
+        raise refuse("no such temporary file", retry=True)
     if plan == "broken":
         raise RuntimeError("the gateway is gone")
     if plan == "death":
@@ -167,10 +169,13 @@ def test_a_refused_plan_fails_with_its_last_words_and_the_session_goes_on(host: 
     assert host.run("2") == first
 
 
-def test_after_an_error_of_spark_itself_the_next_plan_gets_a_new_session(host: Host) -> None:
+@pytest.mark.parametrize(("plan", "says"), [("broken", "the gateway is gone"), ("unlucky", "no such temporary file")])
+def test_after_an_error_that_may_be_the_sessions_own_the_next_plan_gets_a_new_one(
+    host: Host, plan: str, says: str
+) -> None:
     first = host.run("1")
-    with pytest.raises(JobFailed, match="the gateway is gone"):
-        host.launcher().run("broken")
+    with pytest.raises(JobFailed, match=says):
+        host.launcher().run(plan)
     assert host.run("2") != first
     until(lambda: len(host.processes()) == 2)
 
