@@ -215,6 +215,12 @@ def failed_over_twice(world: World) -> None:
     world.database.write_bytes(second)
 
 
+def more_columns(world: World) -> None:
+    """The table gets them first; then a window that is rebuilt has them, and so has the next batch."""
+    more = (Column("extra", "int", "$.extra"), Column("more", "struct<a:int>", "$.more"))
+    world.change_spec(columns=(*world.pipeline.columns, *more))
+
+
 def topic_recreated(world: World) -> None:
     world.kafka.create(TOPIC, 2)
     world.produce(record("n0", 7.0))
@@ -314,6 +320,7 @@ STEPS = (
             land("r12"),
         ),
     ),
+    Step("columns more", more_columns, (rebuild(2),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
     Step("refused replay", nothing, (replace(rebuild(0), refusal=(ReplayRefused,)),)),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.hooks import Died, Hook, Once, die
 from tidegate.core.layout import RECEIPT, join
+from tidegate.core.ports import TableDef
 
 
 def partly(port: str, method: str, real: Any, args: tuple[Any, ...]) -> Callable[[], None] | None:
@@ -60,6 +62,16 @@ def _drop_partitions(catalogue: Any, table: str, values: list[Any]) -> Callable[
     return (lambda: catalogue.drop_partitions(table, some)) if some else None
 
 
+def _evolve_table(catalogue: Any, table: TableDef) -> Callable[[], None] | None:
+    """Several statements: a part of the columns is there."""
+    there = {name for name, _ in catalogue._tables[table.name].definition.columns}
+    added = [column for column in table.columns if column[0] not in there]
+    if len(added) < 2:
+        return None
+    some = replace(table, columns=tuple(c for c in table.columns if c not in added[1:]))
+    return lambda: catalogue.evolve_table(some)
+
+
 def _run(launcher: Any, plan_path: str) -> Callable[[], None]:
     """The job dies at its second file, or, if it writes only one, before its receipt."""
 
@@ -95,6 +107,7 @@ _PARTS: dict[str, Callable[..., Callable[[], None] | None]] = {
     "storage.delete": _delete,
     "storage.write_new": _write_new,
     "catalogue.add_partitions": _add_partitions,
+    "catalogue.evolve_table": _evolve_table,
     "catalogue.drop_partitions": _drop_partitions,
     "launcher.run": _run,
     "source.commit_group": _commit_group,
