@@ -15,13 +15,13 @@ from tempfile import mkdtemp
 from typing import Any
 from unittest import mock
 
-import pyarrow.parquet as pq
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
+from spark_jobs.engine.sinks import finished
 from spark_jobs.merge import run_merges
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
@@ -46,6 +46,8 @@ from tidegate.core.pipeline import (
     Windows,
 )
 from tidegate.core.plain import loads
+from tidegate.core.receipt import DATA
+from tidegate.core.tables import told_columns
 from tidegate.core.window import WindowKey
 from tidegate.spec import fingerprint
 from tidegate.workflow import archive, ingest, replay
@@ -204,7 +206,7 @@ class World:
         Whatever file lies in a partition's directory counts, as it does for Hive."""
         rows: list[tuple[int, int]] = []
         for location in self.partitions(f"lake.readings{kind}").values():
-            rows += self.rows_at(location)
+            rows += self.rows_at(location, kind.strip("_") or DATA)
         return sorted(rows)
 
     def partitions(self, table: str) -> dict[PartitionValues, str]:
@@ -221,11 +223,14 @@ class World:
             found.setdefault(str(hour), []).extend(self.rows_at(location))
         return {k: sorted(v) for k, v in sorted(found.items())}
 
-    def rows_at(self, location: str) -> list[tuple[int, int]]:
+    def rows_at(self, location: str, kind: str = DATA) -> list[tuple[int, int]]:
         rows: list[tuple[int, int]] = []
         for path in _visible_files(Path(location.removeprefix("file://"))):
-            columns = pq.read_table(path, columns=["_partition", "_offset"], partitioning=None).to_pydict()
-            rows += zip(columns["_partition"], columns["_offset"], strict=True)
+            with path.open("rb") as file:
+                for batch in finished(path.name, file, told_columns(self.pipeline, kind)).batches(
+                    100_000, ["_partition", "_offset"]
+                ):
+                    rows += zip(*batch.to_pydict().values(), strict=True)
         return rows
 
     def files(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ import copy
 import threading
 from dataclasses import dataclass, field, replace
 
-from tidegate.adapters import hive_sql
+from tidegate.adapters import hive_formats, hive_sql
 from tidegate.core.errors import CatalogueError
 from tidegate.core.layout import PartitionValues, partition_path
 from tidegate.core.ports import TableDef
@@ -102,6 +102,7 @@ def _description(table: TableDef) -> hive_sql.Description:
     def kept(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
         return {name.lower(): hive_sql.canonical_type(kind) for name, kind in pairs}
 
-    serde = {"parquet": "ParquetHiveSerDe", "orc": "OrcSerde", "text": "LazySimpleSerDe"}[table.format]
+    serde, properties = hive_formats.SERDES[table.format], dict(hive_formats.row_format(table.format)[1])
     location = hive_sql.location_uri(table.location)
-    return hive_sql.Description(kept(table.columns), kept(table.partitions), location, "EXTERNAL_TABLE", serde)
+    columns, partitions = kept(table.columns), kept(table.partitions)
+    return hive_sql.Description(columns, partitions, location, "EXTERNAL_TABLE", serde, properties=properties)
