@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.value_rules import engine_json, oracle_json, seeds_json
-from tests.value_rules.mutations import mutate
+from tests.value_rules import (
+    engine_formats,
+    engine_json,
+    oracle_avro,
+    oracle_csv,
+    oracle_json,
+    seeds_avro,
+    seeds_csv,
+    seeds_json,
+)
+from tests.value_rules.mutations import mutate, mutate_binary
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tidegate.core.pipeline import Pipeline
 
@@ -29,6 +38,9 @@ class Family:
     mutate: Callable[[bytes, Sequence[bytes], Random], bytes] = mutate
 
 
+_OTHERS = engine_formats.decoders, engine_json.answers, engine_formats.compiled
 FAMILIES = {
     "json": Family(seeds_json.seeds, oracle_json.read, engine_json.decoders, engine_json.answers, engine_json.compiled),
+    "csv": Family(seeds_csv.seeds, oracle_csv.read, *_OTHERS),
+    "avro": Family(seeds_avro.seeds, oracle_avro.read, *_OTHERS, mutate_binary),
 }

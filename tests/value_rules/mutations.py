@@ -111,3 +111,46 @@ def mutate(message: bytes, others: Sequence[bytes], rng: Random) -> bytes:
         other = rng.choice(others)
         raw[rng.randint(0, len(raw)) :] = other[rng.randint(0, len(other)) :]
     return bytes(raw)
+
+
+_BYTES = (0, 1, 2, 3, 4, 5, 8, 10, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
+_PIECES = (
+    b"\x00", b"\x01", b"\x02", b"\x80\x00", b"\xff" * 9 + b"\x01", b"\xff" * 10, b"\xff" * 9 + b"\x7f",
+    b"\x80" * 9 + b"\x00", b"\x80" * 10, b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x10",
+    b"\xff\xff\xff\xff\x1f", b"\x02\x02", b"\x01\x04", b"\x00\x00\xc0\x7f", b"\x00\x00\x80\xff",
+    b"\x00" * 6 + b"\xf0\x7f", b"\xc3\x28", b"\xf0\x9f\x98\x80", b"\x07", b"\x0b", b"\x0c",
+)  # fmt: skip
+
+
+def _small_byte(raw: bytearray, at: int, rng: Random) -> None:
+    if raw:
+        raw[at % len(raw)] = rng.choice(_BYTES)
+
+
+def _piece(raw: bytearray, at: int, rng: Random) -> None:
+    """A number at its limits, a special float, an odd character."""
+    raw[at : at + rng.choice((0, 0, 1, 2))] = rng.choice(_PIECES)
+
+
+def _off(raw: bytearray, at: int, rng: Random) -> None:
+    """One more or less."""
+    if raw:
+        raw[at % len(raw)] = (raw[at % len(raw)] + rng.choice((-2, -1, 1, 2))) % 256
+
+
+_BINARY: tuple[tuple[Mutation, int], ...] = (
+    (_flip, 24), (_random_byte, 18), (_small_byte, 24), (_off, 18), (_piece, 10), (_delete, 8), (_double, 6),
+)  # fmt: skip
+_BINARY_MUTATIONS = [m for m, _ in _BINARY]
+_BINARY_WEIGHTS = [w for _, w in _BINARY]
+
+
+def mutate_binary(message: bytes, others: Sequence[bytes], rng: Random) -> bytes:
+    """As `mutate`, for messages that are no text."""
+    raw = bytearray(message)
+    for mutation in rng.choices(_BINARY_MUTATIONS, _BINARY_WEIGHTS, k=rng.choice((1, 1, 1, 2, 3))):
+        mutation(raw, rng.randint(0, len(raw)), rng)
+    if others and rng.random() < 0.03:
+        other = rng.choice(others)
+        raw[rng.randint(0, len(raw)) :] = other[rng.randint(0, len(other)) :]
+    return bytes(raw)

@@ -6,13 +6,16 @@ By Avro's specification and the page; imports nothing of the engine.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tests.value_rules.oracle_text import Dirty, Number, Object, read_text
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-MAX_DEPTH = 500
+MAX_RECORDS = 200
+"""Records in records, the top one included."""
 
 
 @dataclass
@@ -27,7 +30,6 @@ class Schema:
     precision: int = 0
     scale: int = 0
     name: str = ""
-    branches: list[Schema] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,23 @@ def _annotated(schema: Schema, logical: str, tree: Object) -> Schema:
         schema.scale = int(scale.text) if isinstance(scale, Number) else 0
         if not 0 <= schema.scale <= schema.precision or not schema.precision:
             return schema
-    if (logical == "duration" and schema.size != 12) or (logical == "uuid" and schema.kind == "fixed" != 16):
+    if (logical == "duration" and schema.size != 12) or (
+        logical == "uuid" and schema.kind == "fixed" and schema.size != 16
+    ):
         return schema
     schema.logical = logical
     return schema
 
 
 def read_datum(schema: Schema, data: bytes) -> Value:
-    """The datum, all of the bytes. Raises Dirty."""
+    """The datum, all of the bytes; strings are bytes still. Raises Dirty."""
     reader = _Reader(data)
-    value = reader.value(schema, 1)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 10 * MAX_RECORDS)
+    try:
+        value = reader.value(schema, 0)
+    finally:
+        sys.setrecursionlimit(limit)
     if reader.at < len(data):
         raise Dirty("trailing")
     return value
@@ -148,40 +157,40 @@ class _Reader:
             raise Dirty("varint")
         return (number >> 1) ^ -(number & 1)
 
-    def value(self, schema: Schema, depth: int) -> Value:
+    def value(self, schema: Schema, records: int) -> Value:
+        """`records`: how many this value is inside of."""
         kind = schema.kind
-        if kind in ("record", "array", "map") and depth > MAX_DEPTH:
-            raise Dirty("depth")
         if kind == "union":
             index = self.long()
             if not 0 <= index < len(schema.inner):
                 raise Dirty("union")
-            return self.value(schema.inner[index], depth)
+            return self.value(schema.inner[index], records)
         if kind == "record":
-            return Value(schema, [(name, self.value(inner, depth + 1)) for name, inner in schema.inner])
+            if records >= MAX_RECORDS:
+                raise Dirty("depth")
+            return Value(schema, [(name, self.value(inner, records + 1)) for name, inner in schema.inner])
         if kind == "array":
-            return Value(schema, [self.value(schema.inner, depth + 1) for _ in self._items()])
+            return Value(schema, list(self._items(schema, records)))
         if kind == "map":
-            return Value(schema, [(self._text(), self.value(schema.inner, depth + 1)) for _ in self._items()])
+            return Value(schema, list(self._items(schema, records)))
         return Value(schema, self._scalar(schema))
 
-    def _items(self) -> Any:
-        """One turn for each item of a sequence of blocks."""
+    def _items(self, schema: Schema, records: int) -> Iterator[Any]:
+        """Values of an array, (key, value) of a map, block by block."""
         while count := self.long():
+            size = None
             if count < 0:
                 count, size = -count, self.long()
-                if size < 0:
-                    raise Dirty("length")
-            if count > len(self.data):
-                raise Dirty("count")
+            start = self.at
+            if count > len(self.data) - self.at or (schema.kind == "array" and takes_nothing(schema.inner)):
+                raise Dirty("block")
             for _ in range(count):
-                yield
-
-    def _text(self) -> str:
-        try:
-            return self.take(self.long()).decode("utf-8")
-        except UnicodeDecodeError:
-            raise Dirty("utf8") from None
+                if schema.kind == "map":
+                    yield self.take(self.long()), self.value(schema.inner, records)
+                else:
+                    yield self.value(schema.inner, records)
+            if size is not None and self.at - start != size:
+                raise Dirty("block")
 
     def _scalar(self, schema: Schema) -> Any:
         kind = schema.kind
@@ -192,22 +201,24 @@ class _Reader:
             if byte > 1:
                 raise Dirty("boolean")
             return byte == 1
-        if kind == "int":
+        if kind in ("int", "enum"):
             number = self.long()
             if not -(2**31) <= number < 2**31:
                 raise Dirty("varint")
-            return number
+            if kind == "int":
+                return number
+            if not 0 <= number < len(schema.inner):
+                raise Dirty("enum")
+            return schema.inner[number]
         if kind == "long":
             return self.long()
         if kind in ("float", "double"):
             return struct.unpack("<f" if kind == "float" else "<d", self.take(4 if kind == "float" else 8))[0]
-        if kind == "bytes":
-            return self.take(self.long())
-        if kind == "string":
-            return self._text()
-        if kind == "fixed":
-            return self.take(schema.size)
-        index = self.long()
-        if not 0 <= index < len(schema.inner):
-            raise Dirty("enum")
-        return schema.inner[index]
+        return self.take(schema.size if kind == "fixed" else self.long())
+
+
+def takes_nothing(schema: Schema) -> bool:
+    """Whether a value has no byte at all."""
+    if schema.kind == "record":
+        return all(takes_nothing(inner) for _, inner in schema.inner)
+    return schema.kind == "null" or (schema.kind == "fixed" and schema.size == 0)

@@ -1,0 +1,30 @@
+"""The engine's decoders of other formats than JSON, asked with the oracle's plain specs."""
+
+from __future__ import annotations
+
+from spark_jobs.engine.formats import Decoder, decoder_for
+from tests.value_rules.engine_json import pipeline_of
+from tests.value_rules.oracle_avro import AvroSettings
+from tests.value_rules.oracle_csv import CsvSettings
+from tests.value_rules.oracle_json import PlainSpec
+from tidegate.core.pipeline import AvroFormat, CsvFormat, Format, Pipeline
+
+
+def decoders(spec: PlainSpec) -> dict[str, Decoder]:
+    return {"decoder": decoder_for(compiled(spec))}
+
+
+def compiled(spec: PlainSpec, location: str = "/nowhere") -> Pipeline:
+    return pipeline_of(spec, location, _format(spec))
+
+
+def _format(spec: PlainSpec) -> Format:
+    settings = spec.settings
+    if isinstance(settings, CsvSettings):
+        csv = CsvFormat(settings.fields, settings.delimiter, settings.quote, settings.escape, settings.null_text)
+        return Format("csv", spec.unknown, csv=csv)
+    if isinstance(settings, AvroSettings):
+        wire = "plain" if settings.schema is not None else "confluent"
+        avro = AvroFormat(wire, settings.schema, dict(settings.schemas), None, "dirty")
+        return Format("avro", spec.unknown, avro=avro)
+    raise AssertionError(settings)
