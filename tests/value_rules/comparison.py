@@ -35,12 +35,13 @@ class Outcome:
 def compare(format_name: str, row: str, count: int, whole: int, seed: str) -> Outcome:
     """At least `count` mutated messages by the decoders alone, and `whole` messages by the whole engine."""
     family, outcome, rng = FAMILIES[format_name], Outcome(row), Random(f"{seed}/{row}")
-    makers = itertools.cycle(family.seeds()[row])
+    seeds = family.seeds()[row]
+    makers, share = itertools.cycle(seeds), -(-count // len(seeds))
     while outcome.mutated < count and not outcome.wrong:
         spec, make = next(makers)
-        size = min(CHUNK, count - outcome.mutated)
+        size = min(CHUNK, share, count - outcome.mutated)
         _by_decoders(family, format_name, spec, list(_messages(family, make, size, rng, outcome)), outcome)
-    for spec, make in family.seeds()[row] if whole else ():
+    for spec, make in seeds if whole else ():
         if not outcome.wrong:
             messages = list(_messages(family, make, whole, rng, Outcome(row)))
             _by_whole_engine(family, spec, messages, outcome)

@@ -86,7 +86,8 @@ def to_type(value: Value | None, kind: Kind) -> Any:
     if name == "map" and source == "map" and detail[0][0] == "string":
         return _map(value, detail[1])
     if name == "struct" and source == "record":
-        return {field: _inside(f".{field}", named(value.payload, field), inner) for field, inner in detail}
+        found = [(field, inner, named(value.payload, field)) for field, inner in detail]
+        return {field: _inside(f".{field}", item, inner) for field, inner, item in found}
     if name == "bigint" and _FAMILY.get(source) == "stamp":
         return _integer(value, kind)
     rule = _RULES.get((_FAMILY.get(source, source), name if name not in BITS else "integer"))
@@ -97,23 +98,20 @@ def to_type(value: Value | None, kind: Kind) -> Any:
 
 def _inside(place: str, value: Value | None, kind: Kind) -> Any:
     try:
-        if value is AMBIGUOUS:
-            raise Dirty("name")
         return to_type(value, kind)
     except Dirty as e:
         raise Dirty(e.category, place + e.field) from None
 
 
-AMBIGUOUS: Any = object()
-
-
 def named(fields: list[tuple[str, Any]], wanted: str) -> Any:
-    """The field of a record for a struct's: that of the name, else the only one in another case."""
+    """The field of a record for a struct's: that of the name, else the only one in another case. Raises Dirty."""
     for name, value in fields:
         if name == wanted:
             return value
     found = [value for name, value in fields if name.lower() == wanted]
-    return None if not found else found[0] if len(found) == 1 else AMBIGUOUS
+    if len(found) > 1:
+        raise Dirty("name")
+    return found[0] if found else None
 
 
 def _map(value: Value, kind: Kind) -> list[tuple[str, Any]]:
