@@ -14,7 +14,7 @@ from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import Alarm, BatchRefused, ReplayRefused, StorageAhead
 from tidegate.core.pipeline import Column, DirtyLimits, Merge
 from tidegate.core.window import WindowKey
-from tidegate.workflow import adoption, archive, ingest, reconcile, replay
+from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, replay
 from tidegate.workflow.context import Published
 
 WORK = "lake/readings/_tidegate"
@@ -67,6 +67,14 @@ def _announce(world: World, step: Callable[..., Published], key: WindowKey) -> N
     if published.new:
         world.events.append((published.window.start_ms, published.generation))
         archive.announced(ctx, published)
+
+
+def plan_redrive(run: str) -> Task:
+    return Task(f"plan {run}", lambda world: redrive.plan(world.context(), run))
+
+
+def carry_out(run: str) -> Task:
+    return Task(run, lambda world: redrive.carry_out(world.context(), run))
 
 
 def give_up(batch_id: int) -> Task:
@@ -217,8 +225,25 @@ def failed_over_twice(world: World) -> None:
 
 def more_columns(world: World) -> None:
     """The table gets them first; then a window that is rebuilt has them, and so has the next batch."""
+    _an_hour_with_a_redriven_row(world)
     more = (Column("extra", "int", "$.extra"), Column("more", "struct<a:int>", "$.more"))
     world.change_spec(columns=(*world.pipeline.columns, *more))
+
+
+def odd_records(world: World) -> None:
+    """Dirty by today's columns, and no more by the mended ones: a row of an open hour, one of a closed one."""
+    odd = {"value": "many", "other": 5}
+    world.produce(record("k0", 5.5) | odd, record("k1", 1.5) | odd, record("k2", 5.6))
+    world.ingest("r12b")
+    other_columns(world)
+
+
+def _an_hour_with_a_redriven_row(world: World) -> None:
+    """It is published, then rebuilt from Kafka and from the redriven files."""
+    world.archive(5)
+    other_sites(world)
+    world.replay(5)
+    as_at_first(world)
 
 
 def topic_recreated(world: World) -> None:
@@ -320,6 +345,7 @@ STEPS = (
             land("r12"),
         ),
     ),
+    Step("redrive", odd_records, (plan_redrive("redrive 1"), carry_out("redrive 1"))),
     Step("columns more", more_columns, (rebuild(2),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
     Step("refused replay", nothing, (replace(rebuild(0), refusal=(ReplayRefused,)),)),

@@ -95,11 +95,12 @@ def test_the_reference_meets_every_outcome(matrix: Matrix) -> None:
         "01": [(0, 4, 1, "a"), (0, 7, 1, "a")],
         "02": [(1, 0, 1, "a")],
         "03": [(0, 9, None, "a"), (1, 1, None, "a")],
+        "05": [(0, 20, 5, None), (0, 22, None, None)],
     }
-    assert (last["late"], last["dirty"]) == ([(0, 6)], [(0, 5), (0, 8), (0, 13), (0, 17)])
-    assert last["batches"] == ["LANDED"] * 4 + ["ABANDONED"] + ["LANDED"] * 7
-    assert last["closed"] == dict.fromkeys((0, 1, 2, 3, 4), "CLOSED")
-    assert set(last["published"]) == {0, 1, 2, 3, 4}
+    assert (last["late"], last["dirty"]) == ([(0, 6), (0, 21)], [(0, 5), (0, 8), (0, 13), (0, 17)])
+    assert last["batches"] == ["LANDED"] * 4 + ["ABANDONED"] + ["LANDED"] * 9
+    assert last["closed"] == dict.fromkeys((0, 1, 2, 3, 4, 5), "CLOSED")
+    assert set(last["published"]) == {0, 1, 2, 3, 4, 5}
     assert (last["blocked"], last["quarantined"]) == ([], [])
 
 

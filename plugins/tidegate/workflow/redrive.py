@@ -58,6 +58,10 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
     NotReady while another batch is open, SpecError where rows cannot be redriven, StepMissing for what is not dirty."""
     guard(ctx)
     _refuse_spec(ctx)
+    bound = ctx.ledger.batches.bound(ctx.name, run)
+    if bound is not None:
+        ctx.say(f"this belongs to batch {bound}")
+        return bound
     for _ in range(ATTEMPTS):
         landing.finish_side_duties(ctx)
         view = ctx.ledger.batches.planning_view(ctx.name)
