@@ -1,0 +1,186 @@
+"""The whole life of a pipeline whose files are ORC or text: what holds for Parquet holds for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs import footers
+from spark_jobs.engine.sinks import finished
+from tests.unit.test_where_chaos import InProcessRows
+from tests.world import World, make_pipeline, record, window
+from tidegate.adapters.footers import FooterProcess, LineReader
+from tidegate.adapters.rows import RowProcess
+from tidegate.core.pipeline import Column, Pipeline
+from tidegate.core.tables import told_columns
+from tidegate.workflow.audit import Depth, Report, audit
+from tidegate.workflow.where import where
+
+FORMATS = {"orc": ("zstd", ".orc"), "text": ("gzip", ".txt.gz")}
+HOUR_0 = "lake/readings/date=2013-01-05/hour=00"
+SAID = 'a line\nand \\ another\x01\r"'
+
+
+class InProcess(LineReader):
+    def __init__(self) -> None:
+        self._inspector = footers.Inspector()
+
+    def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
+        found = list(self._inspector.answer(json.loads(json.dumps(request))))
+        assert len(found) == answers
+        return iter(json.loads(json.dumps(found)))
+
+
+def pipeline_of(location: str, name: str) -> Pipeline:
+    made = make_pipeline(location)
+    run = made.archive
+    return replace(
+        made,
+        columns=(*made.columns, Column("said", "string", "$.said"), Column("moment", "timestamp", "$.at")),
+        sink=replace(made.sink, format=name, compression=FORMATS[name][0]),
+        archive=replace(run, merge=replace(run.merge, min_files=2)),
+    )
+
+
+def built(folder: Path, name: str) -> World:
+    """Hour 0 is published, its three files of site a merged; a late and a dirty row; hours 1 and 2 wait."""
+    made = World(folder, pipeline_of(f"file://{folder}/lake/readings", name))
+    made.produce(record("a0", 0.1) | {"said": SAID}, record("b0", 0.2, "b"), b'{"not": \n json')
+    made.ingest("r1")
+    made.produce(record("a1", 0.3), record("a2", 0.4), partition=1)
+    made.ingest("r2")
+    made.produce(record("a3", 0.5), record("wait", 2.5))
+    made.produce(record("wait", 2.5), partition=1)
+    made.ingest("r3")
+    made.archive(0)
+    made.produce(record("late", 0.7), record("fine", 2.9))
+    made.ingest("r4")
+    return made
+
+
+@pytest.fixture(params=FORMATS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    made = built(tmp_path, request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Only looked at."""
+    made = built(tmp_path_factory.mktemp(request.param), request.param)
+    yield made
+    made.close()
+
+
+def look(world: World, reader: Any = None, **depth: bool) -> Report:
+    ctx = world.context()
+    try:
+        return audit(ctx, ctx.ledger.reads, reader or InProcess(), Depth(**depth))
+    finally:
+        world.close()
+
+
+def files_of(world: World, folder: str) -> list[Path]:
+    root = world.folder / folder
+    return sorted(p for p in root.rglob("*") if p.is_file() and not p.name.startswith(("_", ".")))
+
+
+def rows_of(world: World, path: Path, kind: str = "data") -> list[dict[str, Any]]:
+    with path.open("rb") as stream:
+        batches = finished(path.name, stream, told_columns(world.pipeline, kind)).batches(100)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_a_merged_hour(shared: World) -> None:
+    assert shared.by_window()["00"] == [(0, 0), (0, 1), (0, 3), (1, 0), (1, 1)]
+    end = FORMATS[shared.pipeline.sink.format][1]
+    merged, alone = (p.relative_to(shared.folder / HOUR_0).as_posix() for p in files_of(shared, HOUR_0))
+    assert merged == f"site=a/m1-0000-0{end}"
+    assert alone.startswith("site=b/b1-part-")
+    assert alone.endswith(end)
+    rows = {row["id"]: row for path in files_of(shared, HOUR_0) for row in rows_of(shared, path)}
+    assert rows["a0"]["said"] == SAID
+    assert rows["a0"]["moment"].isoformat() == "2013-01-05T00:06:00+00:00"
+    assert sorted(rows) == ["a0", "a1", "a2", "a3", "b0"]
+
+
+def test_the_deep_audit_counts_every_row(shared: World) -> None:
+    report = look(shared)
+    assert report.problems == ()
+    assert (report.rows_in_files, report.coordinates) == (10, 10)
+    if shared.pipeline.sink.format == "text":
+        with_child = look(shared, FooterProcess())
+        assert replace(with_child, seconds=0) == replace(report, seconds=0)
+
+
+def test_an_audit_of_footers_alone(shared: World) -> None:
+    report = look(shared, coordinates=False)
+    assert report.balanced
+    if shared.pipeline.sink.format == "text":
+        assert report.notes == ("the files were not looked into: text has no footers, a deep audit counts the rows",)
+    else:
+        assert (report.rows_in_files, report.notes) == (10, ())
+
+
+def test_a_file_with_other_rows_is_found(world: World) -> None:
+    merged, other = files_of(world, HOUR_0)
+    content = other.read_bytes()
+    merged.write_bytes(content + b"\x00" * (merged.stat().st_size - len(content)))  # as long as it was
+    said = [p.what for p in look(world).problems]
+    assert any(f"{merged.name} cannot be read" in what for what in said), said
+
+
+def test_where_each_row_is(shared: World) -> None:
+    def fates(rows: Any) -> list[Any]:
+        ctx = shared.context()
+        try:
+            asked = [(0, o) for o in range(7)] + [(1, o) for o in range(3)]
+            return [where(ctx, ctx.ledger.reads, rows, *one).fates[0] for one in asked]
+        finally:
+            shared.close()
+
+    found = fates(InProcessRows())
+    end = FORMATS[shared.pipeline.sink.format][1]
+    assert found[0].file.endswith(f"site=a/m1-0000-0{end}")
+    assert "event time 2013-01-05T00:06Z" in found[0].words
+    assert (found[2].table, found[2].raw) == ("lake.readings__dirty", '{"not": \\n json')
+    assert found[5].table == "lake.readings__late"
+    assert [f.settled for f in found] == [True] * 4 + [False, True, False] + [True, True, False]
+    if shared.pipeline.sink.format == "text":
+        with RowProcess() as rows:
+            assert fates(rows) == found
+
+
+def test_clear_heals_and_a_replay_changes_nothing(world: World) -> None:
+    before = world.table()
+    digest = world.context().ledger.windows.generation("readings", window(0), 1).digest
+    files_of(world, HOUR_0)[0].unlink()
+    healed = world.archive(0)
+    assert healed.generation == 2
+    assert world.context().ledger.windows.generation("readings", window(0), 2).digest == digest
+    assert world.table() == before
+    again = world.replay(0)
+    assert (again.generation, again.new) == (2, False)
+    assert look(world).problems == ()
+
+
+def test_a_time_that_orc_cannot_keep_is_dirty(world: World) -> None:
+    """Kafka's own missing timestamp is null there, and the row is read like any other."""
+    early = record("early", 2.6) | {"when": "1969-12-31T23:59:59.5Z"}
+    columns = (*world.pipeline.columns[:-1], Column("moment", "timestamp", "$.when"))
+    world.change_spec(columns=columns)
+    world.produce(early, record("fine", 2.7) | {"when": "1969-12-31T23:59:59Z"})
+    world.ingest("r5")
+    dirty = [row for path in files_of(world, "lake/readings/_tidegate/dirty") for row in rows_of(world, path, "dirty")]
+    late = [row["reason"] for row in dirty if row["field"] == "moment"]
+    if world.pipeline.sink.format == "orc":
+        assert late == ["ORC cannot keep a time before 1970 that has a fraction of a second"]
+    else:
+        assert late == []
+    assert look(world).problems == ()
