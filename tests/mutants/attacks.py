@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from types import ModuleType
 
-from tests.mutants import attacks_batches, attacks_cleaning, attacks_ledger, attacks_windows
+from tests.mutants import attacks_batches, attacks_cleaning, attacks_ledger, attacks_schema, attacks_windows
 from tests.mutants.stage import Stage
 
 Attack = Callable[[Stage], None]
@@ -22,4 +22,5 @@ def _of(module: ModuleType) -> dict[str, Attack]:
     }
 
 
-ATTACKS: dict[str, Attack] = _of(attacks_batches) | _of(attacks_windows) | _of(attacks_ledger) | _of(attacks_cleaning)
+_MODULES = (attacks_batches, attacks_windows, attacks_ledger, attacks_cleaning, attacks_schema)
+ATTACKS: dict[str, Attack] = {name: attack for module in _MODULES for name, attack in _of(module).items()}
