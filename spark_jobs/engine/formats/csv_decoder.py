@@ -45,7 +45,7 @@ class Cutter:
         except UnicodeDecodeError as e:
             raise Malformed(f"invalid UTF-8 at byte {e.start}") from None
         if text.endswith("\n"):
-            text = text[:-2] if text.endswith("\r\n") else text[:-1]
+            text = self._without_end(text)
         if not text:
             raise Malformed("empty message")
         if text[0] == BOM:
@@ -55,6 +55,15 @@ class Cutter:
                 return self._cut(text)
         null = self._null
         return [None if field == null else field for field in text.split(self._delimiter)]
+
+    def _without_end(self, text: str) -> str:
+        """Without the line break at the end, or as much of it as is not escaped."""
+        for end in ("\r\n", "\n"):
+            rest = text.removesuffix(end)
+            escapes = len(rest) - len(rest.rstrip(self._escape)) if self._escape else 0
+            if len(rest) < len(text) and escapes % 2 == 0:
+                return rest
+        return text
 
     def _cut(self, text: str) -> list[str | None]:
         fields: list[str | None] = []

@@ -172,7 +172,9 @@ def _valid(value: str | bytes) -> str:
 
 
 def _enum_name(field: FieldDescriptor) -> Convert:
-    names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+    names: dict[int, str] = {}
+    for value in field.enum_type.values:
+        names.setdefault(value.number, value.name)
 
     def convert(number: int) -> str:
         name = names.get(number)
@@ -250,6 +252,5 @@ def _single_shown(field: FieldDescriptor, value: Any) -> Any:
     if field.message_type is not None:
         return {f.name: _shown(f, inner) for f, inner in value.ListFields()}
     if field.enum_type is not None:
-        found = field.enum_type.values_by_number.get(value)
-        return found.name if found is not None else value
+        return next((v.name for v in field.enum_type.values if v.number == value), value)
     return value
