@@ -23,6 +23,7 @@ _COMMANDS = {
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),
+    "spark": ("tidegate.commands.spark:spark", "Let Spark jobs start faster here; end warm sessions."),
     "spec": ("tidegate.commands.specs:spec", "Check pipelines' YAML; its schema and reference."),
     "schema": ("tidegate.commands.schemas:schema", "Propose columns for fields that no column takes."),
     "db": ("tidegate.commands.ledger:db", "Bring the ledger's schema to this version."),

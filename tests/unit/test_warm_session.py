@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tidegate.adapters import warm_session
-from tidegate.adapters.warm_session import Patience, WarmLauncher
+from tidegate.adapters.warm_session import Patience, WarmLauncher, end_sessions
 from tidegate.core.errors import JobFailed
 
 ROOT = Path(__file__).parents[2]
@@ -253,6 +253,17 @@ def test_without_work_and_after_enough_plans_nothing_is_left(host: Host) -> None
     assert host.run("3", batches=2) == second
     until(lambda: not host.processes())
     assert host.run("4") not in (first, second)
+
+
+def test_all_sessions_can_be_told_to_end(host: Host) -> None:
+    assert end_sessions(host.sessions) == 0
+    host.run("1")
+    thread, errors = host.start("long")
+    assert end_sessions(host.sessions) == 1
+    host.go("long")
+    thread.join(30)
+    assert not errors
+    until(lambda: not host.processes())
 
 
 def test_a_session_that_cannot_start_says_why(host: Host) -> None:

@@ -265,6 +265,16 @@ class _Session:
         self.close()
 
 
+def end_sessions(folder: Path) -> int:
+    """Tell all of this user's sessions here to end, each after its present plan; how many were told."""
+    told = 0
+    for path in folder.glob(f"*/{SOCKET}"):
+        if (session := _connect(path)) is not None:
+            told += session.greet("none", Patience.answer) == "leaving"
+            session.close()
+    return told
+
+
 def refuse_cluster_mode(conn_id: str, extra: Mapping[str, object]) -> None:
     """Raises JobFailed (no retry) for a Spark connection whose drivers run elsewhere."""
     if extra.get("deploy-mode") == "cluster":
