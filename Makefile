@@ -62,6 +62,7 @@ lock: setup ## pin requirements.txt into requirements.lock, with hashes
 	@$(COMPILE) requirements.txt -o requirements.lock
 	@sed -n 's/^\(uv\|setuptools\)==.*/\1/p' requirements-bootstrap.txt | \
 		$(COMPILE) --no-annotate --upgrade - -o requirements-bootstrap.txt >/dev/null
+	@echo ziglang | $(COMPILE) --no-annotate --upgrade - -o requirements-compiler.txt >/dev/null
 
 clean: stack-down ## end the stack, remove .tidegate and caches
 	@rm -rf .tidegate .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist

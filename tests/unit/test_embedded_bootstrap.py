@@ -38,6 +38,68 @@ def test_a_changed_lock_asks_for_a_new_set_up(checkout: Path, name: str) -> None
     assert not bootstrap.ready()
 
 
+def test_a_changed_c_source_asks_for_a_new_set_up(checkout: Path) -> None:
+    folder = checkout / bootstrap.NATIVE
+    folder.mkdir(parents=True)
+    (folder / "one.c").write_text("int one;")
+    assert not bootstrap.ready()
+    bootstrap.STAMP.write_text(bootstrap.stamp())
+    (folder / "_native.cpython-311-x86_64-linux-gnu.so").touch()  # built, no source
+    assert bootstrap.ready()
+
+
+@pytest.mark.parametrize(
+    ("builds", "steps"),
+    [
+        ([True], ["packages", "tidegate"]),
+        ([False, True], ["packages", "tidegate", "compiler", "again"]),
+        ([False, False], ["packages", "tidegate", "compiler", "again"]),
+    ],
+    ids=["a compiler is there", "zig instead", "neither"],
+)
+def test_the_library_is_built_with_whatever_compiler_can_be_had(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, builds: list[bool], steps: list[str]
+) -> None:
+    folder, seen, environments = checkout / bootstrap.NATIVE, [], []
+    folder.mkdir(parents=True)
+    stale = folder / "_native.so"
+    stale.touch()
+    monkeypatch.setattr(bootstrap, "own_compiler", dict)
+
+    def step(what: str, command: list[str], env: dict[str, str] | None = None) -> None:
+        seen.append(
+            next(word for word in ("compiler (zig", "again", "packages", "tidegate") if word in what).split()[0]
+        )
+        if "--target" in command:
+            Path(command[command.index("--target") + 1]).mkdir(parents=True)
+        if "--editable" in command:
+            assert not stale.exists()
+            environments.append(env)
+            if builds[len(environments) - 1]:
+                stale.touch()
+
+    monkeypatch.setattr(bootstrap, "step", step)
+    bootstrap.install_packages(checkout / "installer")
+    assert seen == steps
+    assert stale.exists() == builds[-1]
+    assert ("could not be built" in capsys.readouterr().out) == (not builds[-1])
+    if len(builds) == 2:
+        assert environments[1]["CC"] == f"{bootstrap.PYTHON} -m ziglang cc"
+        assert str(checkout / ".tidegate" / "compiler") in environments[1]["PYTHONPATH"]
+
+
+def test_the_machine_s_own_compiler_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    there: set[str] = set()
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: name if name in there else None)
+    monkeypatch.setattr(bootstrap.sysconfig, "get_config_var", lambda _: "gcc -pthread")
+    assert bootstrap.own_compiler() == {}
+    there.add("clang")
+    assert bootstrap.own_compiler() == {"CC": "clang"}
+    there.add("gcc")
+    assert bootstrap.own_compiler() == {}
+
+
 def test_an_environment_without_python_is_not_ready(checkout: Path) -> None:
     bootstrap.PYTHON.unlink()
     assert not bootstrap.ready()

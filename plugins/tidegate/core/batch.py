@@ -17,9 +17,9 @@ from tidegate.core.receipt import Receipt
 RULES_VERSION = 2
 """Version of the classification rules (window, late, dirty, filtered) that a plan pins; raise it when they change.
 
-1: decimals of up to 15 digits by way of the nearest double; how deep a message may be nested is not defined; a map's
-numeric key may be `-0`, and keys that become the same value are not noticed. 2: decimals as they are written; 500
-levels; neither of these keys."""
+1: decimals of up to 15 digits by way of the nearest double, no zero in decimal(p,p); how deep a message may be nested
+is not defined; a map's numeric key may be `-0`, and keys that become the same value are not noticed. 2: decimals as
+they are written; 500 levels; neither of these keys."""
 KNOWN_RULES = frozenset({1, 2})
 """Versions that a worker can go by: a replay classifies by the one that its batch was planned with."""
 

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -23,7 +24,8 @@ OWN = CHECKOUT / ".tidegate"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "tidegate-setup"
 LOG = OWN / "logs" / "setup.log"
-LOCKS = ("requirements.lock", "requirements-bootstrap.txt", "pyproject.toml")
+LOCKS = ("requirements.lock", "requirements-bootstrap.txt", "requirements-compiler.txt", "pyproject.toml")
+NATIVE = "spark_jobs/engine/native"
 FREE_GB = 4
 BEAT_S = 10.0
 _NETWORK = re.compile(
@@ -38,9 +40,10 @@ class SetupError(Exception):
 
 
 def stamp() -> str:
-    """Names what the environment was made from: the locks, this file, this Python, this place (it can't be moved)."""
+    """Names what the environment was made from: the locks, the C sources, this file, this Python, this place (it can't
+    be moved)."""
     digest = hashlib.sha256(f"{sys.version}\n{CHECKOUT}\n".encode())
-    for path in (*(CHECKOUT / name for name in LOCKS), Path(__file__)):
+    for path in (*(CHECKOUT / name for name in LOCKS), *sorted((CHECKOUT / NATIVE).glob("*.[ch]")), Path(__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -89,7 +92,7 @@ def install_installer() -> Path:
 
 
 def install_packages(installer: Path) -> None:
-    """Exactly what requirements.lock says, hashes checked; then this project, editable."""
+    """Exactly what requirements.lock says, hashes checked; then this project, editable, with its C library."""
     uv = [str(installer / "bin" / "uv"), "--no-progress", "--no-config", "pip"]
     lock = CHECKOUT / "requirements.lock"
     count = len(re.findall(r"^[\w.\[\]-]+==", lock.read_text(), re.MULTILINE))
@@ -97,8 +100,51 @@ def install_packages(installer: Path) -> None:
         f"installing {count} packages (1.1 GB)",
         [*uv, "sync", "--python", str(PYTHON), "--require-hashes", str(lock)],
     )
-    project = ["install", "--python", str(PYTHON), "--no-deps", "--no-build-isolation", "--offline", "--editable"]
-    step("installing tidegate", [*uv, *project, str(CHECKOUT)], {"PYTHONPATH": str(installer)})
+    for old in _libraries():
+        old.unlink()
+    project = ["install", "--python", str(PYTHON), "--no-deps", "--no-build-isolation", "--offline", "--reinstall"]
+    command = [*uv, *project, "--editable", str(CHECKOUT)]
+    step("installing tidegate", command, {"PYTHONPATH": str(installer), **own_compiler()})
+    if _libraries():
+        return
+    try:
+        step("installing tidegate again, with a C compiler", command, packaged_compiler(uv, installer))
+    except SetupError as error:
+        say(str(error))
+    if not _libraries():
+        say("the C library that decodes JSON could not be built; going on without it: JSON takes about 15 times longer")
+
+
+def own_compiler() -> dict[str, str]:
+    """What the build has to be told so that it finds this machine's C compiler, if there is one."""
+    usual = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if "CC" in os.environ or shutil.which(usual):
+        return {}
+    found = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+    return {"CC": found} if found else {}
+
+
+def packaged_compiler(uv: list[str], installer: Path) -> dict[str, str]:
+    """A C compiler from the package registry, for machines without one. Returns the environment that uses it."""
+    lock = CHECKOUT / "requirements-compiler.txt"
+    folder = OWN / "compiler" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    if not folder.exists():
+        shutil.rmtree(OWN / "compiler", ignore_errors=True)
+        fresh = OWN / "compiler" / "new"
+        place = ["install", "--python", str(PYTHON), "--no-deps", "--require-hashes", "--target", str(fresh)]
+        step("installing a C compiler (zig, 100 MB)", [*uv, *place, "-r", str(lock)])
+        fresh.rename(folder)
+    cache = str(OWN / "compiler" / "cache")
+    return {
+        "PYTHONPATH": os.pathsep.join([str(installer), str(folder)]),
+        "CC": f"{PYTHON} -m ziglang cc",
+        "ZIG_GLOBAL_CACHE_DIR": cache,
+        "ZIG_LOCAL_CACHE_DIR": cache,
+    }
+
+
+def _libraries() -> list[Path]:
+    return list((CHECKOUT / NATIVE).glob("_native*.so"))
 
 
 def compile_packages() -> None:

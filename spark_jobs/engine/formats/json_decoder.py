@@ -39,7 +39,7 @@ class JsonDecoder:
             if library is None:
                 _say_why(native.why_not())
             else:
-                self._program = Program(library, pipeline)
+                self._program = Program(library, pipeline, rules_version)
 
     def decode(self, chunk: Chunk) -> Decoded:
         values = chunk.values

@@ -13,6 +13,7 @@ from spark_jobs.engine import native, paths
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.types import schema_of
+from tidegate.core.batch import RULES_VERSION
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 
@@ -79,9 +80,9 @@ class Program:
 
     `texts`: columns that come as the JSON text of their values, because Python knows better what they mean."""
 
-    def __init__(self, library: ctypes.CDLL, pipeline: Pipeline) -> None:
+    def __init__(self, library: ctypes.CDLL, pipeline: Pipeline, version: int = RULES_VERSION) -> None:
         self._library, self._address = library, None
-        self.texts = unreadable(pipeline)
+        self.texts = unreadable(pipeline, version)
         description = describe(pipeline, self.texts)
         columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
         schema = schema_of((*columns, EXTRA_COLUMN) if _captures(pipeline) else tuple(columns))
@@ -127,9 +128,9 @@ def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
     return b"\0".join((*present, bytes(native.PADDING))), array("i", map(len, present))  # type: ignore[arg-type]
 
 
-def unreadable(pipeline: Pipeline) -> list[str]:
+def unreadable(pipeline: Pipeline, version: int = RULES_VERSION) -> list[str]:
     """Columns whose values the library hands on as JSON text."""
-    return [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type))]
+    return [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type), version)]
 
 
 def flags_of(pipeline: Pipeline) -> int:
@@ -178,26 +179,19 @@ def describe(pipeline: Pipeline, texts: Collection[str]) -> Description:
     return found
 
 
-def _readable(kind: HiveType) -> bool:
-    return _nesting(kind) <= MAX_NESTING and _has_plain_keys(kind)
+def _readable(kind: HiveType, version: int, levels: int = MAX_NESTING) -> bool:
+    if isinstance(kind, Decimal):
+        return version > 1 or kind.scale < kind.precision  # version 1 had no zero there
+    if isinstance(kind, Primitive):
+        return True
+    if isinstance(kind, Map) and str(kind.key) not in _KEYS:
+        return False
+    inner = [each for _, each in kind.fields] if isinstance(kind, Struct) else [_inside(kind)]
+    return levels > 0 and all(_readable(each, version, levels - 1) for each in inner)
 
 
-def _has_plain_keys(kind: HiveType) -> bool:
-    if isinstance(kind, Array):
-        return _has_plain_keys(kind.element)
-    if isinstance(kind, Map):
-        return str(kind.key) in _KEYS and _has_plain_keys(kind.value)
-    return not isinstance(kind, Struct) or all(_has_plain_keys(each) for _, each in kind.fields)
-
-
-def _nesting(kind: HiveType) -> int:
-    if isinstance(kind, Array):
-        return 1 + _nesting(kind.element)
-    if isinstance(kind, Map):
-        return 1 + _nesting(kind.value)
-    if isinstance(kind, Struct):
-        return 1 + max((_nesting(each) for _, each in kind.fields), default=0)
-    return 0
+def _inside(kind: Array | Map) -> HiveType:
+    return kind.element if isinstance(kind, Array) else kind.value
 
 
 def _set(look: bytearray) -> list[int]:
