@@ -239,6 +239,18 @@ def test_what_the_table_cannot_take_is_refused_before_a_batch_is_planned(world: 
     world.ingest("r3")
 
 
+def test_a_table_of_an_earlier_release_gets_the_columns_that_this_one_writes(world: World) -> None:
+    two_hours(world)
+    world.ingest("r1")
+    world.archive(0)
+    table = world.catalogue._tables["lake.readings"]
+    now = table.definition
+    table.definition = replace(now, columns=tuple(c for c in now.columns if c[0] != "_overflow"))
+    assert table.definition != now
+    world.archive(1)
+    assert table.definition == now
+
+
 def test_a_pipeline_whose_columns_stay_needs_no_catalogue_to_plan(world: World) -> None:
     two_hours(world)
     world.ingest("r1")
