@@ -1,0 +1,220 @@
+"""Redrives in the ledger, on SQLite and PostgreSQL: a batch's dirty rows have one owner, taken in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
+    NAME,
+    landed,
+    ledger,
+    now,
+    open_ledger,
+    plan,
+    planned,
+    url,
+)
+from tests.world import make_pipeline
+from tidegate.adapters.ledger import SqlLedger
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.core.balance import Balance
+from tidegate.core.batch import REDRIVE, DirtySource, Plan, PlannedBatch, SealedBatch
+from tidegate.core.errors import LostComparison
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.redriving import DirtyBatch
+
+SOURCES = (DirtySource(1, 0, 2, 1, 4),)
+
+
+def dirty_file(path: str, rows: int, low: int, high: int) -> FileEntry:
+    return FileEntry(path, "dirty", None, (), rows, 9, None, None, 5, (PartitionRows(0, rows, low, high),))
+
+
+def dirty_batch(ledger: SqlLedger, batch_id: int = 1, start: int = 0) -> None:  # noqa: F811
+    """LANDED, 3 data and 2 dirty rows of 5 offsets; the dirty ones at `start` + 1 and + 4."""
+    writing = ledger.batches.take(planned(ledger, batch_id, start, start + 5), "n1")
+    result = RangeResult(writing.plan.ranges[0], 5, 3, 0, 2, 0, 0, (), 10, 20)
+    data = FileEntry("data/x", "data", 0, (), 3, 9, 10, 20, 7, (PartitionRows(0, 3, start, start + 3),))
+    files = (data, dirty_file("dirty/a", 1, start + 1, start + 1), dirty_file("dirty/b", 1, start + 4, start + 4))
+    p = writing.plan
+    receipt = Receipt("a", p.batch_id, writing.epoch, writing.nonce, "t", "id-1", 1, 1, (result,), files)
+    ledger.batches.land(ledger.batches.seal(writing, receipt))
+    for flag in ("moved", "registered"):
+        ledger.batches.mark_side(NAME, batch_id, flag)
+
+
+def redrive_plan(batch_id: int = 2, sources: tuple[DirtySource, ...] = SOURCES) -> Plan:
+    return replace(plan(batch_id), partitions=(), kind=REDRIVE, sources=sources)
+
+
+def insert(ledger: SqlLedger, batch_id: int = 2, sources: tuple[DirtySource, ...] = SOURCES) -> PlannedBatch:  # noqa: F811
+    wanted = redrive_plan(batch_id, sources)
+    ledger.batches.insert_plan(wanted, ledger.batches.planning_view(NAME).version, f"redrive {batch_id}")
+    return PlannedBatch(wanted)
+
+
+def sealed(ledger: SqlLedger, batch: PlannedBatch) -> SealedBatch:  # noqa: F811
+    """One row is data now, one still dirty."""
+    writing = ledger.batches.take(batch, "n2")
+    result = RangeResult(batch.plan.ranges[0], 2, 1, 0, 1, 0, 0, (Interval(2, 4),), 30, 30)
+    data = FileEntry("data/y", "data", 0, (), 1, 9, 30, 30, 7, (PartitionRows(0, 1, 1, 1),))
+    p = batch.plan
+    files = (data, dirty_file("dirty/c", 1, 4, 4))
+    receipt = Receipt("b", p.batch_id, writing.epoch, writing.nonce, "t", "id-1", 1, 1, (result,), files)
+    return ledger.batches.seal(writing, receipt)
+
+
+def test_a_plan_comes_back_as_it_was(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    batch = insert(ledger)
+    assert ledger.batches.open(NAME) == batch
+    assert batch.plan.ranges == (OffsetRange("t", 0, 1, 5),)
+    assert batch.plan.records == 2
+    assert ledger.batches.bound(NAME, "redrive 2") == 2
+
+
+def test_what_can_be_redriven(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    landed(ledger, 2, 5, 10)  # without dirty rows
+    assert ledger.redrives.dirty_batches(NAME) == [DirtyBatch(1, "t", "id-1", True, SOURCES)]
+
+
+def test_landing_takes_the_rows_over(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    one = sealed(ledger, insert(ledger))
+    assert ledger.redrives.duties(NAME) == []
+    assert [b.batch_id for b in ledger.redrives.dirty_batches(NAME)] == [1]
+    ledger.batches.land(one)
+    assert ledger.redrives.duties(NAME) == [(1, 2)]
+    assert [(b.batch_id, b.settled) for b in ledger.redrives.dirty_batches(NAME)] == [(2, False)]
+    assert ledger.redrives.counts(NAME, 2) == {"data": 1, "late": 0, "dirty": 1, "filtered": 0, "dropped": 0}
+    ledger.redrives.cleared(NAME, 1)
+    ledger.redrives.cleared(NAME, 1)
+    assert ledger.redrives.duties(NAME) == []
+    (page,) = ledger.reads.batch_pages(NAME, 1, 2)
+    first, second = page.batches
+    assert (first.kind, first.redriven_by, first.set_aside) == ("ingest", 2, True)
+    assert (second.kind, second.sources, second.redriven_by, second.ends) == ("redrive", (1,), None, {})
+
+
+def test_nothing_else_moves(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    before, facts = ledger.batches.planning_view(NAME), ledger.windows.facts(NAME)
+    ledger.batches.land(sealed(ledger, insert(ledger)))
+    after = ledger.batches.planning_view(NAME)
+    assert (after.planned_ends, after.facts, after.accepted_topic_id) == ({0: 5, 1: 0}, before.facts, "id-1")
+    assert ledger.windows.facts(NAME) == facts
+    overview = ledger.reads.overview(NAME)
+    assert overview is not None
+    assert overview.planned_ends == {0: 5, 1: 0}
+    assert overview.totals == Balance(offsets=5, read=5, data=4, dirty=1)
+    assert [i for i, _ in ledger.reads.landed(NAME)] == [1]
+
+
+def test_rows_have_one_owner(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    ledger.batches.land(sealed(ledger, insert(ledger)))
+    with pytest.raises(LostComparison, match="dirty rows of batch 1"):
+        insert(ledger, 3)
+    assert ledger.batches.open(NAME) is None
+    assert ledger.batches.planning_view(NAME).next_batch_id == 3
+
+
+def test_only_landed_batches_are_sources(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    for wrong in (DirtySource(7, 0, 1, 0, 0), DirtySource(2, 0, 1, 0, 0)):
+        with pytest.raises(LostComparison, match=f"batch {wrong.batch_id}"):
+            insert(ledger, 2, (*SOURCES, wrong))
+
+
+def test_one_open_batch_of_any_kind(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    insert(ledger)
+    with pytest.raises(LostComparison):
+        planned(ledger, 3, 5, 9)
+
+
+def test_of_an_abandoned_redrive_the_rows_are_free(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    writing = ledger.batches.take(insert(ledger), "n2")
+    ledger.batches.abandon(writing, "in vain")
+    assert [b.batch_id for b in ledger.redrives.dirty_batches(NAME)] == [1]
+    ledger.batches.land(sealed(ledger, insert(ledger, 3)))
+    assert ledger.redrives.duties(NAME) == [(1, 3)]
+
+
+def test_an_older_topics_rows_leave_the_accepted_one_alone(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    ledger.pipelines.accept_topic(NAME, "id-1", "id-2", "on purpose")
+    insert(ledger)
+    view = ledger.batches.planning_view(NAME)
+    assert (view.accepted_topic_id, view.planned_ends) == ("id-2", {})
+
+
+def test_a_withdrawn_redrive_leaves_nothing(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    gone = insert(ledger)
+    ledger.recovery.withdraw(gone, "storage has another one")
+    assert ledger.batches.open(NAME) is None
+    ledger.batches.insert_plan(gone.plan, ledger.batches.planning_view(NAME).version, "another run")
+    ledger.batches.land(sealed(ledger, gone))
+    assert ledger.redrives.duties(NAME) == [(1, 2)]
+
+
+def test_a_recreated_topics_offsets_are_looked_up_in_their_own_life(ledger: SqlLedger) -> None:  # noqa: F811
+    """The ids of a redrive lie among those of another topic: it is no batch of that one."""
+    dirty_batch(ledger)
+    ledger.batches.land(sealed(ledger, insert(ledger)))
+    found = ledger.reads.offsets(NAME, [(0, 1), (0, 0), (0, 4), (0, 2)])
+    assert found is not None
+    lives = [facts.lives[0] for facts in found]
+    assert [life.batch.batch_id for life in lives if life.batch] == [2, 1, 2, 1]
+    assert [[e.batch.batch_id for e in life.earlier] for life in lives] == [[1], [], [1], []]
+
+
+def test_an_older_ledger_is_brought_up_with_its_data(url: str) -> None:  # noqa: F811
+    """Batches of before are of kind ingest, and their dirty rows their own."""
+    migrate(url, "0002")
+    engine = create_engine(url)
+    columns = (
+        "pipeline, batch_id, state, epoch, nonce, revision, spec_version, rules_version, topic, topic_id, clock_ms, "
+        "floor, records, side_moved, side_registered, planned_ms"
+    )
+    floor = '{"closed":[],"low_ms":0}'
+    with engine.begin() as c:
+        c.execute(text("INSERT INTO pipelines VALUES ('readings', 2, 2, 'id-1', 5)"))
+        c.execute(
+            text(
+                f"INSERT INTO batches ({columns}) VALUES ('readings', 1, 'LANDED', 1, 'n', 1, 1, 1, 't', 'id-1', 77, "
+                ":floor, 5, :yes, :yes, 5)"
+            ),
+            {"floor": floor, "yes": True},
+        )
+        c.execute(
+            text("INSERT INTO batch_ranges VALUES ('readings', 1, 0, 0, 5, 5, 3, 0, 2, 0, 0, '[]')"),
+        )
+        c.execute(
+            text("INSERT INTO batch_partitions VALUES ('readings', 1, 0, 5, 0, 5, 5, :yes, 9, 9, NULL)"), {"yes": True}
+        )
+        c.execute(
+            text(
+                "INSERT INTO batch_files VALUES ('readings', 1, NULL, 'dirty/a', 'dirty', '[]', 2, 9, NULL, NULL, "
+                ":sum, :parts)"
+            ),
+            {"sum": "5", "parts": '[{"max_offset":4,"min_offset":1,"partition":0,"rows":2}]'},
+        )
+    engine.dispose()
+    migrate(url)
+    made = SqlLedger(url, "test", lambda: 1_000)
+    made.pipelines.register(make_pipeline("file:///lake/t"), "fingerprint")
+    batch = made.batches.get(NAME, 1)
+    assert (batch.plan.kind, batch.plan.sources, batch.plan.records) == ("ingest", (), 5)
+    assert made.redrives.dirty_batches(NAME) == [DirtyBatch(1, "t", "id-1", True, SOURCES)]
+    made.batches.land(sealed(made, insert(made)))
+    assert made.redrives.duties(NAME) == [(1, 2)]
+    assert made.batches.planning_view(NAME).planned_ends == {0: 5}
+    made.close()
