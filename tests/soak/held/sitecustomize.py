@@ -26,5 +26,5 @@ def _hold(event: str, arguments: tuple) -> None:
         time.sleep(0.01)
 
 
-if "TIDEGATE_HELD" in os.environ and any(word.endswith("land.py") for word in sys.orig_argv[1:3]):
+if "TIDEGATE_HELD" in os.environ and any(word.endswith(("land.py", "serve.py")) for word in sys.orig_argv[1:3]):
     sys.addaudithook(_hold)
