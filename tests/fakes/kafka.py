@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from spark_jobs.engine.fetch import Chunk, Reader, isolation_of
+from spark_jobs.engine.fetch import Chunk, Reader, isolation_of, wants_headers
 from spark_jobs.engine.unreadable import gone
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import SourceError, SourceUnavailable
@@ -21,6 +21,7 @@ class Record:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None = None
 
 
 @dataclass
@@ -31,8 +32,14 @@ class _Log:
     open_since: int | None = None
     aborted: list[tuple[int, int]] = field(default_factory=list)
 
-    def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None) -> int:
-        self.records.append(Record(self.end, timestamp_ms, key, value))
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> int:
+        self.records.append(Record(self.end, timestamp_ms, key, value, headers))
         self.end += 1
         return self.end - 1
 
@@ -122,10 +129,17 @@ class FakeKafka:
             self._topics[topic].logs.setdefault(partition, _Log())
 
     def append(
-        self, topic: str, partition: int, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int = 0
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int = 0,
+        headers: list[tuple[str, bytes | None]] | None = None,
     ) -> int:
         """The record's offset. Part of the partition's open transaction, if there is one."""
-        return self._log(topic, partition).append(timestamp_ms, key, value)
+        return self._log(topic, partition).append(timestamp_ms, key, value, headers)
 
     def skip(self, topic: str, partition: int, count: int = 1) -> None:
         """Offsets without records, such as control records leave."""
@@ -212,5 +226,9 @@ class FakeReader(Reader):
         for at in range(0, len(records), self._chunk):
             part = records[at : at + self._chunk]
             yield Chunk(
-                [r.offset for r in part], [r.timestamp_ms for r in part], [r.key for r in part], [r.value for r in part]
+                [r.offset for r in part],
+                [r.timestamp_ms for r in part],
+                [r.key for r in part],
+                [r.value for r in part],
+                [r.headers for r in part] if wants_headers(self._plan) else None,
             )
