@@ -33,6 +33,8 @@ _REFUSED = {
 }
 # The catalogue calls these consistent. They look at a clock, a session, or change with DuckDB's version.
 _INCONSISTENT = frozenset(("current_localtime", "current_localtimestamp", "version", "hash"))
+_AGGREGATE_BY_NAME = frozenset(("list_aggr", "list_aggregate", "array_aggr", "array_aggregate", "aggregate"))
+_APPROXIMATE = ("approx", "reservoir")
 _ONE_ARGUMENT_MEANS_TODAY = frozenset(("age",))
 _BY_THE_BINDER = frozenset(("if", "ifnull", "count_star"))
 _WORDS_THAT_ARE_CALLS = frozenset(
@@ -182,6 +184,8 @@ class Rules:
             name in _ONE_ARGUMENT_MEANS_TODAY and len(node["arguments"]) < 2
         ):
             raise Wrong(f"{name}() is not available in expressions: {_NOT_SAME}")
+        if name in _AGGREGATE_BY_NAME:
+            _aggregate_by_name(name, node["arguments"])
         kinds = self.connection.execute(
             "select distinct function_type, stability, macro_definition from duckdb_functions() "
             "where lower(function_name) = ? and internal",
@@ -215,6 +219,14 @@ class Rules:
             "select distinct function_name from duckdb_functions() where function_type in ('scalar', 'macro')"
         ).fetchall()
         return [name for (name,) in rows]
+
+
+def _aggregate_by_name(name: str, arguments: list[dict[str, Any]]) -> None:
+    """Of a list's elements: which aggregate must be written down, and be one that does not draw lots."""
+    which = arguments[1]["expression"] if len(arguments) > 1 else {}
+    told = which.get("literal", {}).get("text") or which.get("value", {}).get("value")
+    if which.get("class") != "CONSTANT" or not isinstance(told, str) or told.lower().startswith(_APPROXIMATE):
+        raise Wrong(f"{name}() needs the name of an exact aggregate function, in quotes: its result must stay the same")
 
 
 class _Everything(set):

@@ -22,6 +22,8 @@ WHERE = "where"
 MAX_EXPLAINED = 200
 """Rows of a chunk whose failure is computed once more, alone, to tell its words."""
 _NAIVE = pa.timestamp("us")
+_OF_A_ROW = (duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError, duckdb.IntegrityError)
+"""Errors that a value can cause; out of memory, interrupted or broken is the whole job's affair."""
 _UNEXPLAINED = "the expression cannot be computed for this row"
 
 
@@ -127,8 +129,8 @@ class Expressions:
         rows = self._rows(table)
         try:
             found = self._run(rows, careful=False)
-        except duckdb.Error:
-            found = self._run(rows, careful=True)
+        except _OF_A_ROW:
+            found = self._careful(rows)
         flags = self._failures(found)
         failed: dict[int, tuple[str, str]] = {}
         for number, (row, name) in enumerate(sorted(flags.items())):
@@ -149,6 +151,24 @@ class Expressions:
         if not found["*i"].combine_chunks().equals(rows["*i"].combine_chunks()):
             raise AssertionError(f"expressions shifted rows: {len(found)} results for {len(rows)} messages")
         return found
+
+    def _careful(self, rows: pa.Table) -> pa.Table:
+        """What even TRY() lets through is looked for by halves: it is one row's error, not the chunk's."""
+        try:
+            return self._run(rows, careful=True)
+        except _OF_A_ROW:
+            if len(rows) == 1:
+                return self._hopeless(rows)
+            half = len(rows) // 2
+            return pa.concat_tables([self._careful(rows.slice(0, half)), self._careful(rows.slice(half))])
+
+    def _hopeless(self, row: pa.Table) -> pa.Table:
+        """Null in every column, and failed in the first."""
+        schema = self._run(row.slice(0, 0), careful=True).schema
+        columns = {f.name: pa.nulls(1, f.type) for f in schema} | {"*i": row["*i"]}
+        columns |= {f.name: pa.array([False]) for f in schema if f.name.startswith(("*error", "*unfit"))}
+        columns["*error0" if self._steps else "*error"] = pa.array([True])
+        return pa.table(columns, schema=schema)
 
     def _query(self, careful: bool, last: str | None = None) -> str:
         """Layers of selects, a column each, up to the column `last`. `careful`: an error becomes a flag."""
@@ -193,7 +213,7 @@ class Expressions:
                 self._connection.sql(self._query(careful=False)).fetchall()
                 return _UNEXPLAINED
             ((value,),) = self._connection.sql(self._query(careful=False, last=name)).fetchall()
-        except duckdb.Error as e:
+        except _OF_A_ROW as e:
             return f"cannot be computed: {said(e)[:200]}"
         finally:
             self._connection.unregister("*rows")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import duckdb
 import pyarrow as pa
 import pytest
 from engine_fixtures import DAY_ONE, HOUR, all_rows, chunk_of, event, job_plan, pipeline, records, serving
@@ -82,6 +83,7 @@ VALUES = [
     ("int", "extract(hour from t)", [12, 12, None]),
     ("array<int>", "list_transform(l, lambda x: x + 1)", [[2, 3], [], None]),
     ("int", "list_sum(l)", [3, None, None]),
+    ("int", "list_aggregate(l, 'max')", [2, None, None]),
     ("map<string,int>", "m", [[("k", 1)], [], None]),
     ("struct<x:int,at:timestamp>", "o", INPUTS["o"][1]),
     ("timestamp", "o.at", [NOON, None, None]),
@@ -164,6 +166,7 @@ NEVER = [
     *("hash(s)", "current_user", "current_user()", "current_setting('TimeZone')", "getvariable('x')", "nextval('s')"),
     *("list_transform(l, lambda x: random())", "system.main.random()", "sleep_ms(1)", "write_log('x')"),
     *("read_text('/etc/passwd')", "read_csv('x')", "getenv('HOME')", "glob('*')", "unnest(l)", "query('select 1')"),
+    *("list_aggregate(l, 'reservoir_quantile', 0.5)", "list_aggregate(l, s)", "list_reservoir_quantile(l, 0.5)"),
     *("(select 1)", "exists(select 1)", "i in (select 1)", "sum(i)", "count(*)", "max(i)", "sum(i) over ()"),
     *("row_number() over ()", "*", "columns('i')", "$1", "?", "#1", "default", "pg_get_viewdef(1)"),
     *("1) from read_csv('x') where (1=1", "1); select (2", "1), (2", "i; drop table x", "i +", "/*", "--"),
@@ -211,6 +214,35 @@ def test_every_problem_is_told_at_once():
     with pytest.raises(Refused) as refused:
         Expressions(spec(one, two, *circle, where="i"))
     assert [name for name, _ in refused.value.problems] == ["one", "two", "x", "y", "where"]
+
+
+def test_an_error_that_even_try_lets_through_is_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Expressions(spec(computed("int", "i + 1"), where="i > 0"))
+    run = made._run
+
+    def fails(rows: pa.Table, *, careful: bool) -> pa.Table:
+        if 2**40 in rows["big"].to_pylist():
+            raise duckdb.OutOfRangeException("Out of Range Error: too much")
+        return run(rows, careful=careful)
+
+    made._inputs.append("big")
+    monkeypatch.setattr(made, "_run", fails)
+    found = made.compute(inputs())
+    assert {row: name for row, (name, _) in found.failed.items()} == {0: "out"}
+    assert found.table["out"].to_pylist() == [None, -2, None]
+    assert found.kept.to_pylist() == [False, False, False]
+
+
+def test_what_is_no_rows_fault_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a machine without memory would make every row dirty."""
+    made = Expressions(spec(computed("int", "i + 1")))
+
+    def fails(rows: pa.Table, *, careful: bool) -> pa.Table:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: none left")
+
+    monkeypatch.setattr(made, "_run", fails)
+    with pytest.raises(duckdb.OutOfMemoryException):
+        made.compute(inputs())
 
 
 # ---------------------------------------------------------------- in a batch
