@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -112,6 +113,8 @@ def _run_all(run_tasks: RunTasks, run: Callable[..., TaskResult], tasks: Sequenc
     if failed:
         # what a human must look at comes before what another try may heal
         raise JobError(min(failed, key=lambda f: f.retry))
+    for note in dict.fromkeys(note for r in results for note in r.notes):
+        print(f"tidegate: {note}", file=sys.stderr, flush=True)
     return results
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engine import native
 from spark_jobs.engine.checksum import connect
 from spark_jobs.engine.dirty import Readers
 from spark_jobs.engine.failures import from_exception, refuse
@@ -55,6 +56,7 @@ class TaskResult:
     unknown_fields: tuple[str, ...] = ()
     overflow: tuple[TaskOverflow, ...] = ()
     failure: Failure | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run_task(
@@ -106,6 +108,7 @@ class _Worker:
             tuple(self._samples),
             tuple(self._unknown),
             self._gatherer.overflowed(),
+            notes=native.notes(),
         )
 
     def _result(self, index: int, tally: Tally) -> RangeResult:

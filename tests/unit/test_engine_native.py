@@ -13,15 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_fixtures import chunk_of, pipeline
+from engine_fixtures import all_rows, chunk_of, event, job_plan, pipeline, records, serving
 
 from spark_jobs.engine import native
 from spark_jobs.engine.formats import json_decoder
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.json_program import Program, describe, flags_of, laid_out, unreadable
 from spark_jobs.engine.formats.json_rows import MAX_DEPTH, RowRules
+from spark_jobs.engine.job import run_plan
 from tests.json_differential import CASES, compare, messages, spec_of
+from tidegate.adapters.storage.local import LocalStorage
 from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
+from tidegate.core.receipt import DATA, DIRTY
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "spark_jobs/engine/native"
@@ -262,20 +265,24 @@ def test_nothing_of_a_message_that_is_given_up_stays() -> None:
     assert all(row == dict.fromkeys(expected) for row in rows[::2])
 
 
-def test_without_the_library_all_is_the_same_and_said_once(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, rng: random.Random
+def test_without_the_library_all_is_the_same_and_the_job_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    chunk = chunk_of(list(messages("nested", rng, 50)))
-    before = JsonDecoder(spec_of("nested")).decode(chunk)
+    def rows(folder: str) -> list[dict]:
+        plan = job_plan(pipeline(tmp_path / folder), [(0, 0, 4), (1, 0, 4)])
+        made = {p: records([event(count=p), event(count="x"), b"no", event(reading={"value": 1e-9})]) for p in (0, 1)}
+        receipt = run_plan(plan, LocalStorage(), open_reader=serving(made), tasks=2)
+        return [all_rows(plan, receipt, kind) for kind in (DATA, DIRTY)]
+
+    with_it = rows("with")
+    assert capsys.readouterr().err == ""
     monkeypatch.setattr(native, "_load", lambda: "it was not built")
-    json_decoder._say_why.cache_clear()
-    after = [JsonDecoder(spec_of("nested")).decode(chunk) for _ in range(2)]
-    for each in after:
-        assert (each.bad, each.unknown) == (before.bad, before.unknown)
-    lines = capfd.readouterr().err.splitlines()
-    assert [line for line in lines if "about fifteen times slower" in line and "it was not built" in line] == lines
-    assert len(lines) == 1
-    json_decoder._say_why.cache_clear()
+    monkeypatch.setattr(native, "_missed", False)
+    assert rows("without") == with_it
+    assert len(with_it[0]) == len(with_it[1]) == 4
+    said = capsys.readouterr().err
+    assert said.count("the C library is missing: it was not built; what to do: install a C compiler") == 1
+    assert said.count("\n") == 1
 
 
 def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,9 +34,7 @@ class JsonDecoder:
         self._program: Program | None = None
         if vectorised:
             library = library or native.library()
-            if library is None:
-                _say_why(native.why_not())
-            else:
+            if library is not None:
                 self._program = Program(library, pipeline, rules_version)
 
     def decode(self, chunk: Chunk) -> Decoded:
@@ -115,15 +111,3 @@ def _first_seen(extra: pa.MapArray) -> dict[str, tuple[int, str]]:
     rows = np.searchsorted(extra.offsets.to_numpy(), first, side="right") - 1
     examples = extra.items.take(pa.array(first)).to_pylist()
     return dict(zip(keys.dictionary.to_pylist(), zip(rows.tolist(), examples, strict=True), strict=True))
-
-
-@functools.cache
-def _say_why(reason: str) -> None:
-    """Once a process; it goes to the task's log."""
-    print(
-        f"tidegate: JSON is decoded about fifteen times slower than it could be, because the C library is missing: "
-        f"{reason}; what to do: install a C compiler (gcc, clang, or `pip install ziglang`) and install tidegate again "
-        "on the machines that run Spark's workers",
-        file=sys.stderr,
-        flush=True,
-    )

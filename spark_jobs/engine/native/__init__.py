@@ -19,10 +19,28 @@ NAME = "_native"
 FOLDER = Path(__file__).parent
 
 
+_missed = False
+
+
 def library() -> ctypes.CDLL | None:
     """The library, with its functions declared."""
+    global _missed
     found = _load()
-    return found if isinstance(found, ctypes.CDLL) else None
+    if isinstance(found, ctypes.CDLL):
+        return found
+    _missed = True
+    return None
+
+
+def notes() -> tuple[str, ...]:
+    """What somebody should be told about this process: that it had to do without the library."""
+    if not _missed:
+        return ()
+    return (
+        f"JSON took about 15 times longer than it need, because the C library is missing: {why_not()}; what to do: "
+        "install a C compiler (gcc, clang, or pip install ziglang and CC='python -m ziglang cc') and install tidegate "
+        "again wherever Spark's workers run",
+    )
 
 
 def why_not() -> str:
