@@ -22,7 +22,8 @@ from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage import LocalStorage
 from tidegate.core.batch import JobPlan
 from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.plain import dumps, loads
+from tidegate.core.pipeline import RAW_PARTS, Column, EventTime, Format, Pipeline
+from tidegate.core.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_errors
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
@@ -95,6 +96,31 @@ def test_transactions_leave_gaps_and_odd_bytes_shift_nothing(topic, tmp_path):
     again = run_plan(replace(plan, attempt_dir=plan.attempt_dir + "2"), LocalStorage())
     assert again.ranges == receipt.ranges
     assert sum(f.checksum for f in again.files) == sum(f.checksum for f in receipt.files)
+
+
+def test_raw_records_come_with_their_headers(topic, tmp_path):
+    settings, name = topic
+    sent = [
+        (None, b"v0", None),
+        (b"k", None, []),
+        (b"", b"", [("h", b"\x00\xff"), ("h", None), ("", b"")]),
+        (b"\xff", b"a\nb", [("\u00fc" * 300, b"x" * 5000)]),
+    ]
+    producer = Producer(settings)
+    for key, value, headers in sent:
+        producer.produce(name, value, key, 0, timestamp=DAY_ONE, headers=headers)
+    assert producer.flush(60) == 0
+    columns = tuple(Column(part, types[0], f"$.{part}") for part, types in RAW_PARTS.items())
+    plan = plan_of(tmp_path, topic)
+    raw = replace(
+        from_plain(Pipeline, plan.pipeline),
+        format=Format("raw"), columns=columns, event_time=EventTime(None), partition_by=("date", "hour"),
+    )  # fmt: skip
+    receipt = run_plan(replace(plan, pipeline=to_plain(raw)), LocalStorage())
+    found = all_rows(plan, receipt, DATA)
+    assert [(r["key"], r["value"]) for r in found] == [(key, value) for key, value, _ in sent]
+    headers = [None if r["headers"] is None else [(h["name"], h["value"]) for h in r["headers"]] for r in found]
+    assert headers == [h or None for _, _, h in sent]  # Kafka does not tell no headers from none
 
 
 def test_uncommitted_records_are_read_only_if_the_spec_says_so(topic, tmp_path):
