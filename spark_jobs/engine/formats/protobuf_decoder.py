@@ -83,8 +83,9 @@ class ProtobufDecoder:
             message = self._parse(value)
         except DecodeError as e:
             raise Malformed(f"not a {self._type.full_name}: {_said(e)}") from None
+        # which one it is: FindInitializationErrors ends the process for some messages with maps (protobuf 7.36)
         if self._required and not message.IsInitialized():
-            raise Malformed(f"required fields are missing: {', '.join(message.FindInitializationErrors()[:3])}")
+            raise Malformed(f"a required field of {self._type.full_name}, or inside it, is missing")
         values = self._read(message)
         return (*values, unknown_texts(message, self._known)) if self._assembly.unknown_matter else values
 
