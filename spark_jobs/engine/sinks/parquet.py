@@ -13,6 +13,10 @@ from spark_jobs.engine.sinks.base import Encoding
 _LEVELS = {"gzip": 6}
 """Of codecs whose own choice does not pay: pyarrow's, for gzip, is 9, ten times the work for 1 % of the bytes."""
 
+_CALENDAR = {"org.apache.spark.version": "3.5.0", "writer.date.proleptic": "true"}
+"""What Spark and Hive go by: dates are those of the Gregorian calendar, however early. Without it Spark refuses a file
+with dates before 1582 or times before 1900, and Hive shows such dates days off."""
+
 
 class Parquet:
     """FileFormat."""
@@ -52,7 +56,7 @@ class _Writer:
         return 0  # each table is a row group, and written at once
 
     def close(self, labels: Mapping[str, str]) -> int:
-        self._writer.add_key_value_metadata(dict(labels))
+        self._writer.add_key_value_metadata(_CALENDAR | dict(labels))
         self._writer.close()
         return self._footer[0].num_rows
 
@@ -61,7 +65,8 @@ class _Finished:
     def __init__(self, file: pq.ParquetFile) -> None:
         self._file = file
         self._metadata = file.metadata
-        self.labels = {k.decode(): v.decode() for k, v in (self._metadata.metadata or {}).items()}
+        told = {k.decode(): v.decode() for k, v in (self._metadata.metadata or {}).items()}
+        self.labels = {k: v for k, v in told.items() if k not in _CALENDAR}
         self.rows = self._metadata.num_rows
         self.schema = file.schema_arrow
 
