@@ -49,8 +49,8 @@ _INTRODUCTION = """\
 
 One file in the pipelines folder is one pipeline: one Kafka topic into one Hive table. This page and the JSON schema \
 (`tidegate/spec/pipeline.schema.json`) are made from the code; `tidegate spec validate` says whether \
-files are right, with file, line and field of everything that is not. Expressions, unknown fields and changes of columns \
-have [a page of their own](schema.md).
+files are right, with file, line and field of everything that is not. Expressions, unknown fields and changes of \
+columns have [a page of their own](schema.md).
 
 ```yaml
 {example}```
