@@ -19,6 +19,8 @@ _COMMANDS = {
     "where": ("tidegate.commands.where:where", "Say what became of one record, by its Kafka offset."),
     "audit": ("tidegate.commands.audit:audit", "Prove that every record is in the table exactly once."),
     "plan": ("tidegate.commands.ledger:plan", "Show which batch the next ingest run would plan."),
+    "dirty": ("tidegate.commands.dirty:dirty", "Show why rows are dirty, by field and reason."),
+    "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),

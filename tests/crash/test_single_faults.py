@@ -37,7 +37,7 @@ PORTS = {
 }
 """The ports by their protocols' names."""
 
-NO_PORTS = {"Clock", "FileReader", "Ledger", "LedgerReads", "RowReader"}
+NO_PORTS = {"Clock", "DirtyReader", "FileReader", "Ledger", "LedgerReads", "RowReader"}
 """Protocols that change nothing, or only hold ports."""
 
 LOOKING = {

@@ -185,6 +185,18 @@ def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = 
     )
 
 
+@contextmanager
+def working(pipeline: Pipeline, say: Callable[[str], None]) -> Iterator[Context]:
+    """A context that can run jobs and land batches, as a task's; it registers the spec. Raises TidegateError."""
+    from tidegate.wiring import command_lookup, context_for
+
+    ctx = context_for(pipeline, say, actor=actor(), lookup=command_lookup)
+    try:
+        yield ctx
+    finally:
+        ctx.ledger.close()
+
+
 def _no_job() -> Any:
     raise NotImplementedError("commands that only look start no job")
 

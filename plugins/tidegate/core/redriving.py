@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidegate.core.batch import DirtySource, Plan
 from tidegate.core.offsets import Interval, OffsetRange, subtract
@@ -78,6 +79,52 @@ def add_up(batch_id: int, parts: Iterable[PartitionRows]) -> tuple[DirtySource, 
         low, high = min(low, p.min_offset), max(high, p.max_offset)
         found[p.partition] = DirtySource(batch_id, p.partition, rows + p.rows, low, high)
     return tuple(found[p] for p in sorted(found))
+
+
+# ---------------------------------------------------------------- what to mend
+
+
+@dataclass(frozen=True)
+class Example:
+    """A dirty record, for people: `raw` is escaped and bounded."""
+
+    batch_id: int
+    partition: int
+    offset: int
+    raw: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Rows that are dirty for one reason in one field ("" for the record as a whole), with a few of them."""
+
+    field: str
+    reason: str
+    rows: int
+    batches: tuple[int, ...]
+    examples: tuple[Example, ...] = ()
+
+
+class DirtyReader(Protocol):
+    """Looks into dirty files. Raises TidegateError when it cannot work at all."""
+
+    def causes(self, batch_id: int, files: Sequence[Sequence[str]]) -> tuple[list[Cause], str]:
+        """Of files of one batch, each with the places (URIs) where it can be; and why not all could be read, or ""."""
+        ...
+
+
+def together(causes: Iterable[Cause], examples: int = 3) -> list[Cause]:
+    """One for each field and reason, the most frequent first."""
+    found: dict[tuple[str, str], Cause] = {}
+    for c in causes:
+        old = found.get((c.field, c.reason), Cause(c.field, c.reason, 0, ()))
+        batches = tuple(sorted({*old.batches, *c.batches}))
+        kept = (*old.examples, *c.examples)[:examples]
+        found[c.field, c.reason] = Cause(c.field, c.reason, old.rows + c.rows, batches, kept)
+    return sorted(found.values(), key=lambda c: (-c.rows, c.field, c.reason))
+
+
+# ---------------------------------------------------------------- a redrive's plan and receipt
 
 
 def source_batches(plan: Plan) -> tuple[int, ...]:

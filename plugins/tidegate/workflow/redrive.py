@@ -6,16 +6,16 @@ its rows from the dirty files of landed batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core import redriving
 from tidegate.core.batch import REDRIVE, RULES_VERSION, AbandonedBatch, Batch, LandedBatch, Plan
-from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissing
+from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissing, TidegateError
 from tidegate.core.lateness import floor_of
 from tidegate.core.planning import PlanningView
-from tidegate.core.redriving import Choice, DirtyBatch, source_batches
-from tidegate.workflow import ahead, ingest, landing, records
+from tidegate.core.redriving import Cause, Choice, DirtyBatch, DirtyReader, source_batches
+from tidegate.workflow import ahead, ingest, landing, records, redriven
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 
 
@@ -81,6 +81,58 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
         ctx.say(f"planned batch {planned.batch_id}: redrive of {planned.records:,} dirty rows of {len(ids)} batches")
         return planned.batch_id
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
+
+
+def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateError], None]) -> Iterator[Redriven]:
+    """Redrive after redrive, until each batch that has dirty rows now was tried once.
+
+    `wait(error)` lets some time pass where somebody else works on the open batch; it raises the error when that takes
+    too long. Raises what `plan` and `carry_out` raise."""
+    _refuse_spec(ctx)
+    first = _choice(ctx, ctx.ledger.redrives.dirty_batches(ctx.name), wanted, None)
+    left = {*(b.batch_id for b in first.chosen), *first.left}
+    while left:
+        run = f"redrive/{ctx.nonce()}"
+        batch_id = _planned(ctx, run, left, wait)
+        if batch_id is None:
+            return
+        found = _carried_out(ctx, run, batch_id, wait)
+        left.difference_update(found.sources)
+        yield found
+        left.intersection_update(b.batch_id for b in ctx.ledger.redrives.dirty_batches(ctx.name))
+
+
+def _planned(ctx: Context, run: str, wanted: set[int], wait: Callable[[TidegateError], None]) -> int | None:
+    while True:
+        try:
+            return plan(ctx, run, sorted(wanted))
+        except (NotReady, LostComparison) as e:
+            wait(e)
+
+
+def _carried_out(ctx: Context, run: str, batch_id: int, wait: Callable[[TidegateError], None]) -> Redriven:
+    """Who has lost the batch to another waits for that one, and takes nothing back from it."""
+    try:
+        return carry_out(ctx, run)
+    except (LostComparison, NotReady) as e:
+        while True:
+            wait(e)
+            try:
+                return outcome(ctx, ctx.ledger.batches.get(ctx.name, batch_id))
+            except NotReady:
+                continue
+
+
+def causes(ctx: Context, reader: DirtyReader, batches: Iterable[int]) -> tuple[list[Cause], list[str]]:
+    """Why rows of these batches are dirty, by field and reason; and what could not be read."""
+    found: list[Cause] = []
+    notes: list[str] = []
+    for batch_id in batches:
+        files = [source.uris for source in redriven.sources(ctx, [batch_id])]
+        told, unread = reader.causes(batch_id, files)
+        found += told
+        notes += [unread] if unread else []
+    return redriving.together(found), notes
 
 
 def carry_out(ctx: Context, run: str) -> Redriven:

@@ -1,0 +1,45 @@
+"""What dirty files hold, told by a child process: see `spark_jobs/dirty.py`."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from tidegate.adapters.children import Child
+from tidegate.core.redriving import Cause, Example
+
+EXAMPLES = 3
+
+
+class LineDirty(ABC):
+    """core.redriving.DirtyReader, by whoever answers the requests."""
+
+    @abstractmethod
+    def _ask(self, request: Any) -> dict[str, Any]: ...
+
+    def causes(self, batch_id: int, files: Sequence[Sequence[str]]) -> tuple[list[Cause], str]:
+        told = self._ask({"files": [list(uris) for uris in files], "examples": EXAMPLES})
+        found = [
+            Cause(field, reason, rows, (batch_id,), tuple(Example(batch_id, *e) for e in examples))
+            for field, reason, rows, examples in told["groups"]
+        ]
+        return found, told["unread"]
+
+
+class DirtyProcess(LineDirty):
+    """Its answers come from `spark_jobs/dirty.py`; `with` starts it at once. Raises StorageError."""
+
+    def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
+        self._child = Child("dirty.py", "install tidegate[worker] (pyarrow) beside this command", python, user)
+
+    def __enter__(self) -> DirtyProcess:
+        self._child.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+    def _ask(self, request: Any) -> dict[str, Any]:
+        return next(self._child.ask(request, 1))

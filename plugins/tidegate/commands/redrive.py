@@ -1,0 +1,128 @@
+"""`tidegate redrive`: dirty rows become data, by a batch of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.commands import surroundings
+from tidegate.commands.failures import NOT_WELL, WELL
+from tidegate.commands.output import json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from tidegate.core.errors import TidegateError
+    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.redriving import Choice
+    from tidegate.workflow.redrive import Redriven
+
+_LOOK_S = 3.0
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.option("--batch", "batches", type=int, multiple=True, metavar="ID", help="Only of this batch; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Show what would be taken up, and change nothing.")
+@click.option("--plan-only", is_flag=True, help="Plan it; the next run of the ingest DAG writes and lands it.")
+@click.option("--wait", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="MINUTES",
+              help="How long to wait for a batch that is open.")  # fmt: skip
+@json_option
+def redrive(
+    pipeline: str, batches: tuple[int, ...], dry_run: bool, plan_only: bool, wait: float, as_json: bool
+) -> None:
+    """Read dirty rows again with the spec of today: what decodes by now becomes data.
+
+    A redrive is a batch of its own. Its rows keep their Kafka coordinates and come from the dirty files, so that
+    Kafka's retention does not matter. Rows of a window that is closed already are late; what still does not decode
+    stays dirty, in the new batch. If no row at all became readable, the batch is given up and nothing has changed.
+
+    A redriven row belongs to the new batch alone, also when its window is replayed. Planned offsets, lag and
+    watermarks stay where they are.
+
+    A run that dies leaves an open batch: this command again, or the next run of the ingest DAG, goes on with it.
+
+    \b
+    Examples:
+      tidegate dirty flights
+      tidegate redrive flights --dry-run
+      tidegate redrive flights --batch 12 --batch 13
+
+    \b
+    Exit code: 0 done, or nothing is dirty; 1 no row became readable, or it could not be finished; 2 usage, or rows
+    without offsets (kafka_columns: false); 3 the ledger or Hive gives no answer.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    wanted = sorted(set(batches)) or None
+    if dry_run:
+        _preview(spec, wanted, as_json)
+    elif plan_only:
+        _plan(spec, wanted, as_json)
+    else:
+        _run(spec, wanted, wait, as_json)
+
+
+def _preview(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
+    from tidegate.workflow import redrive as workflow
+
+    with surroundings.ledger() as ledger:
+        found = workflow.preview(surroundings.context(spec, ledger, progress), wanted)
+    if as_json:
+        print_json({"pipeline": spec.name, "batches": [_told(found)]})
+        return
+    rows = sum(b.count for b in found.chosen)
+    click.echo(f"{spec.name}: a redrive would take up {rows:,} dirty rows of {len(found.chosen):,} batches")
+    for b in found.chosen:
+        click.echo(f"  batch {b.batch_id}: {b.count:,} rows")
+    if found.left:
+        click.echo(f"further redrives would take up those of {len(found.left):,} more batches, from {found.left[0]} on")
+
+
+def _told(found: Choice) -> dict:
+    chosen = [{"batch_id": b.batch_id, "rows": b.count} for b in found.chosen]
+    return {"chosen": chosen, "left": list(found.left)}
+
+
+def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
+    from tidegate.workflow import redrive as workflow
+
+    with surroundings.working(spec, progress) as ctx:
+        batch_id = workflow.plan(ctx, f"redrive/{ctx.nonce()}", wanted)
+    if as_json:
+        print_json({"pipeline": spec.name, "batch_id": batch_id})
+    elif batch_id is None:
+        click.echo(f"{spec.name}: no row is dirty")
+    else:
+        click.echo(f"batch {batch_id} is planned: the next run of {spec.name}.ingest writes and lands it")
+
+
+def _run(spec: Pipeline, wanted: list[int] | None, minutes: float, as_json: bool) -> None:
+    from tidegate.workflow import redrive as workflow
+
+    done: list[Redriven] = []
+    with surroundings.working(spec, progress) as ctx:
+        for found in workflow.all_of(ctx, wanted, patience(minutes * 60)):
+            done.append(found)
+            if not as_json:
+                click.echo(found.words)
+    if as_json:
+        print_json({"pipeline": spec.name, "redriven": done})
+    elif not done:
+        click.echo(f"{spec.name}: no row is dirty")
+    raise SystemExit(NOT_WELL if any(d.refused for d in done) else WELL)
+
+
+def patience(
+    seconds: float, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+) -> Callable[[TidegateError], None]:
+    """Sleeps a little each time it is called; raises the error it is given once so many seconds are over in all."""
+    deadline = clock() + seconds
+
+    def wait(error: TidegateError) -> None:
+        if clock() >= deadline:
+            raise error
+        progress(f"waiting: {error.args[0]}")
+        sleep(_LOOK_S)
+
+    return wait

@@ -1,0 +1,79 @@
+"""What dirty files hold, by field and reason: the child process of `tidegate dirty`.
+
+A JSON line in, a JSON line out, until the input ends:
+
+    {"files": [["uri", ...], ...], "examples": 3}
+    {"groups": [[field, reason, rows, [[partition, offset, raw], ...]], ...], "unread": "..."}
+
+Each file has several places where it can be. Numbers in a reason are written as N, so that one cause is one group.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO, TextIO
+
+from spark_jobs.engine.sinks import finished
+from tidegate.adapters.storage import for_uri
+from tidegate.core.errors import PathMissing
+from tidegate.core.pipeline import DIRTY_COLUMNS
+
+_COLUMNS = ["reason", "field", "_partition", "_offset", "raw_value"]
+_BATCH_ROWS = 4_096
+REASON_CHARACTERS, RAW_BYTES = 200, 300
+
+
+def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
+    for line in source:
+        print(json.dumps(answer(json.loads(line))), file=sink, flush=True)
+    return 0
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    groups: dict[tuple[str, str], list[Any]] = {}
+    unread = ""
+    for uris in request["files"]:
+        try:
+            _add(groups, uris, request["examples"])
+        except Exception as e:  # the others can be read
+            unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
+    told = [[field, reason, rows, examples] for (field, reason), (rows, examples) in groups.items()]
+    return {"groups": told, "unread": unread}
+
+
+def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: int) -> None:
+    uri, stream = _first(uris)
+    with stream:
+        for batch in finished(uri, stream, DIRTY_COLUMNS).batches(_BATCH_ROWS, _COLUMNS):
+            columns = [batch.column(batch.schema.get_field_index(name)) for name in _COLUMNS[:4]]
+            raw = batch.column(batch.schema.get_field_index("raw_value"))
+            for i, (reason, field, partition, offset) in enumerate(zip(*(c.to_pylist() for c in columns), strict=True)):
+                key = (field or "", re.sub(r"\d+", "N", (reason or "")[:REASON_CHARACTERS]))
+                group = groups.setdefault(key, [0, []])
+                group[0] += 1
+                if len(group[1]) < most:
+                    group[1].append([partition, offset, _shown(raw[i].as_py())])
+
+
+def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:
+    for uri in uris[:-1]:
+        try:
+            return uri, for_uri(uri).open_existing(uri)
+        except PathMissing:
+            continue
+    return uris[-1], for_uri(uris[-1]).open_existing(uris[-1])
+
+
+def _shown(raw: bytes | None) -> str:
+    """Bytes for people: bounded, and nothing in it that a terminal would act on."""
+    if raw is None:
+        return ""
+    text = raw[:RAW_BYTES].decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
