@@ -77,7 +77,7 @@ def _by_decoders(family: Family, name: str, spec: PlainSpec, messages: list[Mess
             continue
         outcome.compared += len(found)
         for offset, (message, one, other) in enumerate(zip(messages, expected, found, strict=True)):
-            if not same(one, other, spec):
+            if not same(family.normal(spec, one), family.normal(spec, other), spec):
                 outcome.wrong.append(disagreement(outcome.row, engine, offset, spec, message, one, other))
 
 
@@ -102,7 +102,7 @@ def _by_whole_engine(family: Family, spec: PlainSpec, messages: list[Message], o
         return
     for place, message in zip(places, messages, strict=True):
         expected = routed(spec, family.oracle(spec, message))
-        if not same(expected, found[place], spec):
+        if not same(family.normal(spec, expected), family.normal(spec, found[place]), spec):
             outcome.wrong.append(disagreement(outcome.row, "files", place, spec, message, expected, found[place]))
     outcome.whole += len(messages)
 

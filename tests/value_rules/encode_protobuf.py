@@ -31,7 +31,7 @@ _TEXTS = ("", "x", "123", "1.5", "true", "aü😀", "2013-01-05", "2013-01-05T04
 @dataclass(frozen=True)
 class Declared:
     """A field. `of`: full name of a message or enum; `label`: optional | repeated | required; `presence`: proto3's
-    `optional`."""
+    `optional`; `oneof`: a member of the message's one oneof."""
 
     name: str
     number: int
@@ -39,6 +39,7 @@ class Declared:
     of: str = ""
     label: str = "optional"
     presence: bool = False
+    oneof: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class DeclaredFile:
     enums: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     proto3: bool = True
     name: str = "test.proto"
+    needs: tuple[str, ...] = ()
 
 
 def varint(number: int) -> bytes:
@@ -83,25 +85,27 @@ def descriptor_set(*files: DeclaredFile) -> bytes:
 
 def _file(file: DeclaredFile) -> bytes:
     out = sized(1, file.name) + (sized(2, file.package) if file.package else b"")
+    out += b"".join(sized(3, other) for other in file.needs)
     out += b"".join(sized(4, _message(message)) for message in file.messages)
     out += b"".join(sized(5, _enum(name, values)) for name, values in file.enums)
     return out + (sized(12, "proto3") if file.proto3 else b"")
 
 
 def _message(message: DeclaredMessage) -> bytes:
-    out, oneofs = sized(1, message.name), 0
+    out, oneofs = sized(1, message.name), ["choice"] * any(field.oneof for field in message.fields)
     for field in message.fields:
         raw = sized(1, field.name) + tag(3, 0) + varint(field.number)
         raw += tag(4, 0) + varint({"optional": 1, "required": 2, "repeated": 3}[field.label])
         raw += tag(5, 0) + varint(_NUMBERS[field.kind]) + (sized(6, "." + field.of) if field.of else b"")
+        if field.oneof:
+            raw += tag(9, 0) + varint(0)
         if field.presence:
-            raw += tag(9, 0) + varint(oneofs) + tag(17, 0) + varint(1)
-            oneofs += 1
+            raw += tag(9, 0) + varint(len(oneofs)) + tag(17, 0) + varint(1)
+            oneofs.append(f"_{field.name}")
         out += sized(2, raw)
     out += b"".join(sized(3, _message(inner)) for inner in message.nested)
     out += sized(7, tag(7, 0) + varint(1)) if message.map_entry else b""
-    made = [field.name for field in message.fields if field.presence]
-    return out + b"".join(sized(8, sized(1, f"_{name}")) for name in made)
+    return out + b"".join(sized(8, sized(1, name)) for name in oneofs)
 
 
 def _enum(name: str, values: tuple[tuple[str, int], ...]) -> bytes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 from spark_jobs.engine.formats import Decoder, decoder_for
 from tests.value_rules.engine_json import pipeline_of
 from tests.value_rules.oracle_avro import AvroSettings
 from tests.value_rules.oracle_csv import CsvSettings
 from tests.value_rules.oracle_json import PlainSpec
-from tidegate.core.pipeline import AvroFormat, CsvFormat, Format, Pipeline
+from tests.value_rules.oracle_protobuf import ProtobufSettings
+from tidegate.core.pipeline import AvroFormat, CsvFormat, Format, Pipeline, ProtobufFormat
 
 
 def decoders(spec: PlainSpec) -> dict[str, Decoder]:
@@ -27,4 +30,8 @@ def _format(spec: PlainSpec) -> Format:
         wire = "plain" if settings.schema is not None else "confluent"
         avro = AvroFormat(wire, settings.schema, dict(settings.schemas), None, "dirty")
         return Format("avro", spec.unknown, avro=avro)
+    if isinstance(settings, ProtobufSettings):
+        wire = "confluent" if settings.confluent else "plain"
+        descriptors = base64.b64encode(settings.descriptor_set).decode()
+        return Format("protobuf", spec.unknown, protobuf=ProtobufFormat(descriptors, settings.message, wire))
     raise AssertionError(settings)

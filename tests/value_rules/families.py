@@ -13,10 +13,13 @@ from tests.value_rules import (
     oracle_avro,
     oracle_csv,
     oracle_json,
+    oracle_protobuf,
     seeds_avro,
     seeds_csv,
     seeds_json,
+    seeds_protobuf,
 )
+from tests.value_rules.map_order import without_order
 from tests.value_rules.mutations import mutate, mutate_binary
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tidegate.core.pipeline import Pipeline
@@ -28,7 +31,8 @@ Answer = Row | Refused
 @dataclass(frozen=True)
 class Family:
     """`seeds`: row id -> (spec, maker of messages) pairs; `engines`: decoders by name, each giving an answer for each
-    message; `compiled`: the spec as a pipeline whose table is at a location."""
+    message; `compiled`: the spec as a pipeline whose table is at a location; `normal`: what the page leaves open is made
+    equal."""
 
     seeds: Callable[[], Mapping[str, Sequence[tuple[PlainSpec, Callable[[Random], Message]]]]]
     oracle: Callable[[PlainSpec, Message], Answer]
@@ -36,6 +40,7 @@ class Family:
     answers: Callable[[PlainSpec, Any, list[Message]], list[Answer]]
     compiled: Callable[[PlainSpec, str], Pipeline]
     mutate: Callable[[bytes, Sequence[bytes], Random], bytes] = mutate
+    normal: Callable[[PlainSpec, Answer], Answer] = lambda spec, answer: answer
 
 
 _OTHERS = engine_formats.decoders, engine_json.answers, engine_formats.compiled
@@ -43,4 +48,5 @@ FAMILIES = {
     "json": Family(seeds_json.seeds, oracle_json.read, engine_json.decoders, engine_json.answers, engine_json.compiled),
     "csv": Family(seeds_csv.seeds, oracle_csv.read, *_OTHERS),
     "avro": Family(seeds_avro.seeds, oracle_avro.read, *_OTHERS, mutate_binary),
+    "protobuf": Family(seeds_protobuf.seeds, oracle_protobuf.read, *_OTHERS, mutate_binary, without_order),
 }

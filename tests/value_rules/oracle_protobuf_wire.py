@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from tests.value_rules.oracle_text import Dirty
 
-MAX_DEPTH = 500
+MAX_DEPTH = 100
+"""Messages and groups below the top one."""
 KINDS = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
     10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
@@ -24,7 +25,7 @@ WIRE = {
 
 @dataclass(frozen=True)
 class Field:
-    """`type_name`: of messages and enums, without the dot in front; `oneof`: it is one of several, or `optional`."""
+    """`type_name`: of messages and enums, without the dot in front; `oneof`: its number, of `optional` too."""
 
     name: str
     number: int
@@ -32,8 +33,7 @@ class Field:
     repeated: bool
     required: bool
     type_name: str = ""
-    oneof: bool = False
-    default: str | None = None
+    oneof: int | None = None
 
 
 @dataclass
@@ -46,19 +46,23 @@ class MessageType:
 
 @dataclass
 class Types:
+    """`indexes`: the path of a message by the order in its file, outermost first; `closed`: enums of proto2."""
+
     messages: dict[str, MessageType] = field(default_factory=dict)
     enums: dict[str, dict[int, str]] = field(default_factory=dict)
+    indexes: dict[str, list[int]] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
 
 
 Wire = tuple[int, int, int | bytes]
 """(field number, wire type, varint or the bytes)."""
 
 
-def read_fields(data: bytes) -> Iterator[Wire]:
-    """The fields in their order; groups as the bytes between their tags. Raises Dirty."""
+def read_fields(data: bytes, depth: int = 0) -> Iterator[Wire]:
+    """The fields in their order; groups as the bytes between their tags. `depth` is this message's. Raises Dirty."""
     at = 0
     while at < len(data):
-        number, wire, value, at = _field(data, at, 1)
+        number, wire, value, at = _field(data, at, depth + 1)
         yield number, wire, value
 
 
@@ -98,7 +102,7 @@ def _group(data: bytes, at: int, number: int, depth: int) -> tuple[int, int, int
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """At most ten bytes; bits beyond 64 are dirty."""
+    """At most ten bytes; bits beyond 64 are cut off."""
     number = shift = 0
     while True:
         if at >= len(data):
@@ -110,9 +114,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             break
         if shift >= 70:
             raise Dirty("varint")
-    if number >= 1 << 64:
-        raise Dirty("varint")
-    return number, at
+    return number & (1 << 64) - 1, at
 
 
 def signed(number: int, bits: int = 64) -> int:
@@ -147,26 +149,26 @@ def _file(data: bytes, types: Types) -> None:
     found = list(read_fields(data))
     package = next((_bytes(v).decode() for n, _, v in found if n == 2), "")
     proto3 = any(n == 12 and v == b"proto3" for n, _, v in found)
+    for i, value in enumerate(v for n, _, v in found if n == 4):
+        _message(_bytes(value), package, proto3, types, [i])
     for number, _, value in found:
-        if number == 4:
-            _message(_bytes(value), package, proto3, types)
-        elif number == 5:
-            _enum(_bytes(value), package, types)
+        if number == 5:
+            _enum(_bytes(value), package, proto3, types)
 
 
-def _message(data: bytes, space: str, proto3: bool, types: Types) -> None:
+def _message(data: bytes, space: str, proto3: bool, types: Types, path: list[int]) -> None:
     found = list(read_fields(data))
     name = next(_bytes(v).decode() for n, _, v in found if n == 1)
     made = MessageType(f"{space}.{name}".lstrip("."), proto3=proto3)
-    types.messages[made.name] = made
+    types.messages[made.name], types.indexes[made.name] = made, path
+    for i, value in enumerate(v for n, _, v in found if n == 3):
+        _message(_bytes(value), made.name, proto3, types, [*path, i])
     for number, _, value in found:
         if number == 2:
             each = _declared(_bytes(value))
             made.fields[each.number] = each
-        elif number == 3:
-            _message(_bytes(value), made.name, proto3, types)
         elif number == 4:
-            _enum(_bytes(value), made.name, types)
+            _enum(_bytes(value), made.name, proto3, types)
         elif number == 7:  # options
             made.map_entry = any(n == 7 and v == 1 for n, _, v in read_fields(_bytes(value)))
 
@@ -180,12 +182,11 @@ def _declared(data: bytes) -> Field:
         found.get(4) == 3,
         found.get(4) == 2,
         _bytes(found.get(6, b"")).decode().lstrip("."),
-        9 in found,
-        _bytes(found[7]).decode() if 7 in found else None,
+        int(found[9]) if 9 in found else None,  # type: ignore[arg-type]
     )
 
 
-def _enum(data: bytes, space: str, types: Types) -> None:
+def _enum(data: bytes, space: str, proto3: bool, types: Types) -> None:
     names: dict[int, str] = {}
     name = ""
     for number, _, value in read_fields(data):
@@ -194,4 +195,7 @@ def _enum(data: bytes, space: str, types: Types) -> None:
         elif number == 2:
             found = {n: v for n, _, v in read_fields(_bytes(value))}
             names.setdefault(signed(int(found.get(2, 0))), _bytes(found[1]).decode())  # type: ignore[arg-type]
-    types.enums[f"{space}.{name}".lstrip(".")] = names
+    full = f"{space}.{name}".lstrip(".")
+    types.enums[full] = names
+    if not proto3:
+        types.closed.add(full)

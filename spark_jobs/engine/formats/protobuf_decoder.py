@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
@@ -83,9 +84,8 @@ class ProtobufDecoder:
             message = self._parse(value)
         except DecodeError as e:
             raise Malformed(f"not a {self._type.full_name}: {_said(e)}") from None
-        # which one it is: FindInitializationErrors ends the process for some messages with maps (protobuf 7.36)
         if self._required and not message.IsInitialized():
-            raise Malformed(f"a required field of {self._type.full_name}, or inside it, is missing")
+            raise Malformed(f"required fields are missing: {', '.join(itertools.islice(_missing(message), 3))}")
         values = self._read(message)
         return (*values, unknown_texts(message, self._known)) if self._assembly.unknown_matter else values
 
@@ -103,6 +103,23 @@ class ProtobufDecoder:
         lines += ["    if bad:", f"        raise Misfits(({values}))", f"    return ({values})"]
         exec(compile("\n".join(lines), "<protobuf reader>", "exec"), names)
         return names["read"]
+
+
+def _missing(message: Message, place: str = "") -> Iterator[str]:
+    """Required fields that are not there. FindInitializationErrors says it too, but it ends the process for some
+    messages that hold a map (protobuf 7.36)."""
+    for field in message.DESCRIPTOR.fields:
+        if field.is_required and not message.HasField(field.name):
+            yield place + field.name
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            inner = value.items() if field.message_type.fields_by_name["value"].message_type else ()
+        else:
+            inner = enumerate(value) if field.is_repeated else (("", value),)
+        for key, each in inner:
+            yield from _missing(each, f"{place}{field.name}{f'[{key}]' if key != '' else ''}.")
 
 
 def _number(value: bytes, at: int) -> tuple[int, int]:
