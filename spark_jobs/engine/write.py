@@ -168,6 +168,7 @@ class Files:
         self._number += 1
         sink = Stream(functools.partial(self._open_new, join(self._attempt_dir, path)))
         writer = self._format.open(sink, schema, encoding, self._sink.compression)
+        self._held += writer.held()
         self._open[place] = file = _OpenFile(place, path, sink, writer)
         return file
 

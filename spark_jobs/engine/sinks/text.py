@@ -23,6 +23,8 @@ from spark_jobs.engine.types import TIMESTAMP, schema_of
 from tidegate.core.overflow import OVERFLOW_COLUMN
 
 GZIP_LEVEL = 4
+_PACKER_BYTES = 272 * 1024
+"""What zlib's deflate keeps for each stream."""
 BLOCK_BYTES = 8 * 1024 * 1024
 _EXTENSIONS = {"gzip": ".txt.gz", "none": ".txt"}
 _DELIMITER, _NULL, _BOM = "\x01", "\\N", b"\xef\xbb\xbf"
@@ -85,11 +87,12 @@ class _Writer:
         self._stream.write(content if self._packer is None else self._packer.compress(content))
 
     def held(self) -> int:
-        return 0
+        return 0 if self._packer is None else _PACKER_BYTES
 
     def close(self, labels: Mapping[str, str]) -> None:
         if self._packer is not None:
             self._stream.write(self._packer.flush())
+            self._packer = None
 
 
 def lines(batch: pa.RecordBatch) -> memoryview:
