@@ -436,6 +436,9 @@ def test_depth(row, columns):
         assert not isinstance(between(made, nested(200, by_array), good)[0], Bad)
         check(made, nested(201, by_array), good, Dirty("nested too deeply"))
         check(made, nested(100_000, by_array), good, Dirty("nested too deeply"))
+        after = number(1) + number(1) + good + number(1)  # a record on the path to a column, then an array
+        assert not isinstance(between(made, after + nested(199, by_array) + b"\x00", good)[0], Bad)
+        check(made, after + nested(200, by_array) + b"\x00", good, Dirty("nested too deeply"))
 
 
 @pytest.mark.parametrize(
@@ -584,6 +587,16 @@ def test_a_schema_that_is_none_stops_the_job(row, schema, says):
     with pytest.raises(JobError, match="an Avro schema cannot be used") as error:
         decoder_for(spec(Format("avro", avro=AvroFormat(schema=schema)), {"c": "int"}))
     assert says in str(error.value)
+
+
+def test_types_that_are_used_again_and_again_cost_no_more_than_once():
+    inner: Any = record(x="int") | {"name": "N0"}
+    for i in range(1, 40):
+        inner = record(left=inner, right=f"N{i - 1}") | {"name": f"N{i}"}
+    decoder(record(a={"type": "array", "items": inner}, c="N39"), {"c": "int from $.c.left.left.gone"})
+    wide = [record(x="int") | {"name": f"B{i}"} for i in range(5000)]
+    with pytest.raises(JobError, match="an Avro schema cannot be used"):
+        decoder(record(c=wide), {"c": "int from $.c.x"})
 
 
 def test_names_are_found_by_their_namespaces():

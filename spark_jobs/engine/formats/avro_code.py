@@ -103,8 +103,11 @@ class _Code:
     def _record(self, out: list[str], deep: int, schema: Schema, wanted: list, level: int) -> None:
         """Reads a record; `wanted`: (index, path below the record, type)."""
         pad = "    " * deep
+        by_name: dict[str, list] = {}
+        for i, path, target in wanted:
+            by_name.setdefault(path[0], []).append((i, path[1:], target))
         for name, kind in schema.fields:
-            mine = [(i, path[1:], target) for i, path, target in wanted if path[0] == name]
+            mine = by_name.get(name, ())
             leaves = [(i, target) for i, rest, target in mine if not rest]
             below = [w for w in mine if w[1]]
             steps: list[Callable[[], None]] = []
@@ -326,7 +329,7 @@ class _Code:
         """Items of an array or a map, which come in blocks with a count, and perhaps a size in bytes, before each."""
         assert schema.items is not None
         is_map = schema.type == "map"
-        least = least_bytes(schema.items, []) + is_map
+        least = least_bytes(schema.items, {}) + is_map
         plain = "{}" if is_map and kind is PLAIN else "[]"
         out += [f"    r = {plain}", "    i = 0", "    seen = set()", "    while True:"]
         self._signed(out, "        ", "c", "signed")

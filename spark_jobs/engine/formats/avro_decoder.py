@@ -77,5 +77,5 @@ class AvroDecoder:
         try:
             schema: Schema = parse(text, references)
             return reader(schema, self._assembly.targets, self._assembly.time_format, self._known)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:  # Python's compiler has its limits too
             raise refuse(f"an Avro schema cannot be used: {e}", advice="mend the schema", field="format") from None

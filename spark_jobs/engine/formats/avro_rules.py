@@ -132,14 +132,15 @@ INLINE: dict[tuple[str, str], tuple[str, ...]] = {
 """(kind, type) -> statements for the commonest conversions, where a call would cost more than the check."""
 
 
-def least_bytes(schema: Schema, inside: list[Schema]) -> int:
-    """0 if a value may take no bytes, else 1."""
+def least_bytes(schema: Schema, known: dict[int, int]) -> int:
+    """0 if a value may take no bytes, else 1. `known`: what has been found of the same tree's records, by their ids."""
     if schema.type == "null":
         return 0
     if schema.type == "fixed":
         return min(schema.size, 1)
-    if schema.type == "record":
-        if schema in inside:
-            return 1
-        return max((least_bytes(s, [*inside, schema]) for _, s in schema.fields), default=0)
-    return 1
+    if schema.type != "record":
+        return 1
+    if id(schema) not in known:
+        known[id(schema)] = 1  # within itself
+        known[id(schema)] = max((least_bytes(s, known) for _, s in schema.fields), default=0)
+    return known[id(schema)]
