@@ -60,6 +60,21 @@ def test_a_yaml_becomes_four_dags_with_tasks_that_an_operator_understands(folder
     }
 
 
+def test_a_wrong_expression_is_its_pipelines_import_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE", str(folder / "cache"))
+    path = folder / "tram_positions.yaml"
+    text = path.read_text()
+    (folder / "right.yaml").write_text(text.replace("tram_positions", "right") + "\nwhere: 1 < 2\n")
+    path.write_text(text + "\nwhere: random() < 0.5\n")
+    line = path.read_text().splitlines().index("where: random() < 0.5") + 1
+    for _ in range(2):  # asked, then remembered
+        found = bag()
+        assert sorted(found.dags) == [f"right.{kind}" for kind in KINDS]
+        ((_, error),) = found.import_errors.items()
+        assert f"tram_positions.yaml:{line}: where: random() is not available in expressions" in error
+    assert len(list((folder / "cache/expressions").iterdir())) == 2
+
+
 def test_schedules(folder: Path) -> None:
     dags = bag().dags
     ingest, archive = dags["tram_positions.ingest"], dags["tram_positions.archive"]
