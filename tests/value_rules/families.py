@@ -30,9 +30,9 @@ Answer = Row | Refused
 
 @dataclass(frozen=True)
 class Family:
-    """`seeds`: row id -> (spec, maker of messages) pairs; `engines`: decoders by name, each giving an answer for each
-    message; `compiled`: the spec as a pipeline whose table is at a location; `normal`: what the page leaves open is made
-    equal."""
+    """`seeds`: row id -> (spec, maker of messages) pairs; `engines`: decoders by name; `answers`: what one of them says
+    of each message; `compiled`: the spec as a pipeline whose table is at a location; `normal` makes equal what the page
+    leaves open."""
 
     seeds: Callable[[], Mapping[str, Sequence[tuple[PlainSpec, Callable[[Random], Message]]]]]
     oracle: Callable[[PlainSpec, Message], Answer]

@@ -254,6 +254,8 @@ def as_json(types: Types, declared: Field, value: Any) -> str:
         return "[" + ",".join(as_json(types, declared, item) for item in value) + "]"
     if isinstance(value, dict):
         entry = types.messages[declared.type_name].fields
+        if any(isinstance(key, bytes) and not _is_text(key) for key in value):
+            return "[" + ",".join(write_text(key) for key in sorted(map(_key, value))) + "]"
         pairs = ((_key(key), as_json(types, entry[2], item)) for key, item in value.items())
         return "{" + ",".join(f"{write_text(key)}:{text}" for key, text in pairs) + "}"
     if isinstance(value, Message):
@@ -272,6 +274,14 @@ def as_json(types: Types, declared: Field, value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
     return repr(value)
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _key(key: Any) -> str:

@@ -58,9 +58,10 @@ def _take(types: Types, message: Message, declared: Field, wire: int, value: Any
     """Whether the field could be taken; if not, it is unknown."""
     own = WIRE.get(declared.kind, VARINT)
     if declared.repeated and wire == BYTES and own in (VARINT, FIXED32, FIXED64):
-        for item in _packed(declared.kind, own, value):
+        for raw in _packed(own, value):
+            item = _scalar(declared.kind, raw)
             if _closed_out(types, declared, item):
-                message.unknown.append((declared.number, VARINT, item & (1 << 64) - 1))
+                message.unknown.append((declared.number, VARINT, raw))
             else:
                 message.fields.setdefault(declared.number, []).append(item)
         return True
@@ -128,17 +129,17 @@ def _closed_out(types: Types, declared: Field, item: Any) -> bool:
     )
 
 
-def _packed(kind: str, wire: int, data: bytes) -> list[Any]:
-    items, at = [], 0
-    size = {FIXED32: 4, FIXED64: 8}.get(wire)
+def _packed(wire: int, data: bytes) -> list[Any]:
+    items: list[Any] = []
+    at, size = 0, {FIXED32: 4, FIXED64: 8}.get(wire)
     while at < len(data):
         if size is None:
             number, at = varint(data, at)
-            items.append(_scalar(kind, number))
+            items.append(number)
         else:
             if at + size > len(data):
                 raise Dirty("truncated")
-            items.append(_scalar(kind, data[at : at + size]))
+            items.append(data[at : at + size])
             at += size
     return items
 

@@ -66,10 +66,10 @@ def read_fields(data: bytes, depth: int = 0) -> Iterator[Wire]:
         yield number, wire, value
 
 
-def _field(data: bytes, at: int, depth: int) -> tuple[int, int, int | bytes, int]:
+def _field(data: bytes, at: int, depth: int, *, any_number: bool = False) -> tuple[int, int, int | bytes, int]:
     tag, at = varint(data, at)
     number, wire = tag >> 3, tag & 7
-    if not 1 <= number < 1 << 29:
+    if not any_number and not 1 <= number < 1 << 29:
         raise Dirty("field number")
     if wire == VARINT:
         value, at = varint(data, at)
@@ -98,7 +98,7 @@ def _group(data: bytes, at: int, number: int, depth: int) -> tuple[int, int, int
             if tag >> 3 != number:
                 raise Dirty("group")
             return number, START, data[start:before], after
-        *_, at = _field(data, at, depth + 1)
+        *_, at = _field(data, at, depth + 1, any_number=True)
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -120,9 +120,13 @@ def value(field: Declared, rng: Random) -> bytes:
 
 
 def seed(
-    fields: tuple[Declared, ...], columns: list[tuple[str, tuple[str, ...]]], *, proto3: bool = True, confluent: bool = False,
+    fields: tuple[Declared, ...],
+    columns: list[tuple[str, tuple[str, ...]]],
+    *,
+    proto3: bool = True,
+    confluent: bool = False,
     **spec: object,
-) -> Seed:  # fmt: skip
+) -> Seed:
     """`columns`: (type, path) pairs."""
     fields = (*fields, Declared("zz", 1000, "int32"))
     made = tuple(PlainColumn(f"c{i}", kind, path) for i, (kind, path) in enumerate(columns))
@@ -177,8 +181,10 @@ _MANY = (
     Declared("es", 6, "enum", "t.Colour", "repeated"), Declared("x", 7, "message", "t.Top.TextEntry", "repeated"),
     Declared("one", 8, "int32", oneof=True), Declared("two", 9, "message", "t.Part", oneof=True),
     Declared("y", 10, "bytes"), Declared("f", 11, "float"), Declared("u", 12, "fixed64", label="repeated"),
-    Declared("m", 13, "message", "t.Top.ColourEntry", "repeated"), Declared("w", 14, "message", "google.protobuf.Timestamp"),
+    Declared("m", 13, "message", "t.Top.ColourEntry", "repeated"),
+    Declared("w", 14, "message", "google.protobuf.Timestamp"),
     Declared("ss", 15, "string", label="repeated"), Declared("b", 16, "bool"), Declared("up", 17, "uint32"),
+    Declared("fl", 18, "message", "t.Top.FlagEntry", "repeated"), Declared("g", 19, "double", presence=True),
 )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal as Number
@@ -226,26 +225,39 @@ def unknown_texts(message: Message, known: set[str]) -> list[tuple[str, str]]:
     """Fields that are there and that no column takes, by their names; those that the descriptors do not know by their
     numbers, `#7`."""
     found = [(f.name, as_text(_shown(f, value))) for f, value in message.ListFields() if f.name not in known]
-    numbers: dict[int, list[str]] = {}
-    for item in UnknownFieldSet(message):
-        numbers.setdefault(item.field_number, []).append(_raw(item.data))
-    found += [(f"#{n}", t[0] if len(t) == 1 else f"[{','.join(t)}]") for n, t in sorted(numbers.items())]
-    return found
+    return found + list(_by_number(UnknownFieldSet(message)).items())
+
+
+def _by_number(fields: Iterable[Any]) -> dict[str, str]:
+    """`#number` -> its JSON text, an array where the number comes more than once."""
+    found: dict[int, list[str]] = {}
+    for item in fields:
+        found.setdefault(item.field_number, []).append(_raw(item.data))
+    return {f"#{n}": t[0] if len(t) == 1 else f"[{','.join(t)}]" for n, t in sorted(found.items())}
 
 
 def _raw(data: Any) -> str:
     if isinstance(data, int | bytes):
         return as_text(data)
-    return json.dumps({f"#{item.field_number}": json.loads(_raw(item.data)) for item in data}, separators=(",", ":"))
+    return "{" + ",".join(f'"{name}":{text}' for name, text in _by_number(data).items()) + "}"
 
 
 def _shown(field: FieldDescriptor, value: Any) -> Any:
     if is_map(field):
         inner = field.message_type.fields_by_name["value"]
-        return {str(key): _single_shown(inner, value[key]) for key in value}
+        keys = list(value)
+        if any(isinstance(key, bytes) for key in keys):  # no UTF-8 (proto2): the library cannot look such a key up
+            return sorted(_key(key) for key in keys)
+        return {_key(key): _single_shown(inner, value[key]) for key in keys}
     if repeated(field):
         return [_single_shown(field, item) for item in value]
     return _single_shown(field, value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bytes):
+        return key.decode(errors="backslashreplace")
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _single_shown(field: FieldDescriptor, value: Any) -> Any:
@@ -253,4 +265,6 @@ def _single_shown(field: FieldDescriptor, value: Any) -> Any:
         return {f.name: _shown(f, inner) for f, inner in value.ListFields()}
     if field.enum_type is not None:
         return next((v.name for v in field.enum_type.values if v.number == value), value)
+    if field.type == FieldDescriptor.TYPE_STRING and isinstance(value, bytes):  # proto2 verifies nothing
+        return value.decode(errors="backslashreplace")
     return value
