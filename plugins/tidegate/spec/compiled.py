@@ -21,7 +21,8 @@ from tidegate.core.pipeline import (
     Windows,
 )
 from tidegate.core.plain import dumps, to_plain
-from tidegate.spec.model import ArchiveSpec, CleanSpec, ColumnSpec, IngestSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.model import ColumnSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
