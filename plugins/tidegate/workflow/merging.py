@@ -20,7 +20,6 @@ from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.window import BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.context import Context
 
-
 Columns = tuple[tuple[str, str], ...]
 
 
