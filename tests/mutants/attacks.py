@@ -6,7 +6,14 @@ import inspect
 from collections.abc import Callable
 from types import ModuleType
 
-from tests.mutants import attacks_batches, attacks_cleaning, attacks_ledger, attacks_schema, attacks_windows
+from tests.mutants import (
+    attacks_batches,
+    attacks_cleaning,
+    attacks_ledger,
+    attacks_redrive,
+    attacks_schema,
+    attacks_windows,
+)
 from tests.mutants.stage import Stage
 
 Attack = Callable[[Stage], None]
@@ -22,5 +29,5 @@ def _of(module: ModuleType) -> dict[str, Attack]:
     }
 
 
-_MODULES = (attacks_batches, attacks_windows, attacks_ledger, attacks_cleaning, attacks_schema)
+_MODULES = (attacks_batches, attacks_windows, attacks_ledger, attacks_cleaning, attacks_schema, attacks_redrive)
 ATTACKS: dict[str, Attack] = {name: attack for module in _MODULES for name, attack in _of(module).items()}

@@ -92,7 +92,7 @@ BUGS = (
                 "                p.c.version == version,\n                p.c.next_batch_id == batch_id,\n",
                 "",
             ),
-            Edit(_BATCHES, "next_batch_id=batch_id + 1, topic_id", "next_batch_id=p.c.next_batch_id + 1, topic_id"),
+            Edit(_BATCHES, "next_batch_id=batch_id + 1)", "next_batch_id=p.c.next_batch_id + 1)"),
             Edit(
                 _BATCHES,
                 "        with self._store.begin() as c:\n            compare = update(p)",

@@ -114,7 +114,7 @@ def _lost(ctx: Context) -> Iterator[Coordinate]:
         plan = batch.plan
         for loss in plan.losses:
             yield from ((plan.topic_id, loss.partition, o) for o in range(loss.start, loss.end))
-        if batch.state == "ABANDONED":
+        if batch.state == "ABANDONED" and not plan.is_redrive:
             for r in plan.ranges:
                 yield from ((plan.topic_id, r.partition, o) for o in range(r.start, r.end))
 
