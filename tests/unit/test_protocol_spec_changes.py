@@ -12,11 +12,13 @@ import pytest
 
 from tests.crash.kept import InProcess
 from tests.hooks import Died, Hook, die
-from tests.world import HOUR, T0, World, record, window
+from tests.unit.test_where_chaos import InProcessRows
+from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.errors import BatchRefused, CatalogueMismatch, SpecError
 from tidegate.core.pipeline import Column, Pipeline
-from tidegate.workflow import archive, ingest, reconcile, replay
+from tidegate.workflow import archive, ingest, reconcile, redrive, replay
 from tidegate.workflow.audit import audit
+from tidegate.workflow.where import where
 
 
 @pytest.fixture
@@ -353,6 +355,30 @@ def test_a_replay_that_readers_may_have_met_is_finished_before_the_next(world: W
     world.replay(0)
     assert world.table() == before
     assert values(world) == [1, 1]
+
+
+def test_a_filtered_record_is_told_and_a_redriven_one_may_be_filtered(world: World) -> None:
+    id_, site, _ = world.pipeline.columns
+    world.change_spec(where="value < 10")
+    seven, seventy = (record(name, 0.5) | {"value": text} for name, text in (("x", "7"), ("y", "70")))
+    world.produce(record("a", 0.1), record("f", 0.2, value=50), seven, seventy, record("z", 3.5))
+    world.produce(record("d", 3.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    assert fates(world) == ["published", "filtered", "dirty", "dirty", "waiting"]
+    raw = Column("raw", "string", "$.value", hidden=True, convert="text")
+    world.change_spec(columns=(id_, site, Column("value", "int", "", expr="cast(raw as int)"), raw))
+    redrive.plan(world.context(), "redrive")
+    found = redrive.carry_out(world.context(), "redrive")
+    assert (found.late, found.filtered, found.dirty) == (1, 1, 0)
+    assert fates(world) == ["published", "filtered", "late", "filtered", "waiting"]
+    balanced(world)
+
+
+def fates(world: World) -> list[str]:
+    ctx = world.context()
+    end = world.kafka.describe(TOPIC).partitions[0].high_watermark
+    return [f.kind for o in range(end) for f in where(ctx, ctx.ledger.reads, InProcessRows(), 0, o).fates]  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- event times
