@@ -16,6 +16,7 @@ from tidegate.core.hivetypes import Decimal, HiveType
 Vectorised = Callable[[pa.Array], pa.Array | None]
 """Null where a text is in doubt; None if all of them are."""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
+# so short that it is finite as a double
 _NUMBER = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?$"
 _DATE = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z?$"
@@ -86,8 +87,7 @@ _INTEGER_TYPES = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(
 
 
 def _doubles(given: pa.Array) -> pa.Array:
-    values = _matching(given, _NUMBER).cast(pa.float64())
-    return _where(pc.is_finite(values), values)
+    return _matching(given, _NUMBER).cast(pa.float64())
 
 
 def _floats(given: pa.Array) -> pa.Array:
