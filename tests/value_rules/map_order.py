@@ -1,11 +1,14 @@
-"""Protobuf's maps have no order: answers in one that does not depend on it."""
+"""Protobuf's maps have no order, and its library writes some entries anew: answers that do not depend on either."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
+from tests.value_rules.oracle_protobuf import ProtobufSettings
+from tests.value_rules.oracle_protobuf_wire import types_of
 from tests.value_rules.oracle_text import Object, read_text, write_text
 from tests.value_rules.oracle_values import Kind, kind_of
 
@@ -18,7 +21,17 @@ def without_order(spec: PlainSpec, answer: Row | Refused) -> Row | Refused:
         return replace(answer, field=name) if "map<" in kinds.get(name, "") else answer
     values = {name: _sorted(value, kind_of(kinds[name])) for name, value in answer.values.items()}
     unknown = {name: write_text(_sorted_tree(read_text(text))) for name, text in answer.unknown.items()}
+    written_again = {f"#{number}": "an entry" for number in map_fields(spec.settings)}
+    unknown |= {name: text for name, text in written_again.items() if name in unknown}
     return Row(values, answer.event_ms, unknown)
+
+
+@cache
+def map_fields(settings: ProtobufSettings) -> list[int]:
+    """Numbers of the fields that are maps: an entry that is an unknown field is written anew by the library."""
+    types = types_of(settings.descriptor_set)
+    fields = types.messages[settings.message].fields.values()
+    return [f.number for f in fields if f.kind == "message" and types.messages[f.type_name].map_entry]
 
 
 def _sorted(value: Any, kind: Kind) -> Any:

@@ -11,6 +11,8 @@ from tests.value_rules.oracle_text import Dirty
 
 MAX_DEPTH = 100
 """Messages and groups below the top one."""
+SHORT = 5
+"""Bytes of a tag or a length, at most."""
 KINDS = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
     10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
@@ -67,9 +69,9 @@ def read_fields(data: bytes, depth: int = 0) -> Iterator[Wire]:
 
 
 def _field(data: bytes, at: int, depth: int, *, any_number: bool = False) -> tuple[int, int, int | bytes, int]:
-    tag, at = varint(data, at)
+    tag, at = varint(data, at, SHORT)
     number, wire = tag >> 3, tag & 7
-    if not any_number and not 1 <= number < 1 << 29:
+    if number >= 1 << 29 or (number == 0 and not any_number):
         raise Dirty("field number")
     if wire == VARINT:
         value, at = varint(data, at)
@@ -77,7 +79,7 @@ def _field(data: bytes, at: int, depth: int, *, any_number: bool = False) -> tup
     if wire == START:
         return _group(data, at, number, depth)
     if wire == BYTES:
-        size, at = varint(data, at)
+        size, at = varint(data, at, SHORT)
     elif wire in (FIXED32, FIXED64):
         size = 4 if wire == FIXED32 else 8
     else:
@@ -93,7 +95,7 @@ def _group(data: bytes, at: int, number: int, depth: int) -> tuple[int, int, int
         raise Dirty("depth")
     while True:
         before = at
-        tag, after = varint(data, at)
+        tag, after = varint(data, at, SHORT)
         if tag & 7 == END:
             if tag >> 3 != number:
                 raise Dirty("group")
@@ -101,8 +103,8 @@ def _group(data: bytes, at: int, number: int, depth: int) -> tuple[int, int, int
         *_, at = _field(data, at, depth + 1, any_number=True)
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """At most ten bytes; bits beyond 64 are cut off."""
+def varint(data: bytes, at: int, longest: int = 10) -> tuple[int, int]:
+    """At most `longest` bytes; bits beyond 64 are cut off."""
     number = shift = 0
     while True:
         if at >= len(data):
@@ -112,7 +114,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if byte < 0x80:
             break
-        if shift >= 70:
+        if shift >= 7 * longest:
             raise Dirty("varint")
     return number & (1 << 64) - 1, at
 
