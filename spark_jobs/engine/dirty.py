@@ -21,7 +21,9 @@ from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
 from tidegate.core.merging import Source
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import DIRTY_COLUMNS
+from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline
+from tidegate.core.plain import from_plain
+from tidegate.core.redriving import of_headers
 
 CHUNK_RECORDS, CHUNK_BYTES = 20_000, 24 * 1024 * 1024
 _BATCH_ROWS = 2_048
@@ -45,6 +47,7 @@ class Readers:
     def of_part(self, number: int) -> Reader:
         sources = self._plan.parts[number].sources
         if sources:
+            self._refuse_headers()
             return DirtyReader(sources, self._open_file)
         if self._kafka is None:
             self._kafka = self._open_kafka(self._plan)
@@ -53,6 +56,15 @@ class Readers:
     def close(self) -> None:
         if self._kafka is not None:
             self._kafka.close()
+
+    def _refuse_headers(self) -> None:
+        column = of_headers(from_plain(Pipeline, self._plan.pipeline))
+        if column is not None:
+            raise refuse(
+                f"dirty rows are kept without Kafka's headers: column {column} could not be filled for redriven rows",
+                advice=f"leave {column} out, or keep the published generation",
+                field=column,
+            )
 
 
 class DirtyReader(Reader):

@@ -21,7 +21,7 @@ from tidegate.core.errors import (
     SpecError,
     StepMissing,
 )
-from tidegate.core.pipeline import Column, DirtyLimits, EventTime
+from tidegate.core.pipeline import RAW_HEADERS, Column, DirtyLimits, EventTime
 from tidegate.workflow import ingest, reconcile, redrive
 from tidegate.workflow.audit import audit
 
@@ -583,3 +583,23 @@ def test_preview_changes_nothing(world: World) -> None:
     choice = redrive.preview(world.context())
     assert [(b.batch_id, b.count) for b in choice.chosen] == [(1, 4)]
     assert world.context().ledger.batches.open("readings") is None
+
+
+def test_rows_of_a_column_that_dirty_rows_do_not_keep_are_refused(tmp_path: Path) -> None:
+    spec = make_pipeline(f"file://{tmp_path}/lake/readings")
+    raw = replace(
+        spec,
+        format=replace(spec.format, type="raw"),
+        columns=(Column("text", "string", "$.value"), Column("headers", RAW_HEADERS, "$.headers")),
+        event_time=EventTime(None),
+        partition_by=("date", "hour"),
+    )
+    world = World(tmp_path, raw)
+    world.kafka.append(TOPIC, 0, b"\xff", timestamp_ms=T0 + 5)
+    world.ingest("r1")
+    with pytest.raises(SpecError, match="without Kafka's headers, so the column headers"):
+        redrive.plan(world.context(), "redrive 1")
+    world.change_spec(columns=(Column("bytes", "binary", "$.value"),))
+    assert redriven(world) == redrive.Redriven(2, (1,), 1, data=1)
+    balanced(world)
+    world.close()

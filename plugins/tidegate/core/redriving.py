@@ -13,8 +13,10 @@ from typing import Protocol
 
 from tidegate.core.batch import DirtySource, Plan
 from tidegate.core.offsets import Interval, OffsetRange, subtract
+from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import PartitionRows, Receipt
 
+_HEADERS = ("$.headers", "$['headers']", '$["headers"]')
 MOST_ROWS, MOST_BATCHES = 500_000, 1_000
 """Of one redrive, unless a single batch has more: its coordinates stand in the ledger."""
 
@@ -79,6 +81,13 @@ def add_up(batch_id: int, parts: Iterable[PartitionRows]) -> tuple[DirtySource, 
         low, high = min(low, p.min_offset), max(high, p.max_offset)
         found[p.partition] = DirtySource(batch_id, p.partition, rows + p.rows, low, high)
     return tuple(found[p] for p in sorted(found))
+
+
+def of_headers(pipeline: Pipeline) -> str | None:
+    """A column that is made of what dirty rows do not keep."""
+    if pipeline.format.type != "raw":
+        return None
+    return next((c.name for c in pipeline.columns if c.path in _HEADERS), None)
 
 
 # ---------------------------------------------------------------- what to mend

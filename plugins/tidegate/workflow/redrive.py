@@ -165,6 +165,13 @@ def _refuse_spec(ctx: Context) -> None:
             field="kafka_columns: false",
             advice="set kafka_columns: true; rows that land from then on can be redriven",
         )
+    column = redriving.of_headers(ctx.pipeline)
+    if column is not None:
+        raise SpecError(
+            f"{ctx.name}: dirty rows are kept without Kafka's headers, so the column {column} could not be filled",
+            field=f"columns.{column}",
+            advice="rows that need their headers cannot be redriven: read the raw bytes from the dirty table",
+        )
 
 
 def _join(ctx: Context, run: str, batch: Batch) -> int:
