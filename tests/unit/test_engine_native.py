@@ -88,6 +88,8 @@ FLOATS = """0.1 0.2 0.3 1e22 1e23 1e-22 1e-23 9007199254740993 9007199254740995 
     123456789012345678 1234567890123456789 9999999999999999999 0.1234567890123456789
     1.00000000000000011102230246251565404236316680908203125 1.00000000000000011102230246251565404236316680908203124
     1.00000000000000011102230246251565404236316680908203126 7.2057594037927933e16 18014398509481985 36028797018963969
+    7498340508754701484e-27 3482006258135674425e-27
+    5338889191066296056e-27 1440210259444901790e-27
     0.000000000000000000000000001 123456789e-27 1234567890123456789e-27 1234567890123456789e27 18446744073709551615e0"""
 
 
@@ -96,6 +98,8 @@ def test_doubles_are_rounded_as_python_does(rng: random.Random) -> None:
     for _ in range(20_000):
         texts.append(repr(struct.unpack("d", rng.randbytes(8))[0]))  # 17 digits, any exponent
         texts.append(f"{rng.randrange(10 ** rng.randrange(1, 25))}e{rng.randrange(-40, 40)}")
+        texts.append(f"{rng.randrange(10**18, 10**19)}e-27")  # divided: often a little more than half way
+        texts.append(f"{rng.randrange(10**18, 10**19)}e-26")
         near = rng.randrange(1 << 53, 1 << 54) + 0.5  # half way between two doubles, and next to it
         texts.append(f"{int(near)}{rng.choice(['', '.5', '.49999999999999999999', '.50000000000000000001'])}")
     texts = [t for t in texts if t not in ("nan", "inf", "-inf")]
@@ -139,6 +143,16 @@ def test_five_hundred_levels_and_not_one_more(place: str, vectorised: bool) -> N
     assert [decoded.table["c"][i].as_py() for i in (0, 2)] == [[1], [1]]
     if vectorised:
         assert run(of, fits, not_quite, brackets)[1] == [1]
+
+
+@pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
+def test_a_path_ends_where_messages_end(vectorised: bool) -> None:
+    for levels, dirty in ((499, False), (500, True)):
+        of = spec(Column("c", "array<int>", "$" + ".k" * levels))
+        message = b'{"k":' * levels + b"[7]" + b"}" * levels
+        decoded = JsonDecoder(of, vectorised=vectorised).decode(chunk_of([message]))
+        assert bool(decoded.bad) == dirty
+        assert dirty or decoded.table["c"][0].as_py() == [7]
 
 
 def test_a_column_may_be_as_deep_as_a_message() -> None:
@@ -231,6 +245,19 @@ def test_strings_of_every_length_and_alignment() -> None:
         assert run(of, *damaged)[1] == list(range(40))
         nobody_looks = [b'{"z":"' + b"x" * n + bad + b'","c":"y"}' for n in range(40)]
         assert run(of, *nobody_looks)[1] == list(range(40))
+
+
+HALVES = [r"\ud83d", r"\ude00", r"\ud83dx", r"\ud83d\u0041", r"\ude00\ud83d", r"\ud83d\ud83d\ude00", r"\uDBFF\uE000"]
+
+
+@pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
+@pytest.mark.parametrize("place", ['{"c":"%s"}', '{"z":["%s"],"c":"x"}', '{"%s":1,"c":"x"}', '{"z":{"%s":1},"c":"x"}'])
+def test_half_of_a_surrogate_pair_is_no_character_anywhere(place: str, vectorised: bool) -> None:
+    whole = [r"\ud83d\ude00", r"\uDBFF\uDFFF\ud7ff\ue000", r"\\ud83d", r"\\\ud83d\ude00"]
+    chunk = chunk_of([(place % text).encode() for text in HALVES + whole])
+    decoded = JsonDecoder(spec(Column("c", "string", "$.c")), vectorised=vectorised).decode(chunk)
+    assert set(decoded.bad) == set(range(len(HALVES)))
+    assert {why.reason for why in decoded.bad.values()} == {"an escape that is no character (half of a surrogate pair)"}
 
 
 def test_captured_values_are_spelled_as_the_row_rules_spell_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_plan, pipeline, records, serving
@@ -90,3 +91,19 @@ def test_a_replay_is_refused_when_todays_columns_cannot_decode_data(tmp_path):
     # the row of another window is not what this replay is about
     less = replay_plan(new, part(5, OPEN, (0, 0, 2), pinned=to_plain(old)))
     assert run(replace(less, attempt_dir=less.attempt_dir + "2"), topic).rows == 1
+
+
+@pytest.mark.parametrize("todays", [False, True], ids=["the same columns", "other columns"])
+def test_each_part_goes_by_the_rules_of_its_batch(tmp_path, todays):
+    old = pipeline(tmp_path)
+    old = replace(old, columns=(*old.columns[:2], Column("count", "decimal(5,2)", "$.count")))
+    spec = replace(old, columns=(*old.columns, Column("note", "string", "$.note"))) if todays else old
+    topic = {0: records([b'{"at":%d,"site":"a","count":0.1000000000000000055}' % DAY_ONE] * 2)}
+    first, second = (part(b, OPEN, (0, b, b + 1), pinned=to_plain(old) if todays else None) for b in (0, 1))
+    plan = replay_plan(spec, replace(first, rules_version=1), second)
+    receipt = run(plan, topic)
+    # by version 1 it is the nearest double that has to fit
+    assert [(r["_offset"], r["count"]) for r in all_rows(plan, receipt, DATA)] == [(0, Decimal("0.10"))]
+    assert [(r.data, r.dropped) for r in receipt.ranges] == [(1, 0), (0, 1)]
+    with pytest.raises(JobError, match="needs rules version 3, this worker knows 1 and 2"):
+        run(replace(plan, parts=(replace(first, rules_version=3),)), topic)
