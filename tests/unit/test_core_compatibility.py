@@ -1,0 +1,70 @@
+"""Which columns a changed spec may have once batches have landed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core_values import PIPELINE
+
+from tidegate.core.compatibility import altered, incompatible
+from tidegate.core.pipeline import Column, Format, Pipeline
+
+ID, SITE, N = Column("id", "string", "$.id"), Column("site", "string", "$.site"), Column("n", "int", "$.n")
+BASE = replace(PIPELINE, columns=(ID, SITE, N), partition_by=("date", "hour", "site"), kafka_columns=True)
+
+
+def reasons(**changes: object) -> list[str]:
+    return incompatible(BASE, replace(BASE, **changes))
+
+
+TAKEN: list[tuple[dict[str, object], bool]] = [
+    ({"columns": (SITE, N, ID)}, True),
+    ({"columns": (ID, SITE)}, True),
+    ({"columns": (ID, SITE, N, Column("more", "int", "$.more"))}, True),
+    ({"columns": (ID, SITE, replace(N, path="$.other"))}, False),
+    ({"columns": (ID, SITE, replace(N, path="", expr="1"))}, False),
+    ({"columns": (ID, SITE, N, Column("raw", "string", "$.raw", hidden=True))}, False),
+    ({"columns": (ID, SITE, replace(N, nullable=False))}, False),
+    ({"columns": (ID, SITE, N), "where": "n > 1"}, False),
+    ({"format": Format(unknown_fields="capture")}, True),
+]
+
+
+@pytest.mark.parametrize(("change", "tables_change"), TAKEN)
+def test_columns_that_a_running_pipeline_takes(change: dict[str, object], tables_change: bool) -> None:
+    assert reasons(**change) == []
+    assert altered(BASE, replace(BASE, **change)) == tables_change
+
+
+def test_a_late_table_alone_may_change() -> None:
+    """Its partition columns are ordinary ones: their order is the table's."""
+    two = replace(BASE, partition_by=("date", "hour", "site", "id"))
+    assert altered(two, replace(two, partition_by=("date", "hour", "id", "site")))
+
+
+def test_columns_that_it_refuses() -> None:
+    assert reasons(columns=(ID, SITE, replace(N, type="string"))) == [
+        "column n was int, is string: the files that are there cannot be read so; "
+        "give the new type a column of its own name"
+    ]
+    assert reasons(columns=(ID, replace(SITE, type="int"), N)) == ["partition column site was string, is int"]
+    assert reasons(kafka_columns=False) == ["kafka_columns was true, is false"]
+    assert incompatible(replace(BASE, kafka_columns=False), BASE) == ["kafka_columns was false, is true"]
+
+
+def test_another_table_is_not_compared_column_by_column() -> None:
+    sink = replace(BASE.sink, table="lake.other")
+    (reason,) = reasons(sink=sink, columns=(ID, SITE, replace(N, type="string")))
+    assert reason.startswith("sink.table was ")
+    (reason,) = incompatible(BASE, replace(BASE, partition_by=("date", "hour"), columns=(ID, N)))
+    assert reason.startswith("partition_by was ")
+
+
+def test_files_found_by_position() -> None:
+    def orc(pipeline: Pipeline) -> Pipeline:
+        return replace(pipeline, sink=replace(pipeline.sink, format="orc"))
+
+    (reason,) = incompatible(orc(BASE), orc(replace(BASE, columns=(ID, SITE))))
+    assert reason == "columns of orc files are found by their position, which must stay: n is gone"
+    assert incompatible(orc(BASE), orc(replace(BASE, columns=(ID, SITE, replace(N, type="bigint"))))) == []
