@@ -174,7 +174,7 @@ class KafkaReader(Reader):
             values,
             [m.headers() for m in messages] if self._with_headers else None,
         )
-        return chunk, sum(len(v) for v in values if v is not None), past
+        return chunk, sum(len(v) for v in values if v is not None) + _beside_values(chunk), past
 
     def _check(self, message: Message, wanted: OffsetRange, at: int) -> None:
         from confluent_kafka import KafkaError
@@ -223,6 +223,13 @@ class KafkaReader(Reader):
 
         # moves over control records, aborted tails and compacted gaps without a message
         return consumer.position([TopicPartition(wanted.topic, wanted.partition)])[0].offset
+
+
+def _beside_values(chunk: Chunk) -> int:
+    """Bytes of keys and headers where headers were asked for: they may be larger than the values."""
+    found = chunk.headers or ()
+    headers = sum(len(name) + len(value or b"") for headers in found for name, value in headers or ())
+    return headers + sum(len(key) for key in chunk.keys if key is not None) if chunk.headers is not None else 0
 
 
 def wants_headers(plan: JobPlan) -> bool:

@@ -6,13 +6,15 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
+import jsonschema
 import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 
 from spark_jobs.engine.formats import decoder_for
 from tests.engine_fixtures import chunk_of
-from tidegate.spec import load_file
+from tidegate.spec import load_file, schema
+from tidegate.spec.document import plain, read
 
 PAGE = (Path(__file__).parents[2] / "docs/formats.md").read_text()
 EXAMPLES = {
@@ -62,6 +64,7 @@ def test_there_is_an_example_for_each_format() -> None:
 def test_each_example_is_a_pipeline(name: str, folder: Path) -> None:
     pipeline = load_file(folder / f"{name}.yaml", {})
     assert pipeline.format.type == name.partition("_")[0]
+    jsonschema.validate(plain(read(EXAMPLES[name], "x.yaml"), {})[0], schema())
     decoder_for(pipeline)
 
 
