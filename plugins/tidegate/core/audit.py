@@ -68,6 +68,8 @@ class Books:
         self._next = batch.batch_id + 1
         if not batch.is_redrive:
             yield from self._chain.link(batch)
+        elif batch.ends:
+            yield Problem(f"batch {batch.batch_id}", "it is a redrive, but has planned ends", RESTORE)
         offsets = 0 if batch.is_redrive else sum(r.range.count for r in batch.ranges)
         if batch.state == "ABANDONED":
             self._abandoned += offsets
