@@ -57,6 +57,8 @@ WIDE = [
     Wide("J-message-syntax", C_STRING, b'{"c":"\x7f"}', '"\x7f"'),
     Wide("J-message-syntax", C_STRING, b'{"c":"x"\x0b}', DIRTY),
     Wide("J-message-syntax", C_STRING, b'{"c":"x"\xc2\xa0}', DIRTY),
+    Wide("J-message-nonfinite", C_STRING, b'{"c":"x","y":-inf,"z":NaNaN}', DIRTY),
+    Wide("J-message-nonfinite", C_STRING, b'{"c":"x","y":-inf,"z":NaN,"q":[+INFINITY]}', '"x"'),
     Wide("J-message-depth", C_STRING, b'{"c":"x","z":' + nested(499) + b"}", '"x"'),
     Wide("J-message-depth", C_STRING, b'{"c":"x","z":' + nested(500) + b"}", DIRTY),
     Wide("J-message-depth", C_STRING, b'{"c":"x","z":' + b'{"a":' * 499 + b"1" + b"}" * 499 + b"}", '"x"'),

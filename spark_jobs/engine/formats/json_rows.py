@@ -115,7 +115,8 @@ def parse_value(text: str, version: int = RULES_VERSION) -> Any:
         respelled = _OTHER_NON_FINITE.sub(lambda m: m.group(1) or "NaN", text)
         if respelled != text:
             try:
-                decoder = _DECODER if version == 1 else _decoder(lambda _: NonFinite(next(spelled)))
+                # in `NaNaN` the decoder finds one more than there are, before it refuses the rest
+                decoder = _DECODER if version == 1 else _decoder(lambda _: NonFinite(next(spelled, "")))
                 return decoder.decode(respelled)
             except json.JSONDecodeError:
                 pass
