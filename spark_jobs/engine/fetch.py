@@ -31,6 +31,10 @@ ANSWER_SECONDS, LOOK_SECONDS = 30.0, 10.0
 T = TypeVar("T")
 
 
+Headers = list[tuple[str | None, bytes | None]]
+"""Names and values in their order. A header without name and value stands for headers that cannot be read."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Records of one Kafka partition in order of offset, as columns. `timestamps` are epoch ms, UTC.
@@ -41,7 +45,7 @@ class Chunk:
     timestamps: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
-    headers: list[list[tuple[str, bytes | None]] | None] | None = None
+    headers: list[Headers | None] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -172,7 +176,7 @@ class KafkaReader(Reader):
             [m.timestamp()[1] for m in messages],
             [m.key() for m in messages],
             values,
-            [m.headers() for m in messages] if self._with_headers else None,
+            [_headers(m) for m in messages] if self._with_headers else None,
         )
         return chunk, sum(len(v) for v in values if v is not None) + _beside_values(chunk), past
 
@@ -225,10 +229,18 @@ class KafkaReader(Reader):
         return consumer.position([TopicPartition(wanted.topic, wanted.partition)])[0].offset
 
 
+def _headers(message: Message) -> Headers | None:
+    """A name that is no UTF-8 makes the client fail, whatever the other headers are: those are not known."""
+    try:
+        return message.headers()
+    except (SystemError, UnicodeDecodeError):
+        return [(None, None)]
+
+
 def _beside_values(chunk: Chunk) -> int:
     """Bytes of keys and headers where headers were asked for: they may be larger than the values."""
     found = chunk.headers or ()
-    headers = sum(len(name) + len(value or b"") for headers in found for name, value in headers or ())
+    headers = sum(len(name or "") + len(value or b"") for headers in found for name, value in headers or ())
     return headers + sum(len(key) for key in chunk.keys if key is not None) if chunk.headers is not None else 0
 
 

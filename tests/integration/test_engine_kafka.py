@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+import confluent_kafka
 import duckdb
 import pytest
 from confluent_kafka import Producer
@@ -121,6 +123,46 @@ def test_raw_records_come_with_their_headers(topic, tmp_path):
     assert [(r["key"], r["value"]) for r in found] == [(key, value) for key, value, _ in sent]
     headers = [None if r["headers"] is None else [(h["name"], h["value"]) for h in r["headers"]] for r in found]
     assert headers == [h or None for _, _, h in sent]  # Kafka does not tell no headers from none
+
+
+def test_a_header_whose_name_is_no_text_stops_nothing(topic, tmp_path):
+    settings, name = topic
+    produce(settings, name, 0, [b"before"])
+    _produce_with_header(settings, name, b"\xff\xfe")
+    produce(settings, name, 0, [b"after"])
+    plan = plan_of(tmp_path, topic)
+    columns = (Column("value", "binary", "$.value"), Column("headers", RAW_PARTS["headers"][0], "$.headers"))
+    raw = replace(
+        from_plain(Pipeline, plan.pipeline),
+        format=Format("raw"), columns=columns, event_time=EventTime(None), partition_by=("date", "hour"),
+    )  # fmt: skip
+    receipt = run_plan(replace(plan, pipeline=to_plain(raw)), LocalStorage())
+    found = sorted((r["_offset"], r["value"], r["headers"]) for r in all_rows(plan, receipt, DATA))
+    assert found == [(0, b"before", None), (1, b"value", [{"name": None, "value": None}]), (2, b"after", None)]
+
+
+def _produce_with_header(settings: dict[str, str], topic: str, header: bytes) -> None:
+    """By the C library itself: its Python side takes text only."""
+    (library,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka-*.so*")
+    c, pointer, size, error = (
+        ctypes.CDLL(str(library)),
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.create_string_buffer(512),
+    )
+    for function in (c.rd_kafka_conf_new, c.rd_kafka_new, c.rd_kafka_headers_new):
+        function.restype = pointer
+    conf = pointer(c.rd_kafka_conf_new())
+    for key, value in settings.items():
+        assert c.rd_kafka_conf_set(conf, key.encode(), value.encode(), error, size(len(error))) == 0
+    client = pointer(c.rd_kafka_new(0, conf, error, size(len(error))))
+    headers = pointer(c.rd_kafka_headers_new(size(1)))
+    assert c.rd_kafka_header_add(headers, header, ctypes.c_ssize_t(len(header)), b"v", ctypes.c_ssize_t(1)) == 0
+    # tags of the variable arguments: 1 topic, 3 partition, 4 value, 7 flags (2: copy), 8 timestamp, 10 headers, 0 end
+    sent = c.rd_kafka_producev(client, 1, topic.encode(), 3, ctypes.c_int32(0), 4, b"value", size(5), 7, 2,
+                               8, ctypes.c_int64(DAY_ONE), 10, headers, 0)  # fmt: skip
+    assert (sent, c.rd_kafka_flush(client, 30_000)) == (0, 0)
+    c.rd_kafka_destroy(client)
 
 
 def test_uncommitted_records_are_read_only_if_the_spec_says_so(topic, tmp_path):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk
+from spark_jobs.engine.fetch import Chunk, Headers
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.types import schema_of
 from tidegate.core.pipeline import RAW_HEADERS, RAW_PARTS, Pipeline
@@ -54,7 +54,7 @@ class RawDecoder:
         return Decoded(pa.Table.from_arrays(arrays, schema=self._schema), None, bad)
 
 
-def _headers(found: list[tuple[str, bytes | None]] | None) -> list[dict] | None:
+def _headers(found: Headers | None) -> list[dict] | None:
     return None if found is None else [{"name": name, "value": value} for name, value in found]
 
 
