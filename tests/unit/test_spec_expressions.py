@@ -116,6 +116,13 @@ def test_an_event_time_from_a_computed_column_is_refused(pipeline: Callable[...,
     assert refused.value.field == "event_time.from"
 
 
+def test_columns_that_know_nothing_of_the_message_are_refused(pipeline: Callable[..., Path]) -> None:
+    start, end = YAML.index("  - name: shop"), YAML.index("event_time:")
+    only = "  - {name: country, type: string, expr: \"'DE'\"}\n"
+    with pytest.raises(SpecError, match="at least one must come from the message"):
+        load_file(pipeline((YAML[start:end], only)))
+
+
 def test_answers_are_kept_by_content(pipeline: Callable[..., Path], tmp_path: Path) -> None:
     for name in ("orders", "returns"):
         pipeline(name=name)
@@ -146,7 +153,7 @@ def test_without_an_answer_validation_fails_and_the_dag_file_does_not(
 ) -> None:
     dead = ExpressionChecker(tmp_path / "cache", python="/bin/false")
     path = pipeline()
-    with pytest.raises(StorageError, match="install tidegate"):
+    with pytest.raises(StorageError, match="checking expressions ended with exit code 1(.|\n)*install tidegate"):
         load_file(path, judge=dead)
     assert load_file(path, judge=Lenient(dead)).where == "total > 0"
 

@@ -19,10 +19,18 @@ LAST_WORDS = 5
 class Child:
     """`script` of `spark_jobs`, started at the first request or by `start`, ended by `close`; it can begin again.
 
-    Raises StorageError when it cannot start, or dies. `advice`: what to do then. `user`: who asks HDFS."""
+    Raises StorageError when it cannot start, or dies. `advice`: what to do then. `user`: who asks HDFS. `work`: what it
+    does, in words."""
 
-    def __init__(self, script: str, advice: str, python: str = sys.executable, user: str | None = None) -> None:
-        self._script, self._advice, self._python = script, advice, python
+    def __init__(
+        self,
+        script: str,
+        advice: str,
+        python: str = sys.executable,
+        user: str | None = None,
+        work: str = "reading files",
+    ) -> None:
+        self._script, self._advice, self._python, self._work = script, advice, python, work
         self._env = {"HADOOP_USER_NAME": user} if user else {}
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -83,7 +91,7 @@ class Child:
         text = self._errors.read().decode(errors="replace")
         words = " | ".join([line.strip() for line in text.splitlines() if line.strip()][-LAST_WORDS:])
         self.close()
-        what = f"reading files ended with exit code {code}: {words or 'without a word'}"
+        what = f"{self._work} ended with exit code {code}: {words or 'without a word'}"
         error = StorageError(what, advice=self._advice)
         error.retry = False
         return error

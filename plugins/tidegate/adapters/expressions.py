@@ -58,7 +58,8 @@ class ExpressionChecker:
         if self._child is None:
             from tidegate.adapters.children import Child  # most pipelines have no expressions, and no need of it
 
-            self._child = Child("expressions.py", "install tidegate[worker] (duckdb, pyarrow) here", self._python)
+            advice = "install tidegate[worker] (duckdb, pyarrow) beside this command"
+            self._child = Child("expressions.py", advice, self._python, work="checking expressions")
         (answer,) = self._child.ask({"pipeline": to_plain(pipeline)}, 1)
         return answer["problems"]
 

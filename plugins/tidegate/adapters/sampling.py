@@ -30,7 +30,7 @@ def sample(
     python: str = sys.executable,
 ) -> Sampled:
     """`settings` are librdkafka's, secrets included: they go through a pipe. Raises SourceError, StorageError."""
-    child = Child("sample.py", _ADVICE, python)
+    child = Child("sample.py", _ADVICE, python, work="reading records")
     request = {
         "pipeline": to_plain(pipeline),
         "settings": dict(settings),

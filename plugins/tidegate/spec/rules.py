@@ -41,6 +41,8 @@ def _name(spec: PipelineSpec, stem: str) -> Iterator[Problem]:
 
 
 def _columns(spec: PipelineSpec) -> Iterator[Problem]:
+    if all(c.expr is not None for c in spec.columns):
+        yield Problem(("columns",), "every column is computed (expr): at least one must come from the message")
     seen: dict[str, str] = {}
     for i, column in enumerate(spec.columns):
         name, path = column.name.lower(), ("columns", i, "name")

@@ -15,7 +15,7 @@ from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissin
 from tidegate.core.lateness import floor_of
 from tidegate.core.planning import PlanningView
 from tidegate.core.redriving import Cause, Choice, DirtyBatch, DirtyReader, source_batches
-from tidegate.workflow import ahead, ingest, landing, records, redriven
+from tidegate.workflow import ahead, ingest, landing, records, redriven, tables
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 
 
@@ -73,6 +73,7 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
         if not choice.chosen:
             return None
         planned = _plan(ctx, view, choice)
+        tables.before_planning(ctx)
         try:
             ctx.ledger.batches.insert_plan(planned, view.version, run)
         except LostComparison:
