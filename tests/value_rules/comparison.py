@@ -41,7 +41,7 @@ def compare(format_name: str, row: str, count: int, whole: int, seed: str) -> Ou
         spec, make = next(makers)
         size = min(CHUNK, share, count - outcome.mutated)
         _by_decoders(family, format_name, spec, list(_messages(family, make, size, rng, outcome)), outcome)
-    for spec, make in seeds if whole else ():
+    for spec, make in seeds if whole and family.to_files else ():
         if not outcome.wrong:
             messages = list(_messages(family, make, whole, rng, Outcome(row)))
             _by_whole_engine(family, spec, messages, outcome)

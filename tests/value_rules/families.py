@@ -14,6 +14,8 @@ from tests.value_rules import (
     oracle_csv,
     oracle_json,
     oracle_protobuf,
+    oracle_raw,
+    raw,
     seeds_avro,
     seeds_csv,
     seeds_json,
@@ -32,7 +34,7 @@ Answer = Row | Refused
 class Family:
     """`seeds`: row id -> (spec, maker of messages) pairs; `engines`: decoders by name; `answers`: what one of them says
     of each message; `compiled`: the spec as a pipeline whose table is at a location; `normal` makes equal what the page
-    leaves open."""
+    leaves open; `to_files`: whether messages can go through the whole engine by their values alone."""
 
     seeds: Callable[[], Mapping[str, Sequence[tuple[PlainSpec, Callable[[Random], Message]]]]]
     oracle: Callable[[PlainSpec, Message], Answer]
@@ -41,6 +43,7 @@ class Family:
     compiled: Callable[[PlainSpec, str], Pipeline]
     mutate: Callable[[bytes, Sequence[bytes], Random], bytes] = mutate
     normal: Callable[[PlainSpec, Answer], Answer] = lambda spec, answer: answer
+    to_files: bool = True
 
 
 _OTHERS = engine_formats.decoders, engine_json.answers, engine_formats.compiled
@@ -49,4 +52,5 @@ FAMILIES = {
     "csv": Family(seeds_csv.seeds, oracle_csv.read, *_OTHERS),
     "avro": Family(seeds_avro.seeds, oracle_avro.read, *_OTHERS, mutate_binary),
     "protobuf": Family(seeds_protobuf.seeds, oracle_protobuf.read, *_OTHERS, mutate_binary, without_order),
+    "raw": Family(raw.seeds, oracle_raw.read, raw.decoders, raw.answers, raw.compiled, mutate_binary, to_files=False),
 }
