@@ -206,7 +206,7 @@ class _Worker:
     def _sample(self, chunk: Chunk, spans: Spans, bad: dict[int, Bad]) -> None:
         for i in sorted(bad)[: MAX_SAMPLES - len(self._samples)]:
             why, raw, partition = bad[i], escaped(chunk.values[i] or b""), spans.of(i).range.partition
-            self._samples.append(DirtySample(partition, chunk.offsets[i], why.reason, why.field, raw))
+            self._samples.append(DirtySample(partition, chunk.offsets[i], _told(why.reason), _told(why.field), raw))
 
 
 class _Rules:
@@ -255,6 +255,11 @@ def _all_but(count: int, bad: dict[int, Bad]) -> pa.Array:
 
 def _true(flags: pa.Array, span: Span) -> int:
     return pc.sum(flags.slice(span.start, span.count)).as_py() or 0
+
+
+def _told(text: str) -> str:
+    """What a decoder says may quote the record."""
+    return escaped(text.encode("utf-8", "backslashreplace"))
 
 
 def escaped(raw: bytes) -> str:

@@ -184,3 +184,24 @@ def test_wrong_usage(working: Tide, world: World, name: str) -> None:
     assert working(name, "readings", "--batch", "x").exit_code == 2
     world.database.unlink()
     assert working(name, "readings", *(["--dry-run"] if name == "redrive" else [])).exit_code == 3
+
+
+def test_an_open_redrive_can_be_given_up_by_hand(working: Tide, world: World) -> None:
+    mend(world)
+    working("redrive", "readings", "--plan-only")
+    result = working("repair", "readings", "--abandon", "3", "--why", "not now", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "redrive 3 (PLANNED) will be ABANDONED: its 3 rows stay dirty rows" in result.stdout
+    assert "these rows can be redriven again" in result.stdout
+    assert working("redrive", "readings").exit_code == 0
+    once(world)
+
+
+def test_a_recreated_topic_takes_no_redrive_with_it(working: Tide, world: World) -> None:
+    mend(world)
+    working("redrive", "readings", "--plan-only")
+    world.kafka.create("readings", 2)
+    result = working("source", "reset", "readings", "--why", "on purpose", "--yes")
+    assert (result.exit_code, "ABANDONED" in result.output) == (0, False)
+    result = working("redrive", "readings")
+    assert "batch 3 (redrive of 3 dirty rows of 2 batches): 2 data" in result.stdout

@@ -134,14 +134,27 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
         raise Failed(
             f"{ctx.name}: batch {batch_id} is SEALED: its rows are there; clear the land task instead", NOT_WELL
         )
-    click.echo(f"batch {batch_id} ({batch.state}) will be ABANDONED, {batch.plan.records:,} offsets are given up:")
-    for r in batch.plan.ranges:
-        click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
-    click.echo("none of them is read any more, whether or not the topic still holds it")
+    if batch.plan.is_redrive:
+        click.echo(
+            f"redrive {batch_id} ({batch.state}) will be ABANDONED: its {batch.plan.records:,} rows stay dirty rows"
+        )
+    else:
+        _list_offsets(batch)
     if not yes:
         click.confirm("Give them up?", abort=True)
     reconcile.abandon(ctx, batch_id, why)
-    click.echo(f"abandoned: the next run of {ctx.name}.ingest begins after these offsets")
+    if batch.plan.is_redrive:
+        click.echo("abandoned: these rows can be redriven again")
+    else:
+        click.echo(f"abandoned: the next run of {ctx.name}.ingest begins after these offsets")
+
+
+def _list_offsets(batch: OpenBatch) -> None:
+    plan = batch.plan
+    click.echo(f"batch {plan.batch_id} ({batch.state}) will be ABANDONED, {plan.records:,} offsets are given up:")
+    for r in plan.ranges:
+        click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
+    click.echo("none of them is read any more, whether or not the topic still holds it")
 
 
 def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
@@ -208,6 +221,8 @@ def _reset(ctx: Context, why: str | None, yes: bool) -> None:
     open_batch = ctx.ledger.batches.open(name)
     if isinstance(open_batch, SealedBatch) or (open_batch and open_batch.plan.topic_id == topic.topic_id):
         open_batch = None  # a sealed batch has its rows and lands
+    if open_batch is not None and open_batch.plan.is_redrive:
+        open_batch = None  # its rows come from files
     if open_batch is not None:
         plan = open_batch.plan
         click.echo(f"batch {plan.batch_id} ({open_batch.state}) will be ABANDONED: {plan.records:,} offsets are lost")

@@ -1,0 +1,49 @@
+"""A redrive as a Spark job: `land.py` on a plan of mode `redrive`, through spark-submit, and Kafka is not there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_redrive import balanced, mend, odd, once
+from tests.world import World, make_pipeline, record
+from tidegate.adapters.spark import SubprocessLauncher
+from tidegate.embedded.java import find_java
+from tidegate.embedded.places import Places
+from tidegate.embedded.spark import recommended_conf
+from tidegate.workflow import redrive
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    pipeline = make_pipeline(f"file://{tmp_path}/lake/readings")
+    made = World(tmp_path, pipeline)
+    yield made
+    made.close()
+
+
+def test_spark_reads_dirty_files(world: World) -> None:
+    for number in range(2):
+        for partition in (0, 1):
+            records = [odd(f"{i}", 0.1) if i % 2 else record(f"{i}", 0.2) for i in range(50)]
+            world.produce(*records, b"never", partition=partition)
+        world.ingest(f"r{number}")
+    mend(world)
+    ctx = world.context()
+    said: list[str] = []
+    ctx.launcher = SubprocessLauncher(
+        said.append,
+        str(Path(sys.executable).with_name("spark-submit")),
+        conf=recommended_conf(Places.of_checkout()),
+        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+    )
+    redrive.plan(ctx, "redrive 1")
+    found = redrive.carry_out(ctx, "redrive 1")
+    assert (found.rows, found.data, found.dirty) == (104, 100, 4), said
+    assert any("read 104, wrote 104 rows" in line for line in said), said
+    world.close()
+    once(world)
+    balanced(world)
