@@ -52,6 +52,7 @@ TAKEN = {
         *[("decimal(10,2)", "decimal(11,2)"), ("decimal(10,2)", "decimal(38,2)")],
         ("struct<a:int>", "struct<a:int,b:string>"),
         ("struct<a:int,s:struct<x:int>>", "struct<a:int,s:struct<x:int,y:date>,z:int>"),
+        ("struct<s:struct<x:int>>", "struct<s:struct<x:int,y:int>>"),
         ("array<struct<a:int>>", "array<struct<a:int,b:int>>"),
         ("map<string,struct<a:int>>", "map<string,struct<a:int,b:int>>"),
     ],
