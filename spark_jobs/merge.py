@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_jobs.engine.checksum import connect, row_hashes, total
 from spark_jobs.engine.failures import JobError, from_exception, last_line, refuse
 from spark_jobs.engine.gather import choose_encoding
-from spark_jobs.engine.sinks import Columns, Writer, finished, format_of
+from spark_jobs.engine.sinks import Columns, Finished, Joiner, finished, format_of
 from spark_jobs.engine.write import FOOTER_ROWS
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
@@ -96,14 +96,14 @@ def _merge(plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, atte
     with storage.open_new(join(plan.attempt_dir, path)) as sink:
         written = _Written(merge, pipeline, sink)
         for source in merge.sources:
-            for rows in _rows_of(source, merge.columns, open_storage):
-                written.add(rows)
+            content, file = _opened(source, merge.columns, open_storage)
+            written.add_file(content, file)
         partitions = written.close(plan)
         size = sink.tell()
     return Merged(merge.stem, path, size, written.rows, written.checksum, partitions)
 
 
-def _rows_of(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> Iterator[pa.Table]:
+def _opened(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> tuple[bytes, Finished]:
     """Small files: each is read whole. Raises JobError if it is not the manifest's."""
     content, uri = _read(source, open_storage)
     file = finished(uri, pa.BufferReader(content), columns)
@@ -112,8 +112,7 @@ def _rows_of(source: Source, columns: Columns | None, open_storage: Callable[[st
             f"{uri}: {len(content)} bytes and {file.rows} rows, "
             f"its manifest says {source.entry.bytes} and {source.entry.rows}"
         )
-    for batch in file.batches(_BATCH_ROWS):
-        yield pa.Table.from_batches([batch])
+    return content, file
 
 
 def _read(source: Source, open_storage: Callable[[str], Any]) -> tuple[bytes, str]:
@@ -126,23 +125,45 @@ def _read(source: Source, open_storage: Callable[[str], Any]) -> tuple[bytes, st
 
 
 class _Written:
-    """One merged file: rows are gathered to row groups of a good size, counted and hashed when they are written."""
+    """One merged file. Files are taken as they are where that is worth it; the rows of others are gathered to row
+    groups of a good size. All are counted and hashed when they are written."""
 
     def __init__(self, merge: Merge, pipeline: Pipeline, sink: BinaryIO) -> None:
         self._merge, self._pipeline, self._sink = merge, pipeline, sink
         self._connection = connect()
-        self._writer: Writer | None = None
+        self._format = format_of(pipeline.sink.format)
+        self._writer: Joiner | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
         self._parts: list[PartitionRows] = []
         self.rows = self.checksum = 0
 
-    def add(self, rows: pa.Table) -> None:
-        rows = rows.replace_schema_metadata(None)
-        if self._schema is None:
-            self._schema = rows.schema
-        if rows.schema != self._schema:
-            raise refuse(f"files of {self._merge.stem} have different columns: {self._schema} and {rows.schema}")
+    def add_file(self, content: bytes, file: Finished) -> None:
+        if self._format.worth_taking(content) and self._taken(content, file):
+            return
+        for rows in self._tables(file):
+            self._add(rows)
+
+    def _taken(self, content: bytes, file: Finished) -> bool:
+        """What waits goes on waiting: the order of rows says nothing, and small files between large ones add up."""
+        if self._writer is None:
+            self._open(next(self._tables(file)))
+        if not self._writer.takes(content):  # type: ignore[union-attr]
+            return False
+        for rows in self._tables(file):
+            self._count(rows)
+        return True
+
+    def _tables(self, file: Finished) -> Iterator[pa.Table]:
+        for batch in file.batches(_BATCH_ROWS):
+            rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            if self._schema is None:
+                self._schema = rows.schema
+            if rows.schema != self._schema:
+                raise refuse(f"files of {self._merge.stem} have different columns: {self._schema} and {rows.schema}")
+            yield rows
+
+    def _add(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
         if sum(len(t) for t in self._waiting) >= GROUP_ROWS or sum(t.nbytes for t in self._waiting) >= GROUP_BYTES:
             self._flush()
@@ -174,10 +195,15 @@ class _Written:
         table = pa.concat_tables(self._waiting).combine_chunks()
         self._waiting = []
         if self._writer is None:
-            encoding = choose_encoding(table.slice(0, _SAMPLE_ROWS))
-            sink = self._pipeline.sink
-            self._writer = format_of(sink.format).open(self._sink, table.schema, encoding, sink.compression)
-        self._writer.write(table)
+            self._open(table)
+        self._writer.write(table)  # type: ignore[union-attr]
+        self._count(table)
+
+    def _open(self, table: pa.Table) -> None:
+        encoding = choose_encoding(table.slice(0, _SAMPLE_ROWS))
+        self._writer = self._format.join(self._sink, table.schema, encoding, self._pipeline.sink.compression)
+
+    def _count(self, table: pa.Table) -> None:
         self.rows += len(table)
         self.checksum = (self.checksum + total(row_hashes(self._connection, self._hashed(table)))) % CHECKSUM_MODULUS
         self._parts += _coordinates(table)

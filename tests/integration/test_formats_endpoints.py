@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_jobs.engine.sinks import Encoding
+from spark_jobs.engine.sinks import Encoding, format_of
 from spark_jobs.engine.write import Files, Place, Run
 from tests.engine_fixtures import DAY_ONE, pipeline
 from tests.file_values import COLUMNS, FLAT, rows_of
@@ -99,6 +99,8 @@ def test_readers_see_the_values_that_were_written(
     catalogue.ensure_table(table)  # it is recognised as the one that was asked for
     rows = {codec: rows_of(columns, rng, ROWS, far=name != "orc") for codec in CODECS[name]}
     places = {(("codec", codec),): written(name, codec, table, tmp_path) for codec, table in rows.items()}
+    if name == "parquet":
+        rows["joined"], places[(("codec", "joined"),)] = joined(rows["zstd"], tmp_path)
     catalogue.add_partitions(table.name, places)
     chosen = [SHOWN.get(kind, "{0}").format(f"`{n}`") for n, kind in FLAT]
     chosen += list(INSIDE) if name != "text" else []
@@ -119,6 +121,20 @@ def written(name: str, codec: str, rows: pa.Table, folder: Path) -> str:
         files.append(Place(DATA, DAY_ONE, ()), part, Encoding([], []), 0, None, [Run(0, 0, len(part), at, at)])
     (entry,) = files.close()
     return f"{root}/{entry.path.rpartition('/')[0]}"
+
+
+def joined(rows: pa.Table, folder: Path) -> tuple[pa.Table, str]:
+    """A file whose row groups are copied but for one, as a merge makes it."""
+    file_format, place = format_of("parquet"), folder / "joined"
+    place.mkdir()
+    with (place / "part.parquet").open("wb") as stream:
+        writer = file_format.join(stream, rows.schema, Encoding(["words"], []), "zstd")
+        for path in sorted((folder / "zstd").rglob("*.parquet")):
+            assert writer.takes(path.read_bytes())
+            writer.write(rows.slice(10, 20))
+            assert writer.takes(path.read_bytes())
+        assert writer.close({"a": "b"}) == 2 * len(rows) + 20
+    return pa.concat_tables([rows, rows.slice(10, 20), rows]), f"file://{place}"
 
 
 def _plain(row: Sequence[Any]) -> tuple[str, ...]:

@@ -35,6 +35,13 @@ class Writer(Protocol):
         Returns how many rows the footer says that there are; None where there is no footer."""
 
 
+class Joiner(Writer, Protocol):
+    """A file that other files become part of."""
+
+    def takes(self, content: bytes) -> bool:
+        """Append a whole finished file as it is. False if it is of another kind than this one: nothing was done."""
+
+
 class Finished(Protocol):
     """A file that somebody has finished, open for reading."""
 
@@ -67,6 +74,12 @@ class FileFormat(Protocol):
 
     def open(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> Writer:
         """Begin a file in `stream`, which is empty."""
+
+    def join(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> Joiner:
+        """The same, for a file that is made of others."""
+
+    def worth_taking(self, content: bytes) -> bool:
+        """Whether a finished file had better be taken as it is than written again."""
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> Finished:
         """`schema` is what the file was written with, for formats that do not say it. Raises for a spoilt file."""

@@ -37,6 +37,11 @@ class Orc:
     def open(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> _Writer:
         return _Writer(stream, schema, codec)
 
+    join = open
+
+    def worth_taking(self, content: bytes) -> bool:
+        return False
+
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(po.ORCFile(stream))
 
@@ -76,6 +81,9 @@ class _Writer:
     def held(self) -> int:
         encoder = 0 if self._encoder is None else STRIPE_BYTES + self._columns * _COLUMN_BYTES
         return encoder + self._waiting_bytes
+
+    def takes(self, content: bytes) -> bool:
+        return False
 
     def close(self, labels: Mapping[str, str]) -> int:
         self._encode()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.sinks.base import Encoding
+from spark_jobs.engine.sinks.parquet_join import Joined, large_groups
 
 _LEVELS = {"gzip": 6}
 """Of codecs whose own choice does not pay: pyarrow's, for gzip, is 9, ten times the work for 1 % of the bytes."""
@@ -26,6 +27,12 @@ class Parquet:
 
     def open(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> _Writer:
         return _Writer(stream, schema, encoding, codec)
+
+    def join(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> Joined:
+        return Joined(stream, schema, encoding, codec, self)
+
+    def worth_taking(self, content: bytes) -> bool:
+        return large_groups(content)
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(pq.ParquetFile(stream))

@@ -53,6 +53,11 @@ class Text:
     def open(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> _Writer:
         return _Writer(stream, codec)
 
+    join = open
+
+    def worth_taking(self, content: bytes) -> bool:
+        return False
+
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         if schema is None:
             raise ValueError("a text file does not say what its columns are")
@@ -88,6 +93,9 @@ class _Writer:
 
     def held(self) -> int:
         return 0 if self._packer is None else _PACKER_BYTES
+
+    def takes(self, content: bytes) -> bool:
+        return False
 
     def close(self, labels: Mapping[str, str]) -> None:
         if self._packer is not None:
