@@ -280,7 +280,7 @@ def test_the_vectorised_columns_agree_with_the_rules_at_the_edges(name):
     agree(name, [*EDGES, None])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(KINDS), st.lists(TEXTS, min_size=1, max_size=6))
 def test_the_vectorised_columns_agree_with_the_rules(name, texts):
     agree(name, texts)
@@ -289,7 +289,7 @@ def test_the_vectorised_columns_agree_with_the_rules(name, texts):
 FIELDS = st.lists(st.text(st.sampled_from('ab,;"\\\r\n \u00fc'), max_size=5), min_size=1, max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(FIELDS, st.booleans(), st.sampled_from(["", "\n", "\r\n"]))
 def test_what_is_written_comes_back(fields, escape, end):
     """Quoted with doubled quotes, or unquoted with escapes: any text survives."""
@@ -303,7 +303,7 @@ def test_what_is_written_comes_back(fields, escape, end):
     assert cutter.fields((written + end).encode()) == fields
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.binary(max_size=12) | st.text('a,"\n\\', max_size=12).map(str.encode), max_size=8))
 def test_whatever_comes_rows_stay_in_their_places(messages):
     decoder = decoder_for(csv({"a": "string", "n": "int"}))

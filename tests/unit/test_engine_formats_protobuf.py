@@ -505,7 +505,7 @@ values = st.fixed_dictionaries({name: strategy for name, (_, strategy) in SCALAR
 WHOLE = decoder({name: kind for name, (kind, _) in SCALARS.items()})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(values, min_size=1, max_size=4), st.data())
 def test_what_the_library_writes_is_read_and_mutations_shift_nothing(rows, data):
     messages: list[bytes] = [TYPES_OF["proto3"](**row).SerializeToString() for row in rows]
