@@ -594,7 +594,7 @@ def test_types_that_are_used_again_and_again_cost_no_more_than_once():
     for i in range(1, 40):
         inner = record(left=inner, right=f"N{i - 1}") | {"name": f"N{i}"}
     decoder(record(a={"type": "array", "items": inner}, c="N39"), {"c": "int from $.c.left.left.gone"})
-    wide = [record(x="int") | {"name": f"B{i}"} for i in range(2000)]
+    wide = [record(x="int") | {"name": f"B{i}"} for i in range(4000)]
     with pytest.raises(JobError, match="an Avro schema cannot be used"):
         decoder(record(c=wide), {"c": "int from $.c.x"})
 
