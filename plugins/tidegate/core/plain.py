@@ -17,8 +17,10 @@ T = TypeVar("T")
 
 def to_plain(value: Any) -> Any:
     """Dataclass -> dict, tuple and frozenset -> list; everything else as it is."""
+    if value is None or isinstance(value, str | int | float):
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: to_plain(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, dict):
         return {str(k): to_plain(v) for k, v in value.items()}
     if isinstance(value, frozenset):
@@ -31,6 +33,11 @@ def to_plain(value: Any) -> Any:
 def dumps(value: Any) -> str:
     """Canonical JSON: sorted keys, no spaces; equal values give equal texts."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@functools.cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
 
 
 @functools.cache

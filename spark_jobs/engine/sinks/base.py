@@ -11,10 +11,11 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Encoding:
-    """Columns worth a dictionary, and those whose statistics readers use."""
+    """Columns worth a dictionary, those whose statistics readers use, and those too small for a compressor to help."""
 
     dictionary: list[str]
     statistics: list[str]
+    small: tuple[str, ...] = ()
 
 
 class Writer(Protocol):

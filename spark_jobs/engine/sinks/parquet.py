@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -50,8 +52,7 @@ class _Writer:
         self._writer = pq.ParquetWriter(
             stream,
             schema,
-            compression=codec,
-            compression_level=_LEVELS.get(codec),
+            **_compression(schema, encoding.small, codec),
             use_dictionary=encoding.dictionary or False,
             write_statistics=encoding.statistics or False,
             store_schema=False,
@@ -66,6 +67,25 @@ class _Writer:
         self._writer.add_key_value_metadata(_CALENDAR | dict(labels))
         self._writer.close()
         return self._footer[0].num_rows
+
+
+@functools.lru_cache(maxsize=64)
+def _compression(schema: pa.Schema, small: tuple[str, ...], codec: str) -> dict[str, Any]:
+    """Setting up a compressor costs more than it is worth for a column of a few bytes in each row group."""
+    level = _LEVELS.get(codec)
+    if not small:
+        return {"compression": codec, "compression_level": level}
+    leaves = [path for path in _leaves(schema) if path not in small]
+    levels = None if level is None else dict.fromkeys(leaves, level)
+    return {"compression": dict.fromkeys(small, "none") | dict.fromkeys(leaves, codec), "compression_level": levels}
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Paths of the columns as the file spells them."""
+    stream = io.BytesIO()
+    pq.write_table(schema.empty_table(), stream)
+    found = pq.read_metadata(stream).schema
+    return [found.column(i).path for i in range(len(found))]
 
 
 class _Finished:
