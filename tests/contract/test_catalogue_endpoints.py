@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from catalogue_places import DATABASE, HOSTILE, REAL, Place, of
 from fakes.proxy import Fate, LossyProxy
+from pyarrow import orc
 
 from spark_jobs.engine.types import schema_of
 from tidegate.adapters.hive import PyHiveCatalogue
@@ -48,11 +49,14 @@ def test_readers_follow_the_location(endpoint: Place) -> None:
     assert (endpoint.folder / "new/part.parquet").exists()
 
 
-def write_columns(folder: Path, columns: tuple[tuple[str, str], ...], **values: object) -> None:
+def write_columns(folder: Path, columns: tuple[tuple[str, str], ...], form: str = "parquet", **values: object) -> None:
     """One row, as a worker writes it."""
     folder.mkdir(parents=True)
     rows = pa.Table.from_pylist([values], schema=schema_of(columns))
-    pq.write_table(rows, folder / "part.parquet", store_schema=False)
+    if form == "orc":
+        orc.write_table(rows, folder / "part.orc")
+    else:
+        pq.write_table(rows, folder / "part.parquet", store_schema=False)
 
 
 BEFORE = (("id", "smallint"), ("gone", "string"), ("fare", "decimal(6,2)"), ("legs", "struct<a:int>"), ("_o", "bigint"))
@@ -85,13 +89,26 @@ def test_readers_see_old_and_new_files_when_columns_come_go_and_change_places(en
     assert catalogue.execute(f"SELECT `app` FROM {table.name} WHERE `more` IS NULL AND `gone` = 'x'") == [("kept",)]
 
 
-def test_readers_see_old_and_new_files_when_types_grow(endpoint: Place, request: pytest.FixtureRequest) -> None:
-    table, catalogue = replace(endpoint.table(), columns=BEFORE), endpoint.catalogue
-    write_columns(endpoint.folder / "old", BEFORE, id=-32768, fare=Decimal("-9999.99"), legs={"a": 1})
-    write_columns(endpoint.folder / "new", WIDER, id=2**31 - 1, fare=Decimal("1e17"), legs={"a": 2, "b": "y"})
+GROWN = {
+    "parquet": (WIDER, {"id": 2**31 - 1, "fare": Decimal("1e17"), "legs": {"a": 2, "b": "y"}}),
+    "orc": (
+        (("id", "bigint"), ("gone", "string"), ("fare", "decimal(20,4)"), *WIDER[3:]),
+        {"id": 2**63 - 1, "fare": Decimal("1e15"), "legs": {"a": 2, "b": "y"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", GROWN)
+def test_readers_see_old_and_new_files_when_types_grow(
+    endpoint: Place, request: pytest.FixtureRequest, form: str
+) -> None:
+    columns, new = GROWN[form]
+    table, catalogue = replace(endpoint.table(), columns=BEFORE, format=form), endpoint.catalogue
+    write_columns(endpoint.folder / "old", BEFORE, form, id=-32768, fare=Decimal("-9999.99"), legs={"a": 1})
+    write_columns(endpoint.folder / "new", columns, form, **new)
     catalogue.ensure_table(table)
     catalogue.add_partitions(table.name, {of("old"): endpoint.uri("old")})
-    wider = replace(table, columns=WIDER)
+    wider = replace(table, columns=columns)
     if "hive_spark" in request.node.name:
         with pytest.raises(CatalogueMismatch, match="cannot change the type of a column") as refused:
             catalogue.evolve_table(wider)
@@ -106,7 +123,7 @@ def test_readers_see_old_and_new_files_when_types_grow(endpoint: Place, request:
         assert catalogue.evolve_table(wider) == []
     catalogue.add_partitions(table.name, {of("new"): endpoint.uri("new")})
     rows = catalogue.execute(f"SELECT `id`, `fare`, `legs`.`a`, `legs`.`b` FROM {table.name}")
-    assert sorted(rows) == [(-32768, Decimal("-9999.99"), 1, None), (2**31 - 1, Decimal("1e17"), 2, "y")]
+    assert sorted(rows) == [(-32768, Decimal("-9999.99"), 1, None), (new["id"], new["fare"], 2, "y")]
 
 
 def test_readers_see_each_value_as_it_was(endpoint: Place) -> None:
