@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_jobs import footers
+from spark_jobs.engine.dirty import DirtyReader
+from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.fetch import Chunk
+from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
+from tests.engine_fixtures import FakeReader, attempt_path, event, job_plan, pipeline, records
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
 from tidegate.adapters.rows import RowProcess
+from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.merging import Source
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column, Pipeline
+from tidegate.core.receipt import FileEntry, PartitionRows
 from tidegate.core.tables import told_columns
 from tidegate.workflow.audit import Depth, Report, audit
 from tidegate.workflow.where import where
@@ -184,3 +194,45 @@ def test_a_time_that_orc_cannot_keep_is_dirty(world: World) -> None:
     else:
         assert late == []
     assert look(world).problems == ()
+
+
+def test_a_redrive_reads_the_dirty_records_again(shared: World) -> None:
+    """Bytes, coordinates and Kafka's timestamp, which may be missing."""
+    (path,) = files_of(shared, "lake/readings/_tidegate/dirty")
+    (row,) = rows_of(shared, path, "dirty")
+    parts = (PartitionRows(row["_partition"], 1, row["_offset"], row["_offset"]),)
+    entry = FileEntry(path.name, "dirty", None, (), 1, path.stat().st_size, None, None, 0, parts)
+    reader = DirtyReader([Source(1, entry, (f"file://{path}",))], lambda uri: LocalStorage().open_existing(uri))
+    (chunk,) = reader.read(OffsetRange("readings", 0, 0, 100))
+    assert (chunk.offsets, chunk.values) == ([2], [b'{"not": \n json'])
+    wrong = replace(entry, rows=2)
+    reader = DirtyReader([Source(1, wrong, (f"file://{path}",))], lambda uri: LocalStorage().open_existing(uri))
+    with pytest.raises(JobError, match="has 1 rows, its manifest says 2"):
+        list(reader.read(OffsetRange("readings", 0, 0, 100)))
+
+
+@pytest.mark.parametrize("name", ["parquet", *FORMATS])
+def test_records_without_a_timestamp(name: str, tmp_path: Path) -> None:
+    """Kafka says -1. ORC cannot keep it: null there, which a redrive reads as -1 again."""
+    spec = pipeline(tmp_path)
+    spec = replace(spec, sink=replace(spec.sink, format=name, compression="gzip"))
+    plan = job_plan(spec, [(0, 0, 3)])
+    reader = Stampless({0: records([event(), b"not json", event()])})
+    receipt = run_plan(plan, LocalStorage(), open_reader=lambda _: reader)
+    assert (receipt.read_rows, len(receipt.files)) == (3, 2)
+    missing = None if name == "orc" else datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)
+    for file in receipt.files:
+        path = attempt_path(plan) / file.path
+        with path.open("rb") as stream:
+            batches = finished(path.name, stream, told_columns(spec, file.kind)).batches(10)
+            assert {row["_kafka_ts"] for batch in batches for row in batch.to_pylist()} == {missing}
+        if file.kind == "dirty":
+            again = DirtyReader([Source(7, file, (f"file://{path}",))], lambda uri: LocalStorage().open_existing(uri))
+            (chunk,) = again.read(OffsetRange("readings", 0, 0, 3))
+            assert (chunk.timestamps, chunk.values) == ([-1], [b"not json"])
+
+
+class Stampless(FakeReader):
+    def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
+        for chunk in super().read(wanted):
+            yield replace(chunk, timestamps=[-1] * len(chunk))

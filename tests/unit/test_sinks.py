@@ -169,6 +169,7 @@ def test_an_orc_footer_tells_labels_and_calendar(codec: str) -> None:
     file = po.ORCFile(stream)
     assert {k.decode(): v.decode() for k, v in file.metadata.items()} == LABELS
     assert file.read()["n"].to_pylist() == list(range(50_000))
+    assert b"\x58\x02\x2a" in stream.getvalue(), "calendar (field 11): 2, then the first label (field 5)"
     assert file.compression == {"gzip": "ZLIB", "none": "UNCOMPRESSED"}.get(codec, codec.upper())
 
 
