@@ -11,7 +11,15 @@ from tidegate.core.proposing import advice, propose, sample_ranges
 TYPES = [
     (["1", "-7"], "bigint"),
     (["9223372036854775807"], "bigint"),
+    (["-9223372036854775808"], "bigint"),
     (["9223372036854775808"], "decimal(38,0)"),
+    (["-9223372036854775809"], "decimal(38,0)"),
+    (["9" * 38], "decimal(38,0)"),
+    (["1" + "0" * 38], "double"),
+    (["1", "1.5", "9223372036854775808"], "double"),
+    (['"x"', '"2013-01-05"', '"2013-01-05T04:00"'], "string"),
+    (['{"Ab": 1}'], "map<string,bigint>"),
+    (['{"a b": 1}'], "map<string,bigint>"),
     (["1", "9223372036854775808"], "decimal(38,0)"),
     (["1", "1.5"], "double"),
     (["1", "null"], "bigint"),
@@ -88,6 +96,23 @@ def test_a_struct_of_too_many_fields_is_a_map() -> None:
 
 def test_deep_values_are_no_trouble() -> None:
     assert propose("x", ["[" * 100_000]).type == "string"
+    deep = propose("x", ["[" * 900 + "]" * 900])
+    assert (deep.type, deep.note[:20]) == ("string", "too long for a type;")
+    ladder = propose("x", ['{"a":' * 900 + "1" + "}" * 900, '{"b":' * 900 + "1" + "}" * 900])
+    assert (ladder.type, ladder.note) == (
+        "string",
+        "nested too deeply for a type; records with anything but text are dirty",
+    )
+
+
+def test_two_structs_join_up_to_the_limit() -> None:
+    one, two = ("{" + ", ".join(f'"{p}{i}": {i}' for i in range(30)) + "}" for p in "fg")
+    assert propose("x", [one, two]).type.startswith("struct<f0:bigint")
+    assert propose("x", [one, two, '{"h": 1}']).type == "string"
+
+
+def test_names_are_cut() -> None:
+    assert propose("x" * 300, ["1"]).column == "x" * 100
 
 
 def test_what_to_do_is_one_line() -> None:

@@ -16,6 +16,8 @@ from tidegate.core.pipeline import TIME_PARTITIONS
 
 MOST_FIELDS = 60
 """Keys of an object up to which it is a struct; with more, or odd ones, it is a map."""
+LONGEST_TYPE = 2000
+"""Characters of a type that a metastore takes in any case."""
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PATH_PART = re.compile(r"""[^\s.\[\]"'*$?()]+""")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -51,19 +53,26 @@ class Proposal:
 def propose(field: str, examples: Iterable[str], taken: Iterable[str] = (), seen: int | None = None) -> Proposal:
     """From the field's values as compact JSON texts (what is no JSON is text). `taken`: names that columns have;
     `seen`: of how many values these are examples."""
-    values = [_value(text) for text in examples]
-    kinds = {_kind(v) for v in values} - {_NOTHING}
-    kind = _common(kinds)
-    note = "" if kinds else "only null was seen"
-    if kind is None:
-        kind, note = "string", f"seen: {', '.join(sorted(kinds))}; records with anything but text are dirty"
+    texts = list(examples)
     try:
-        parse(kind)
-    except ValueError:
-        kind, note = "string", "its parts cannot be named in a type"
-    return Proposal(
-        field, _column(field, {t.lower() for t in taken}), kind, len(values) if seen is None else seen, note
-    )
+        kind, note = _judged(texts)
+    except RecursionError:
+        kind, note = "string", "nested too deeply for a type; records with anything but text are dirty"
+    column = _column(field, {t.lower() for t in taken})
+    return Proposal(field, column, kind, len(texts) if seen is None else seen, note)
+
+
+def _judged(texts: Sequence[str]) -> tuple[str, str]:
+    """A type, and what its author must know."""
+    kinds = {_kind(_value(text)) for text in texts} - {_NOTHING}
+    if not kinds:
+        return "string", "only null was seen"
+    kind = _common(kinds)
+    if kind is not None and len(kind) > LONGEST_TYPE:
+        return "string", "too long for a type; records with anything but text are dirty"
+    if kind is None:
+        return "string", f"seen: {', '.join(sorted(kinds))}; records with anything but text are dirty"
+    return kind, ""
 
 
 def sample_ranges(
@@ -105,7 +114,9 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
-        return "bigint" if -(2**63) <= value < 2**63 else "decimal(38,0)"
+        if -(2**63) <= value < 2**63:
+            return "bigint"
+        return "decimal(38,0)" if abs(value) < 10**38 else "double"
     if isinstance(value, float):
         return "double"
     if isinstance(value, str):
