@@ -10,6 +10,9 @@ from tests.value_rules.oracle_plain_text import from_text, time_from_text
 from tests.value_rules.oracle_text import Dirty
 from tests.value_rules.oracle_values import kind_of
 
+ENDS = ("", "\n", "\r\n")
+"""What may be left when a record is read."""
+
 
 @dataclass(frozen=True)
 class CsvSettings:
@@ -36,6 +39,8 @@ def read(spec: PlainSpec, message: bytes | None) -> Row | Refused:
     if spec.unknown != "ignore":
         unknown = {name: text for name, text in named.items() if name not in taken}
         unknown |= {f"#{i + 1}": record[i] for i in range(len(settings.fields), len(record))}
+    if spec.unknown == "fail":  # an example for people: null is no text
+        unknown = {name: text or "" for name, text in unknown.items()}
     return Row(values, event, unknown)
 
 
@@ -69,11 +74,7 @@ def fields_of(message: bytes | None, settings: CsvSettings) -> list[str | None]:
         raise Dirty("utf8") from None
     if text.startswith("\ufeff"):
         raise Dirty("bom")
-    for ending in ("\r\n", "\n"):
-        if text.endswith(ending):
-            text = text[: -len(ending)]
-            break
-    if not text:
+    if text in ENDS:
         raise Dirty("empty")
     record: list[str | None] = []
     at = 0
@@ -81,7 +82,7 @@ def fields_of(message: bytes | None, settings: CsvSettings) -> list[str | None]:
         quoted = settings.quote is not None and text[at : at + 1] == settings.quote
         found, at = _quoted(text, at + 1, settings) if quoted else _unquoted(text, at, settings)
         record.append(found)
-        if at == len(text):
+        if text[at:] in ENDS:
             break
         if text[at] != settings.delimiter:
             raise Dirty("quote" if quoted else "csv")
@@ -125,6 +126,8 @@ def _unquoted(text: str, start: int, settings: CsvSettings) -> tuple[str | None,
             continue
         if c == settings.quote:
             raise Dirty("quote")
+        if text[at:] in ENDS:
+            break
         if c in "\r\n":
             raise Dirty("line break")
         found.append(c)
