@@ -37,7 +37,7 @@ static void look_at(const struct column *c, const struct ArrowArray *array)
 {
     static const uint8_t widths[KINDS] = {
         [INT8] = 1, [INT16] = 2, [INT32] = 4, [INT64] = 8, [FLOAT] = 4, [DOUBLE] = 8, [DECIMAL] = 16, [DATE] = 4,
-        [TIMESTAMP] = 8, [EPOCH_MS] = 8, [ISO_MS] = 8,
+        [TIMESTAMP] = 8, [EPOCH_MS] = 8, [ISO_MS] = 8, [PATTERN_MS] = 8,
     };
     size_t rows = (size_t)array->length, bits = (rows + 7) / 8;
     bool map = c->kind == MAP || c->kind == EXTRA;

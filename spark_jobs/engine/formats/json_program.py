@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,18 @@ EVENT = "*event"
 """The last column of the answer: event time in epoch ms, or its text where Python has to read it."""
 MAX_NESTING = 32
 """Types nested more deeply are left to Python: the library calls itself for each level."""
-_OBJECT, _DECIMAL, _STRING, _LIST, _MAP, _STRUCT, _EXTRA, _EPOCH_MS, _ISO_MS = 0, 8, 9, 12, 13, 14, 15, 16, 17
+_OBJECT, _DECIMAL, _STRING, _LIST, _MAP, _STRUCT, _EXTRA, _EPOCH_MS, _ISO_MS, _PATTERN_MS = (
+    0,
+    8,
+    9,
+    12,
+    13,
+    14,
+    15,
+    16,
+    17,
+    18,
+)
 _PRIMITIVES = {
     "boolean": 1,
     "tinyint": 2,
@@ -36,6 +48,8 @@ _PRIMITIVES = {
     "timestamp": 11,
 }
 _KEYS = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "binary", "date")
+# a fraction must end before the next digit, a zone at the end of the text; a space is one space, not any number of them
+_PLAIN = re.compile(r"(?:%[YmdHMS]|%f(?=%z|$|[^%0-9])|[!#$&'()*+,./:;<=>?@A-Z\[\]^_`a-z{|}~-]| (?! ))*(?:%z)?")
 _ALL_KNOWN = 1
 _AS_TEXT = 1
 """`a` of a string's node: not the string, but the value's JSON text."""
@@ -139,7 +153,15 @@ def flags_of(pipeline: Pipeline) -> int:
 
 def reads_text(pipeline: Pipeline) -> bool:
     """Whether event times come as text."""
-    return pipeline.event_time.format not in EPOCH_UNITS and pipeline.event_time.format != "iso8601"
+    form = pipeline.event_time.format
+    return form not in EPOCH_UNITS and form != "iso8601" and not is_plain(form)
+
+
+def is_plain(pattern: str) -> bool:
+    """Whether the library reads this pattern of strptime's: a date, perhaps a time, each part once, and nothing beside
+    them that strptime takes in more than one spelling, but for letters."""
+    parts = _PLAIN.fullmatch(pattern) and re.findall(r"%(.)", pattern)
+    return bool(parts) and len(set(parts)) == len(parts) and {"Y", "m", "d"} <= set(parts)
 
 
 def _captures(pipeline: Pipeline) -> bool:
@@ -175,6 +197,9 @@ def describe(pipeline: Pipeline, texts: Collection[str]) -> Description:
         kind, a, b = _STRING if reads_text(pipeline) else _ISO_MS, 0, 0
         if time.format in EPOCH_UNITS:
             kind, (a, b) = _EPOCH_MS, EPOCH_UNITS[time.format]
+        elif is_plain(time.format):
+            kind, a, b = _PATTERN_MS, len(found.names), len(time.format)
+            found.names += time.format.encode()
         found.node(kind, parent(path[:-1]), path[-1], a, b, True, number)
     return found
 

@@ -11,7 +11,7 @@ import functools
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""

@@ -11,6 +11,7 @@
 static const uint8_t widths[KINDS] = {
     [INT8] = 1,   [INT16] = 2, [INT32] = 4, [INT64] = 8,     [FLOAT] = 4, [DOUBLE] = 8, [DECIMAL] = 16,  [STRING] = 4,
     [DATE] = 4,   [TIMESTAMP] = 8,          [LIST] = 4,      [MAP] = 4,   [EXTRA] = 4,  [EPOCH_MS] = 8,  [ISO_MS] = 8,
+    [PATTERN_MS] = 8,
 };
 
 static bool has_offsets(const struct column *c)

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TG_VERSION 1     /* what Python and this library have agreed on; see __init__.py */
+#define TG_VERSION 2     /* what Python and this library have agreed on; see __init__.py */
 #define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
 #define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
 #define TG_LEARNED 1024  /* keys remembered of an object besides those that are looked for */
@@ -54,7 +54,8 @@ enum kind {
     EXTRA = 15,    /* map<string,string> of the unknown keys at the top */
     EPOCH_MS = 16, /* event time from a number: a: multiply, b: divide */
     ISO_MS = 17,   /* event time from ISO 8601 */
-    KINDS = 18
+    PATTERN_MS = 18, /* event time by a pattern of strptime's: a, b: where it is in `names`, its length */
+    KINDS = 19
 };
 
 struct column;
@@ -99,6 +100,7 @@ struct program {
     struct column **columns; /* in the order of the table */
     int column_count;
     struct column *extra; /* where unknown keys at the top go; NULL: nowhere */
+    uint8_t *names;
     bool all_known;       /* a message with an unknown key at the top is not sure */
     uint64_t serial; /* counts objects */
     uint64_t hashes[TG_MAX_HASHES];
@@ -148,6 +150,8 @@ text tg_members(struct program *s, struct column *o, text p, int depth);
 /* `p` is behind the opening quote; the result is behind the closing one. */
 text tg_date(text p, int32_t *days);
 text tg_iso_micros(text p, int64_t *micros);
+/* Only patterns of %Y %m %d %H %M %S %f %z and what stands between them; see json_program.py. */
+text tg_pattern_ms(text p, text pattern, text pattern_end, int64_t *ms);
 bool tg_in_years(int64_t ms); /* 1 to 9999 */
 static inline int64_t tg_floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 

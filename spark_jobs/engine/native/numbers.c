@@ -45,8 +45,6 @@ static text scan(text p, struct number *n)
             break;
         }
     }
-    if (*p == '.')
-        return NULL;
     n->to = p;
     if (point)
         behind = p - point - 1;

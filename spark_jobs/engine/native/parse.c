@@ -333,6 +333,14 @@ static text value_of(struct program *s, struct column *c, text p, int depth)
         STORE(int32_t, days);
         break;
     }
+    case PATTERN_MS: {
+        int64_t ms;
+        text pattern = s->names + c->a;
+        if (*p != '"' || !(p = tg_pattern_ms(p + 1, pattern, pattern + c->b, &ms)))
+            return NULL;
+        STORE(int64_t, ms);
+        break;
+    }
     case TIMESTAMP: case ISO_MS: {
         int64_t micros;
         if (*p == '"') {

@@ -28,6 +28,7 @@ EXPORTED void tg_free(struct program *s)
     }
     free(s->nodes);
     free(s->columns);
+    free(s->names);
     free(s);
 }
 
@@ -60,14 +61,16 @@ static bool look_for(struct column *parent, struct column *child, text key, uint
 EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size, int32_t flags)
 {
     struct program *s = calloc(1, sizeof *s);
-    if (!s || count < 1 || nodes[0].kind != OBJECT)
+    if (!s || count < 1 || size < 0 || nodes[0].kind != OBJECT)
         goto wrong;
     s->count = count;
     s->all_known = flags & ALL_KNOWN;
     s->nodes = calloc((size_t)count, sizeof *s->nodes);
     s->columns = calloc((size_t)count, sizeof *s->columns);
-    if (!s->nodes || !s->columns)
+    s->names = malloc((size_t)size + 1);
+    if (!s->nodes || !s->columns || !s->names)
         goto wrong;
+    memcpy(s->names, names, (size_t)size);
     for (int i = 0; i < count; i++) {
         const struct description *d = &nodes[i];
         struct column *c = &s->nodes[i];
@@ -78,6 +81,7 @@ EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, 
         c->b = d->b;
         c->required = d->required;
         if ((c->kind == EPOCH_MS && (c->a < 1 || c->b < 1)) ||
+            (c->kind == PATTERN_MS && (c->a < 0 || c->b < 0 || (int64_t)c->a + c->b > size)) ||
             (c->kind == DECIMAL && (c->a < 1 || c->a > 38 || c->b < 0 || c->b > c->a)))
             goto wrong;
         if (has_keys(c->kind)) {

@@ -21,21 +21,45 @@ static inline int digits(text p, int count)
     return value;
 }
 
-/* YYYY-MM-DD as days since 1970-01-01, in the calendar that Python's datetime has. */
-static text calendar_date(text p, int32_t *days)
+/* Days since 1970-01-01, in the calendar that Python's datetime has. */
+static bool days_since(int year, int month, int day, int32_t *days)
 {
     static const uint8_t lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     static const int16_t before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
-    int year = digits(p, 4), month, day;
-    if (year < 1 || p[4] != '-' || (month = digits(p + 5, 2)) < 1 || month > 12 || p[7] != '-')
-        return NULL;
+    if (year < 1 || month < 1 || month > 12)
+        return false;
     bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    day = digits(p + 8, 2);
     if (day < 1 || day > lengths[month - 1] + (leap && month == 2))
-        return NULL;
+        return false;
     int last = year - 1; /* whole years since 0001-01-01, a Monday 719162 days before 1970 */
     *days = last * 365 + last / 4 - last / 100 + last / 400 + before[month - 1] + (leap && month > 2) + day - 1 - 719162;
-    return p + 10;
+    return true;
+}
+
+/* YYYY-MM-DD */
+static text calendar_date(text p, int32_t *days)
+{
+    int year = digits(p, 4), month, day;
+    if (year < 0 || p[4] != '-' || (month = digits(p + 5, 2)) < 0 || p[7] != '-' || (day = digits(p + 8, 2)) < 0)
+        return NULL;
+    return days_since(year, month, day, days) ? p + 10 : NULL;
+}
+
+/* Behind the sign: HH, HHMM or HH:MM. */
+static text offset_from_utc(text p, bool minutes_too, int *seconds)
+{
+    int hours = digits(p, 2), minutes = 0;
+    if (hours < 0 || hours > 23)
+        return NULL;
+    p += 2;
+    if (minutes_too || *p != '"') {
+        p += *p == ':';
+        if ((minutes = digits(p, 2)) < 0 || minutes > 59)
+            return NULL;
+        p += 2;
+    }
+    *seconds = hours * 3600 + minutes * 60;
+    return p;
 }
 
 text tg_date(text p, int32_t *days)
@@ -47,8 +71,8 @@ text tg_date(text p, int32_t *days)
 text tg_iso_micros(text p, int64_t *micros)
 {
     int32_t days;
-    int hour, minute, second = 0;
-    int64_t fraction = 0, offset = 0;
+    int hour, minute, second = 0, offset = 0;
+    int64_t fraction = 0;
     if (!(p = calendar_date(p, &days)) || (*p != 'T' && *p != ' '))
         return NULL;
     if ((hour = digits(p + 1, 2)) < 0 || hour > 23 || p[3] != ':' || (minute = digits(p + 4, 2)) < 0 || minute > 59)
@@ -73,21 +97,66 @@ text tg_iso_micros(text p, int64_t *micros)
         p++;
     } else if (*p == '+' || *p == '-') {
         bool west = *p == '-';
-        int hours = digits(p + 1, 2), minutes = 0;
-        if (hours < 0 || hours > 23)
+        if (!(p = offset_from_utc(p + 1, false, &offset)))
             return NULL;
-        p += 3;
-        if (*p != '"') {
-            p += *p == ':';
-            if ((minutes = digits(p, 2)) < 0 || minutes > 59)
-                return NULL;
-            p += 2;
-        }
-        offset = (west ? -60 : 60) * (hours * 60 + minutes);
+        offset = west ? -offset : offset;
     }
     if (*p != '"')
         return NULL;
     int64_t seconds = (int64_t)days * 86400 + hour * 3600 + minute * 60 + second - offset;
     *micros = seconds * 1000000 + fraction;
     return tg_in_years(tg_floor_divide(*micros, 1000)) ? p + 1 : NULL;
+}
+
+/* Numbers at their full width only: whatever else strptime takes is not sure. */
+text tg_pattern_ms(text p, text pattern, text pattern_end, int64_t *ms)
+{
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, micros = 0, offset = 0;
+    int32_t days;
+    for (; pattern < pattern_end; pattern++) {
+        if (*pattern != '%') {
+            p += *pattern == '/' && *p == '\\'; /* many writers escape it */
+            if (*p++ != *pattern)
+                return NULL;
+            continue;
+        }
+        switch (*++pattern) {
+        case 'Y': year = digits(p, 4); p += 4; break;
+        case 'm': month = digits(p, 2); p += 2; break;
+        case 'd': day = digits(p, 2); p += 2; break;
+        case 'H': hour = digits(p, 2); p += 2; break;
+        case 'M': minute = digits(p, 2); p += 2; break;
+        case 'S': second = digits(p, 2); p += 2; break;
+        case 'f': {
+            int count = 0;
+            for (; count < 6 && (uint8_t)(*p - '0') < 10; count++)
+                micros = micros * 10 + (*p++ - '0');
+            if (!count)
+                return NULL;
+            for (; count < 6; count++)
+                micros *= 10;
+            break;
+        }
+        case 'z':
+            if (*p == 'Z') {
+                p++;
+            } else if (*p == '+' || *p == '-') {
+                bool west = *p == '-';
+                if (!(p = offset_from_utc(p + 1, true, &offset)))
+                    return NULL;
+                offset = west ? -offset : offset;
+            } else {
+                return NULL;
+            }
+            break;
+        default: return NULL;
+        }
+        if ((year | month | day | hour | minute | second) < 0)
+            return NULL;
+    }
+    if (*p != '"' || hour > 23 || minute > 59 || second > 59 || !days_since(year, month, day, &days))
+        return NULL;
+    int64_t seconds = (int64_t)days * 86400 + hour * 3600 + minute * 60 + second - offset;
+    *ms = tg_floor_divide(seconds * 1000000 + micros, 1000);
+    return tg_in_years(*ms) ? p + 1 : NULL;
 }
