@@ -45,6 +45,8 @@ def run(request):
         raise RuntimeError("the gateway is gone")
     if plan == "death":
         os._exit(3)
+    if plan == "long-with-worker":
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", __file__])
     while plan.startswith("long") and not (seen / f"{{plan}}.go").exists():
         time.sleep(0.01)
     (seen / f"{{plan}}.ended").touch()
@@ -191,13 +193,18 @@ def test_a_session_that_dies_fails_its_plan_and_is_replaced(host: Host) -> None:
     assert len({first, second, host.run("3")}) == 3
 
 
-def test_who_finds_it_busy_waits_a_moment_and_then_runs_a_job_of_its_own(host: Host) -> None:
+def test_who_finds_it_busy_waits_a_moment_and_then_runs_a_job_of_its_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.run("1")
     thread, errors = host.start("long")
     host.launcher().run("2")
     assert host.cold.plans == ["2"]
+    looks, connect = [], warm_session._connect
+    monkeypatch.setattr(warm_session, "_connect", lambda path: (looks.append(path), connect(path))[1])
     patient = threading.Thread(target=host.launcher(patience=replace(host.patience, busy=60.0)).run, args=("3",))
     patient.start()
+    until(lambda: len(looks) > 2)  # so it was busy at least twice
     host.go("long")
     thread.join(30)
     patient.join(30)
@@ -286,9 +293,22 @@ def test_tasks_that_begin_together_start_one_session(host: Host) -> None:
 
 def test_a_kill_ends_the_session_with_all_that_is_below_it(host: Host) -> None:
     launcher = host.launcher()
-    thread, errors = host.start("long", launcher)
+    thread, errors = host.start("long-with-worker", launcher)
+    until(lambda: len(host.processes()) == 3)
     launcher.kill()
     thread.join(30)
     assert [type(e) for e in errors] == [JobFailed]
     assert not host.processes()
-    assert not (host.folder / "long.ended").exists()
+    assert not (host.folder / "long-with-worker.ended").exists()
+
+
+def test_who_hangs_up_before_naming_a_plan_has_changed_nothing(host: Host) -> None:
+    first = host.run("1")
+    (place,) = host.sessions.iterdir()
+    caller = warm_session._connect(place / "socket")
+    assert caller is not None
+    assert caller.greet(warm_session.code_identity(), 10.0) == "ready"
+    caller.close()
+    patience = replace(host.patience, busy=60.0)
+    assert host.run("4", patience=patience) == first
+    assert sorted(p.name for p in host.folder.glob("*.began")) == ["1.began", "4.began"]
