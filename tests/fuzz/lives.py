@@ -13,10 +13,10 @@ from typing import Any
 from tests.crash.faults import UNKNOWN
 from tests.hooks import Died
 from tests.mutants.names import HEALS, InvariantViolated, require
-from tests.mutants.stage import HOUR, Stage, record, window
+from tests.mutants.stage import HOUR, T0, Stage, record, window
 from tidegate.core.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
 from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, cleaning, ingest, reconcile, replay
+from tidegate.workflow import archive, cleaning, ingest, reconcile, redrive, replay
 from tidegate.workflow.context import REQUEST_TTL_MS
 
 DEPTH = 2
@@ -24,6 +24,7 @@ CHANGING = {
     "storage": {"make_dirs", "rename_no_replace", "delete", "write_new"},
     "catalogue": {"ensure_table", "add_partitions", "set_location", "drop_partitions"},
     "batches": {"insert_plan", "bind", "take", "seal", "adopt", "land", "mark_side"},
+    "redrives": {"cleared"},
     "windows": {
         "save_certificate", "begin_close", "finish_close", "begin_generation", "take", "built", "discard",
         "begin_swap", "publish", "announced", "declare_intent", "answer_intent",
@@ -95,7 +96,14 @@ class Life:
                 self.stage.produce(record(name, max(0.0, self._hour - back), site), partition=partition)
             if self._rng.random() < 0.1:
                 self.stage.produce(b"not json", partition=partition)
+            if self._rng.random() < 0.2:  # dirty until the clock of a redrive's plan is later
+                self._names += 1
+                self.stage.produce(record(f"n{self._names}", self._ahead()), partition=partition)
         self.told.append(f"records up to {self._hour:.1f} h")
+
+    def _ahead(self) -> float:
+        """Hours from T0 to what is still to come."""
+        return (self.stage.clock.now_ms() - T0) / HOUR + self._rng.choice((0.2, 2.0))
 
     def _task(self) -> None:
         """One try of a random task, in a process of its own."""
@@ -130,11 +138,17 @@ class Life:
             (f"ready {hour}", lambda: archive.ready(stage.context(), key), 1),
             (f"publish {hour}", lambda: archive.publish(stage.context(), key), 5),
             (f"replay {hour}", lambda: replay.replay(stage.context(), key), 2),
+            (f"redrive {run}", lambda: self._redrives(f"d{run}"), 2),
             ("maintain", lambda: reconcile.maintain(stage.context()), 1),
             ("clean", lambda: cleaning.clean(stage.context()), 2),
         ]
         name, task, _ = rng.choices(tasks, [weight for *_, weight in tasks])[0]
         return name, task
+
+    def _redrives(self, run: str) -> object:
+        if redrive.plan(self.stage.context(), run) is None:
+            return None
+        return redrive.carry_out(self.stage.context(), run)
 
     def _lands(self, run: str) -> object:
         """Airflow runs it once its write task has ended well."""

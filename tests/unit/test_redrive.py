@@ -114,7 +114,18 @@ def test_their_files_are_kept_for_replays(world: World) -> None:
     redriven(world)
     kept = world.folder / "lake/readings/_tidegate/redriven/1"
     assert {p.name: p.read_bytes() for p in kept.iterdir()} == before
-    assert not (world.folder / "lake/readings/_tidegate/dirty/_batch=1").exists()
+    assert list((world.folder / "lake/readings/_tidegate/dirty/_batch=1").iterdir()) == []
+
+
+def test_a_late_add_of_its_partition_shows_no_row_again(world: World) -> None:
+    first_batch(world)
+    late = world.partitions("lake.readings__dirty")
+    mend(world)
+    redriven(world)
+    world.catalogue.add_partitions("lake.readings__dirty", late)
+    assert world.table("__dirty") == [(0, 4)]
+    once(world)
+    balanced(world)
 
 
 def test_a_replay_has_the_redriven_rows_again(world: World) -> None:

@@ -177,8 +177,9 @@ class Files:
         for kind in (LATE, DIRTY):
             manifest = {f.path.removeprefix(f"{kind}/") for f in files if f.kind == kind}
             directory = self._layout.side(batch.batch_id, kind)
+            named = set() if kind == DIRTY and batch.set_aside else manifest  # redriven rows have left
             if manifest and batch.side_moved:
-                yield from _foreign(f"batch {batch.batch_id}", directory, self._list(directory) or {}, manifest)
+                yield from _foreign(f"batch {batch.batch_id}", directory, self._list(directory) or {}, named)
 
     def unknown_batches(self) -> Iterator[Problem]:
         """R11: storage must not know batches or publications that the ledger does not."""

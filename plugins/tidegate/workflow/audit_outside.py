@@ -39,14 +39,14 @@ class Partitions:
     def expect_batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
         sides = self._sides if batch.side_registered else self._coming
         for f in files:
-            if f.kind not in sides or (f.kind == DIRTY and batch.set_aside):
+            if f.kind not in sides:
                 continue
             directory = self._ctx.layout.side(batch.batch_id, f.kind)
             folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
             place = join(directory, folder) if folder else directory
             values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
-            leaving = f.kind == DIRTY and batch.redriven_by is not None
-            (self._coming if leaving else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
+            left = f.kind == DIRTY and batch.redriven_by is not None  # a late ADD may show it again, without a file
+            (self._coming if left else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
 
     def compare(self) -> Iterator[Problem]:
         """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
