@@ -20,7 +20,7 @@ from tidegate.adapters.spark import (
     processes_of,
     secrets_file,
 )
-from tidegate.adapters.spark_conf import driver_conf, is_local
+from tidegate.adapters.spark_conf import driver_conf
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
@@ -111,7 +111,7 @@ class _OwnJob:
 
     def environment(self) -> dict[str, str] | None:
         """For spark-submit on this machine; elsewhere it would become arguments."""
-        return local_environment() if is_local(self._master) else None
+        return local_environment() if self._master.startswith("local") else None
 
 
 class _Hook(SparkSubmitHook):
