@@ -378,3 +378,36 @@ def test_repetitions_go_and_the_order_stays() -> None:
     assert "-s 2013-01-05T00:00Z -e 2013-01-05T00:00Z" in republish("flights", T0)
     assert "flights.archive" in republish("flights", T0)
     assert "backup" in RESTORE
+
+
+# ---------------------------------------------------------------- redrives
+
+
+def redrive_of(first: BatchRow, state: str = "LANDED", **more: object) -> BatchRow:
+    """Batch 3 took up the dirty row of batch 1; it is filtered now."""
+    values: dict[str, object] = {"kind": "redrive", "sources": (1,), "state": state, "log_starts": {}}
+    return batch(3, (span(0, 7, 9, read=1, gaps=1, filtered=1),), {}, **(values | more))
+
+
+def test_a_redrive_counts_its_rows_instead_of_the_batch_that_had_them() -> None:
+    spine = replace(SPINE, next_batch_id=4, states={"LANDED": 3})
+    found, totals = look((replace(ONE, redriven_by=3), TWO, redrive_of(ONE)), spine=spine)
+    assert found == []
+    assert totals.balance == Balance(offsets=17, read=16, gaps=1, data=13, late=1, dirty=0, filtered=2)
+    assert (totals.abandoned, totals.unfinished) == (0, 0)
+
+
+@pytest.mark.parametrize("state", ["ABANDONED", "WRITING"])
+def test_a_redrive_that_has_not_landed_has_nothing(state: str) -> None:
+    spine = replace(SPINE, next_batch_id=4, states={"LANDED": 2, state: 1}, unlanded={3: state})
+    found, totals = look((ONE, TWO, redrive_of(ONE, state)), spine=spine)
+    assert (found, totals.abandoned, totals.unfinished) == ([], 0, 0)
+    assert totals.balance == look()[1].balance
+
+
+def test_a_redrive_has_no_planned_ends() -> None:
+    spine = replace(SPINE, next_batch_id=4, states={"LANDED": 3})
+    batches = (replace(ONE, redriven_by=3), TWO, replace(redrive_of(ONE), ends={0: 9}))
+    assert words(batches=batches, spine=spine) == ["batch 3: it is a redrive, but has planned ends"]
+    alone = words(batches=(ONE, TWO, redrive_of(ONE)), spine=spine)
+    assert alone[0] == "batch 3: it took up the dirty rows of batch 1, which are not its own"

@@ -15,7 +15,17 @@ from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pipeline import Windows
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.core.receipt import FileEntry
-from tidegate.core.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
+from tidegate.core.sighting import (
+    Candidate,
+    Earlier,
+    Life,
+    OffsetFacts,
+    Row,
+    Search,
+    Sighting,
+    Surroundings,
+    WindowFacts,
+)
 from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, WindowRow
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
@@ -194,6 +204,22 @@ def test_dirty_rows() -> None:
     assert answer.words == "dirty: fare: not a number: x; batch 7, attempt 2, in lake.flights__dirty"
     assert (answer.reason, answer.field, answer.raw) == ("not a number", "fare", "x")
     assert decide(search=found("dirty", reason="cut off")).words.startswith("dirty: cut off; batch 7")
+
+
+def test_redriven_rows() -> None:
+    """Their story is the redrive's, with what they were before."""
+    life = replace(LIFE, earlier=(Earlier(replace(BATCH, batch_id=3), ()),))
+    answer = decide(life, replace(found("dirty", reason="odd"), before=Row(0, "u", reason="no int", field="fare")))
+    assert answer.words.startswith("dirty in batch 3 (fare: no int), redriven by batch 7: dirty: odd; batch 7, attempt")
+    assert (answer.dirty_in, answer.batch_id) == ((3,), 7)
+    twice = replace(life, earlier=(*life.earlier, Earlier(replace(BATCH, batch_id=5), ())))
+    answer = decide(twice, replace(found("dirty", reason="odd"), before=Row(0, "u", reason="cut off")))
+    assert answer.words.startswith("dirty in batches 3, 5 (cut off), redriven by batch 7: ")
+    assert answer.dirty_in == (3, 5)
+    for before in (None, Row(0, "u")):
+        words = decide(life, replace(found("dirty", reason="odd"), before=before)).words
+        assert words.startswith("dirty in batch 3, redriven by batch 7: ")
+    assert decide(search=found("dirty", reason="odd")).dirty_in == ()
 
 
 def test_late_rows() -> None:
