@@ -91,6 +91,9 @@ static void replay(FILE *file)
         /* not as agreed: no padding, a length too many */
         if (tg_decode(s, data, chunk[1] - 1, lengths, chunk[0], look, &array) != -2)
             exit(10);
+        data[lengths[0]] = ' '; /* nor is a message without a NUL behind it */
+        if (tg_decode(s, data, chunk[1], lengths, chunk[0], look, &array) != -2)
+            exit(11);
         free(lengths);
         free(data);
         free(look);
