@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -47,7 +48,10 @@ def run(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Outcome]]:
 
 
 def _run(job: Job) -> Outcome:
-    return compare(job.format_name, job.row, job.count, job.whole, job.seed)
+    try:
+        return compare(job.format_name, job.row, job.count, job.whole, job.seed)
+    except Exception:  # of the oracle or of a whole job: the other rows go on
+        return Outcome(job.row, wrong=[f"{job.row}: {traceback.format_exc()}"])
 
 
 def report(results: Sequence[tuple[Job, Outcome]]) -> str:

@@ -239,7 +239,7 @@ def _numbered(unknown: list[Any]) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for number, wire, value in unknown:
         if wire == START:
-            inner = _numbered(list(read_fields(value)))
+            inner = _numbered(list(read_fields(value, any_number=True)))
             text = "{" + ",".join(f"{write_text(key)}:{item}" for key, item in inner.items()) + "}"
         elif wire == 2:
             text = f'"{base64.b64encode(value).decode()}"'

@@ -60,11 +60,12 @@ Wire = tuple[int, int, int | bytes]
 """(field number, wire type, varint or the bytes)."""
 
 
-def read_fields(data: bytes, depth: int = 0) -> Iterator[Wire]:
-    """The fields in their order; groups as the bytes between their tags. `depth` is this message's. Raises Dirty."""
+def read_fields(data: bytes, depth: int = 0, *, any_number: bool = False) -> Iterator[Wire]:
+    """The fields in their order; groups as the bytes between their tags. `depth` is this message's, `any_number` for
+    the inside of an unknown group. Raises Dirty."""
     at = 0
     while at < len(data):
-        number, wire, value, at = _field(data, at, depth + 1)
+        number, wire, value, at = _field(data, at, depth + 1, any_number=any_number)
         yield number, wire, value
 
 
