@@ -438,3 +438,22 @@ def test_a_client_that_stands_still_in_its_transaction_holds_nobody_up_for_ever(
         stand_still()
     successor.close()
     assert ledger.batches.get(NAME, 1) == WritingBatch(plan(), 1, "n1")
+
+
+# ---------------------------------------------------------------- partition values
+
+
+def test_windows_have_the_values_of_what_has_landed_until_they_are_closed(ledger: SqlLedger) -> None:
+    writing = ledger.batches.take(planned(ledger), "n1")
+    sealed = ledger.batches.seal(writing, manifest(writing))
+    assert ledger.batches.values(NAME, 0) == {}  # not landed yet
+    ledger.batches.land(sealed)
+    found = {f.values for f in sealed.manifest.files if f.kind == "data"}
+    assert found
+    assert ledger.batches.values(NAME, 0) == ledger.batches.values(NAME, 0, 0) == {0: found}
+    assert ledger.batches.values(NAME, 1) == ledger.batches.values("another", 0) == {}
+    ledger.windows.begin_close(NAME, WINDOW, ready)
+    assert ledger.batches.values(NAME, 0) == {0: found}
+    assert ledger.windows.finish_close(NAME, WINDOW) == []
+    assert ledger.batches.values(NAME, 0) == {}
+    assert ledger.batches.values(NAME, 0, 0) == {0: found}  # for a replay

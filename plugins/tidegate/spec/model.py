@@ -252,7 +252,11 @@ class SinkSpec(Section):
         shown="`zstd`; `gzip` for `text`",
     )
     target_file_size: Size = key("A file is finished when it has about this size.", "256MB")
-    max_partitions: Count = key("Distinct dynamic partition values that one window may have.", 2000, unit="values")
+    max_partitions: Count = key(
+        "Distinct dynamic values that a window may have; rows of others go to its overflow partition.",
+        2000,
+        unit="values",
+    )
     permissions: NotYet = key("Mode, owner and group of files and directories.", None)
     workdir: Location | None = key(
         "Work directory, on the same filesystem as `location`. Below `location` its name begins with `_` or `.`, which "
