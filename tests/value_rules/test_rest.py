@@ -7,7 +7,8 @@ import pytest
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.text_rules import convert_text, text_event_ms
 from tests.engine_fixtures import chunk_of
-from tests.value_rules.engine_json import compiled, decoders
+from tests.value_rules import engine_formats, oracle_protobuf, seeds_protobuf
+from tests.value_rules.engine_json import answers, compiled, decoders
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec, Refused, read, routed
 from tests.value_rules.oracle_plain_text import time_from_text
 from tests.value_rules.oracle_text import Dirty
@@ -84,3 +85,19 @@ NESTED = [("T-nested", "array<int>"), ("T-nested", "map<string,int>"), ("T-neste
 def test_there_is_no_text_of_nested_types(row: str, kind: str) -> None:
     with pytest.raises(Unfit):
         convert_text("[]", parse(kind))
+
+
+ENDED_TASKS = [
+    ("P-message-required", "ignore", b"J\r\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01 \x00:\x05\n\x01x\x10\x02", True),
+    ("P-unknown-fail", "fail", b"z\x03123:\x08\n\x04tr\xfee\x10\x01\xfa\x04\x01x", False),
+]
+
+
+@pytest.mark.parametrize(("row", "unknown", "message", "dirty"), ENDED_TASKS)
+def test_messages_that_ended_a_task(row: str, unknown: str, message: bytes, dirty: bool) -> None:
+    """A map beside a missing required field, and a map's key that is no UTF-8, in proto2."""
+    spec, _ = seeds_protobuf.many_seeds(unknown)[1]
+    decoder = engine_formats.decoders(spec)["decoder"]
+    found = answers(spec, decoder, [message] * 20)
+    assert [isinstance(answer, Refused) for answer in found] == [dirty] * 20
+    assert [isinstance(oracle_protobuf.read(spec, message), Refused)] == [dirty]
