@@ -22,7 +22,7 @@ from tidegate.workflow.context import REQUEST_TTL_MS
 DEPTH = 2
 CHANGING = {
     "storage": {"make_dirs", "rename_no_replace", "delete", "write_new"},
-    "catalogue": {"ensure_table", "add_partitions", "set_location", "drop_partitions"},
+    "catalogue": {"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions"},
     "batches": {"insert_plan", "bind", "take", "seal", "adopt", "land", "mark_side"},
     "redrives": {"cleared"},
     "windows": {
@@ -70,10 +70,11 @@ class Life:
             self.stage.clock.advance(self._rng.choice((REQUEST_TTL_MS + 1, HOUR, 40 * 24 * HOUR)))
             self.told.append("time passes")
         elif kind == "columns":
-            id_, site, _ = self.stage.pipeline.columns
+            id_, site, *_ = self.stage.pipeline.columns
             value = Column("value", "int", self._rng.choice(("$.value", "$.other")))
-            self.stage.change_spec(columns=(id_, site, value))
-            self.told.append(f"columns: value from {value.path}")
+            extra = (Column("extra", "int", "$.other"),) if self._rng.random() < 0.5 else ()
+            self.stage.change_spec(columns=(id_, site, value, *extra))
+            self.told.append(f"columns: value from {value.path}, {len(extra)} more")
         elif kind == "swap":
             self._swap()
         else:

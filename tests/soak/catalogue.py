@@ -30,6 +30,9 @@ class FileCatalogue:
     def ensure_table(self, table: TableDef) -> None:
         self._change(lambda c: c.ensure_table(table))
 
+    def evolve_table(self, table: TableDef) -> list[str]:
+        return self._change(lambda c: c.evolve_table(table))
+
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
         return self._load().partitions(table, prefix)
 

@@ -20,7 +20,7 @@ from tidegate.adapters.storage import LocalStorage
 from tidegate.core.hivetypes import parse
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Column, Pipeline
+from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
 from tidegate.core.plain import to_plain
 from tidegate.core.receipt import DATA, DIRTY, LATE
 
@@ -288,6 +288,17 @@ def test_rows_go_to_dirty_then_filtered_then_late_then_data(tmp_path):
         ("", 8),
     ]
     assert {f.values for f in receipt.files if f.kind == DATA} == {(("site", "a"),)}
+
+
+def test_captured_fields_and_kafkas_time_go_with_computed_columns(tmp_path):
+    base = pipeline(tmp_path, event_time=EventTime(None), format=Format(unknown_fields="capture"))
+    twice = Column("twice", "int", "", expr="count * 2")
+    made = replace(base, columns=(*base.columns, twice), where="count > 1")
+    plan = job_plan(made, [(0, 0, 2)])
+    receipt = run(plan, {0: records([event(count=1, odd="x"), event(count=2, odd="y")])})
+    ((row),) = all_rows(plan, receipt, DATA)
+    assert (row["twice"], dict(row["_extra"])["odd"]) == (4, '"y"')
+    assert receipt.ranges[0].filtered == 1
 
 
 def test_where_that_cannot_be_decided_makes_the_row_dirty(tmp_path):
