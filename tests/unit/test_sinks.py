@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -218,4 +219,21 @@ def test_parquet_is_written_at_once(rng: random.Random) -> None:
     writer.write(table)
     assert (writer.held(), writer.size()) == (0, stream.tell())
     writer.close({})
-    assert pq.read_metadata(stream).num_rows == 1_000
+    metadata = pq.read_metadata(stream)
+    assert metadata.num_rows == 1_000
+    assert metadata.metadata == {b"org.apache.spark.version": b"3.5.0", b"writer.date.proleptic": b"true"}
+
+
+def test_the_query_of_the_page_reads_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = (("name", "string"), ("raw", "binary"), ("moment", "timestamp"), ("number", "bigint"))
+    rows = [{"name": "a\n\\n\r\\", "raw": b"\x00", "moment": 1, "number": 5}, dict.fromkeys(dict(columns))]
+    table = pa.Table.from_pylist(rows, schema_of(columns))
+    path = tmp_path / "date=2013-01-05/hour=00/part.txt.gz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(written("text", "gzip", table)[0].getvalue())
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs/types.md").read_text()
+    (query,) = re.findall(r"```sql\n(SELECT array_to_string.*?)```", page, re.DOTALL)
+    connection = duckdb.connect()
+    connection.execute("set TimeZone='UTC'")
+    assert plain(connection.sql(query).to_arrow_table().cast(table.schema)) == plain(table)
