@@ -289,7 +289,7 @@ def code_identity() -> str:
         spec = importlib.util.find_spec(package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
         for folder in folders or [land_application().parent]:
-            for path in sorted(Path(folder).rglob("*.py")):
+            for path in sorted(p for p in Path(folder).rglob("*") if p.suffix in (".py", ".so")):
                 status = path.stat()
                 found.append(f"{path}:{status.st_size}:{status.st_mtime_ns}")
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
