@@ -9,14 +9,18 @@ A JSON line in, a JSON line out, until the input ends. Settings come this way be
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TextIO
 
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.formats import decoder_for
+from spark_jobs.engine.secrets import REGISTRY, VARIABLE
 from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
@@ -46,9 +50,10 @@ def _open_kafka(plan: JobPlan, settings: dict[str, Any]) -> Reader:
 def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
     """Raises JobError."""
     pipeline = from_plain(Pipeline, request["pipeline"])
-    topic = pipeline.source.topic
+    topic, settings = pipeline.source.topic, dict(request["settings"])
+    registry = {key: settings.pop(key) for key in list(settings) if key.startswith(REGISTRY)}
     ranges = tuple(OffsetRange(topic, p, start, end) for p, start, end in request["ranges"] if end > start)
-    reader = open_reader(_plan(pipeline, str(request["topic_id"]), ranges), request["settings"])
+    reader = open_reader(_plan(pipeline, str(request["topic_id"]), ranges), settings)
     # only what is unknown matters here: no expression, no event time, no field that may not be null
     asked = replace(
         pipeline,
@@ -57,19 +62,36 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
         event_time=EventTime(None),
         where=None,
     )
-    decoder = decoder_for(asked)
     known = {pipeline.event_time.path.split(".")[1]} if pipeline.event_time.path else set()
     found, read = _Fields(known), 0
-    try:
-        for wanted in ranges:
-            for chunk in reader.read(wanted):
-                read += len(chunk)
-                table = decoder.decode(chunk).table
-                if EXTRA_COLUMN[0] in table.column_names:
-                    found.add(table[EXTRA_COLUMN[0]].to_pylist())
-    finally:
-        reader.close()
+    with _as_a_job_is_told(registry):
+        decoder = decoder_for(asked)
+        try:
+            for wanted in ranges:
+                for chunk in reader.read(wanted):
+                    read += len(chunk)
+                    table = decoder.decode(chunk).table
+                    if EXTRA_COLUMN[0] in table.column_names:
+                        found.add(table[EXTRA_COLUMN[0]].to_pylist())
+        finally:
+            reader.close()
     return {"read": read, "fields": found.told()}
+
+
+@contextmanager
+def _as_a_job_is_told(secrets: dict[str, str]) -> Iterator[None]:
+    """In a private file, which the environment names."""
+    before = os.environ.get(VARIABLE)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(secrets, file)
+        file.flush()
+        os.environ[VARIABLE] = file.name
+        try:
+            yield
+        finally:
+            del os.environ[VARIABLE]
+            if before is not None:
+                os.environ[VARIABLE] = before
 
 
 def _plan(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> JobPlan:

@@ -14,11 +14,15 @@ import yaml
 from click.testing import CliRunner, Result
 from engine_fixtures import FakeReader, event, records
 
+from spark_jobs.engine.fetch import Chunk, Reader
+from spark_jobs.engine.secrets import registry_settings
 from spark_jobs.sample import sample
 from tidegate.adapters import sampling
 from tidegate.cli import main
 from tidegate.commands import surroundings
+from tidegate.core.batch import JobPlan
 from tidegate.core.errors import LedgerError, SourceError, SpecError
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column, Pipeline
 from tidegate.core.plain import to_plain
 from tidegate.core.ports import PartitionOffsets, TopicState
@@ -120,6 +124,25 @@ def test_what_no_column_takes_is_counted_with_examples() -> None:
     assert found["fields"]["legs"] == {"seen": 1, "examples": ["[1]"]}
     assert found["fields"]["gate"]["examples"][-1] == '"B8"'
     assert found["fields"].keys() == {"gate", "legs"}, "neither the event time nor what a column takes"
+
+
+def test_the_registrys_login_is_for_the_decoder_and_not_for_kafkas_client() -> None:
+    told: list[dict] = []
+
+    class Looking(FakeReader):
+        def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
+            told.append(registry_settings())
+            return super().read(wanted)
+
+    def opened(plan: JobPlan, settings: dict) -> Reader:
+        told.append(settings)
+        return Looking({0: records([event()])})
+
+    settings = {"bootstrap.servers": "x", "tidegate.registry.url": "http://r", "tidegate.registry.password": "p"}
+    request = {"pipeline": to_plain(spec()), "settings": settings, "topic_id": "t", "ranges": [[0, 0, 1]]}
+    assert sample(request, opened) == {"read": 1, "fields": {}}
+    assert told == [{"bootstrap.servers": "x"}, {"url": "http://r", "password": "p"}]
+    assert registry_settings() == {}
 
 
 def test_a_child_process_answers_and_its_error_is_told() -> None:

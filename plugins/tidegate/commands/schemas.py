@@ -83,7 +83,7 @@ def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
     topic = source.describe(spec.source.topic)
     partitions = {p: (o.log_start, o.last_stable_offset) for p, o in topic.partitions.items()}
     ranges = sample_ranges(partitions, records, _refused_at(spec.name))
-    settings = source.client_settings() | source.secrets()  # type: ignore[attr-defined]
+    settings = source.client_settings() | source.secrets() | _registry(spec)  # type: ignore[attr-defined]
     found = sample(spec, settings, topic.topic_id, ranges)
     taken = [c.name for c in spec.columns]
     proposals: list[Proposal] = []
@@ -91,6 +91,15 @@ def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
         proposals.append(propose(field, examples, taken, seen))
         taken.append(proposals[-1].column)
     return found.read, proposals
+
+
+def _registry(spec: Pipeline) -> dict[str, str]:
+    """Where the schema registry is, with its login, if the pipeline has one. Raises TidegateError."""
+    if spec.format.avro is None or spec.format.avro.registry_conn_id is None:
+        return {}
+    from tidegate.wiring import command_lookup, registry_secrets
+
+    return registry_secrets(command_lookup(spec.format.avro.registry_conn_id))
 
 
 def _refused_at(name: str) -> tuple[int, int] | None:
