@@ -9,15 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs import footers
+from spark_jobs.engine import write
 from spark_jobs.engine.dirty import DirtyReader
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
-from spark_jobs.engine.sinks import finished
-from tests.engine_fixtures import FakeReader, attempt_path, event, job_plan, pipeline, records
+from spark_jobs.engine.sinks import Encoding, finished
+from spark_jobs.engine.write import Files, Place, Run
+from tests.engine_fixtures import DAY_ONE, FakeReader, attempt_path, event, job_plan, pipeline, records
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
@@ -236,3 +239,41 @@ class Stampless(FakeReader):
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         for chunk in super().read(wanted):
             yield replace(chunk, timestamps=[-1] * len(chunk))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_overflow_partition(name: str, tmp_path: Path) -> None:
+    """What the rows said is in a column that only these files have."""
+    spec = pipeline(tmp_path)
+    spec = replace(spec, sink=replace(spec.sink, format=name, compression="none", max_partitions=1))
+    plan = job_plan(spec, [(0, 0, 4)])
+    topic = records([event(site=site, count=n) for n, site in enumerate(("a", "b\n", "a", 'c"\x01'))])
+    receipt = run_plan(plan, LocalStorage(), open_reader=lambda _: FakeReader({0: topic}))
+    seen = {}
+    for file in receipt.files:
+        path = attempt_path(plan) / file.path
+        with path.open("rb") as stream:
+            opened = finished(path.name, stream, told_columns(spec, file.kind))
+            seen |= {
+                row["count"]: (dict(file.values)["site"], dict(row.get("_overflow") or {}))
+                for batch in opened.batches(10)
+                for row in batch.to_pylist()
+            }
+    beyond = "__tidegate_overflow__"
+    assert seen == {0: ("a", {}), 1: (beyond, {"site": "b\n"}), 2: ("a", {}), 3: (beyond, {"site": 'c"\x01'})}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_open_files_keep_in_memory_is_bounded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are closed before their time: more of them, the same rows."""
+    spec = pipeline(tmp_path)
+    spec = replace(spec, sink=replace(spec.sink, format=name, compression="gzip"))
+    rows = pa.table({"number": pa.array(range(20), pa.int64())})
+    for limit, count in ((write.HELD_BYTES, 3), (1, 9)):
+        monkeypatch.setattr(write, "HELD_BYTES", limit)
+        files = Files(spec, f"file://{tmp_path}/{limit}", "1", {}, LocalStorage().open_new)
+        for at in range(9):
+            place, runs = Place("data", DAY_ONE, (("site", str(at % 3)),)), [Run(0, 0, 20, at * 20, at * 20 + 19)]
+            files.append(place, rows, Encoding([], []), 0, None, runs)
+        entries = files.close()
+        assert (len(entries), sum(entry.rows for entry in entries)) == (count, 180)
