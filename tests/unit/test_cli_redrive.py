@@ -205,3 +205,18 @@ def test_a_recreated_topic_takes_no_redrive_with_it(working: Tide, world: World)
     assert (result.exit_code, "ABANDONED" in result.output) == (0, False)
     result = working("redrive", "readings")
     assert "batch 3 (redrive of 3 dirty rows of 2 batches): 2 data" in result.stdout
+
+
+def test_the_other_commands_know_what_a_redrive_is(working: Tide, world: World) -> None:
+    mend(world)
+    working("redrive", "readings", "--plan-only")
+    assert "3 PLANNED, planned" in words(working("status", "readings").stdout)
+    assert "redrive of 3 dirty rows" in words(working("status", "readings").stdout)
+    assert "batch 3 is open (PLANNED)" in words(working("plan", "readings").stdout)
+    assert "redrive of 3 dirty rows of batches 1, 2" in words(working("plan", "readings").stdout)
+    working("redrive", "readings")
+    assert "3 (redrive of 1, 2)" in words(working("explain", "readings", "2013-01-05T02:00Z").stdout)
+    told = the_json(working("events", "readings", "-n", "20", "--json"))["events"]
+    assert {e["subject"] for e in told if e["what"] == "redriven"} == {"batch 1", "batch 2"}
+    (status,) = the_json(working("status", "readings", "--json"))["pipelines"]
+    assert (status["totals"]["dirty"], status["totals"]["read"]) == (1, 8)

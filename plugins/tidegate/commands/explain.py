@@ -192,7 +192,8 @@ def _print_shares(out: Console, e: Explanation) -> None:
     table = _table("batch", "landed", "rows", "late", "offsets of its rows, by Kafka partition")
     for share in e.shares:
         spans = ", ".join(f"{p}: {n:,} in [{low}, {high}]" for p, (n, low, high) in share.partitions.items())
-        table.add_row(str(share.batch_id), _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
+        name = f"{share.batch_id} (redrive of {_short_list(share.sources)})" if share.sources else str(share.batch_id)
+        table.add_row(name, _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
     out.print(table)
 
 

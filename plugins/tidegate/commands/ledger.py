@@ -156,6 +156,10 @@ def _print_plan(plan: Plan, words: str, as_json: bool) -> None:
         return
     from rich.table import Table
 
+    if plan.is_redrive:
+        batches = ", ".join(str(i) for i in sorted({s.batch_id for s in plan.sources}))
+        click.echo(f"{plan.pipeline}: {words}: redrive of {plan.records:,} dirty rows of batches {batches}")
+        return
     click.echo(f"{plan.pipeline}: {words}: {plan.records:,} offsets of {plan.topic}")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("partition", "start", "end", "offsets", "left", "log start", "stable", "high watermark"):

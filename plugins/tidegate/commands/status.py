@@ -322,7 +322,8 @@ def _open_words(batch: BatchRow | None) -> str:
         return "none"
     ranges = ", ".join(f"{r.range.partition}: [{r.range.start}, {r.range.end})" for r in batch.ranges)
     epoch = f" (epoch {batch.epoch})" if batch.epoch else ""
-    return f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {batch.records:,} offsets" + (
+    what = f"redrive of {batch.records:,} dirty rows" if batch.is_redrive else f"{batch.records:,} offsets"
+    return f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {what}" + (
         f"\npartition {ranges}" if ranges else ""
     )
 

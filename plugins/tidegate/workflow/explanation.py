@@ -18,13 +18,16 @@ from tidegate.workflow.overview import backfill, first_line
 
 @dataclass(frozen=True)
 class BatchShare:
-    """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset)."""
+    """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset).
+
+    `sources`: of a redrive, the batches whose dirty rows these were."""
 
     batch_id: int
     landed_ms: int | None
     rows: int
     late: int
     partitions: dict[int, tuple[int, int, int]]
+    sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,14 @@ def _waits_for(ctx: Context, reads: LedgerReads, view: WindowView) -> tuple[int,
 
 def _shares(view: WindowView) -> tuple[BatchShare, ...]:
     landed = {b.batch_id: b.landed_ms for b in view.batches}
+    sources = {b.batch_id: b.sources for b in view.batches}
     shares = []
     for batch_id in sorted({t.batch_id for t in view.totals}):
         mine = [t for t in view.totals if t.batch_id == batch_id]
         data = {t.partition: (t.rows, t.min_offset, t.max_offset) for t in mine if t.kind == DATA}
         late = sum(t.rows for t in mine if t.kind == LATE)
-        shares.append(BatchShare(batch_id, landed.get(batch_id), sum(r for r, _, _ in data.values()), late, data))
+        rows = sum(r for r, _, _ in data.values())
+        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, sources.get(batch_id, ())))
     return tuple(shares)
 
 
