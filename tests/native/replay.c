@@ -13,8 +13,9 @@
 struct description;
 struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size, int32_t flags);
 void tg_free(struct program *s);
-int64_t tg_decode(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count, uint8_t *look,
-                  struct ArrowArray *array);
+int64_t tg_read(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count, int64_t expected,
+                uint8_t *look);
+int64_t tg_take(struct program *s, struct ArrowArray *array);
 
 static uint64_t sum; /* so that no look at the results can be left out */
 
@@ -78,9 +79,11 @@ static void replay(FILE *file)
         int32_t *lengths = take(file, (size_t)chunk[0] * 4);
         uint8_t *data = take(file, (size_t)chunk[1]), *look = malloc((size_t)chunk[0] + 1);
         struct ArrowArray array;
-        int64_t unsure = tg_decode(s, data, chunk[1], lengths, chunk[0], look, &array);
-        if (unsure < 0)
+        int64_t unsure = tg_read(s, data, chunk[1], lengths, chunk[0], chunk[0] / 2, look);
+        if (unsure < 0 || tg_read(s, data, chunk[1], lengths, chunk[0], 0, look) != unsure || tg_take(s, &array))
             exit(8);
+        if (array.length != 2 * chunk[0])
+            exit(12);
         for (int32_t i = 0; i < chunk[0]; i++)
             unsure -= look[i];
         if (unsure)
@@ -89,10 +92,10 @@ static void replay(FILE *file)
             look_at(s->columns[i], array.children[i]);
         array.release(&array);
         /* not as agreed: no padding, a length too many */
-        if (tg_decode(s, data, chunk[1] - 1, lengths, chunk[0], look, &array) != -2)
+        if (tg_read(s, data, chunk[1] - 1, lengths, chunk[0], 0, look) != -2)
             exit(10);
         data[lengths[0]] = ' '; /* nor is a message without a NUL behind it */
-        if (tg_decode(s, data, chunk[1], lengths, chunk[0], look, &array) != -2)
+        if (tg_read(s, data, chunk[1], lengths, chunk[0], 0, look) != -2)
             exit(11);
         free(lengths);
         free(data);

@@ -17,7 +17,7 @@ import pytest
 from engine_fixtures import all_rows, chunk_of, event, job_plan, pipeline, records, serving
 
 from spark_jobs.engine import native
-from spark_jobs.engine.formats import json_decoder
+from spark_jobs.engine.formats import json_decoder, json_program
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.json_program import Program, describe, flags_of, is_plain, laid_out, unreadable
 from spark_jobs.engine.formats.json_rows import MAX_DEPTH, RowRules
@@ -326,7 +326,8 @@ def test_nothing_of_a_message_that_is_given_up_stays() -> None:
     of = spec(Column("c", kind, "$.c"), Column("s", "string", "$.s"), unknown="capture")
     value = {"a": ["one", None, "two"], "m": {"k": [{"x": "y", "y": 1}, {"x": None, "y": None}]}}
     whole = json.dumps({"s": "text", "u": [1, "zwei"], "c": value}).encode()
-    chunk = [piece for n in range(len(whole)) for piece in (whole[:n], whole)]
+    chunk = [piece for n in range(len(whole)) for piece in (whole[:n], whole)] * 12
+    assert len(chunk) > 2 * json_program._AT_ONCE
     rows, look = run(of, *chunk)
     assert look == list(range(0, len(chunk), 2))
     expected = {"c": value | {"m": list(value["m"].items())}, "s": "text", "_extra": [("u", '[1,"zwei"]')]}
@@ -362,6 +363,27 @@ def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:
         pytest.skip("no C compiler")
     subprocess.run([compiler, "-shared", "-fPIC", "odd.c", "-o", "odd.so"], cwd=tmp_path, check=True)
     assert "was built from other sources" in str(native.open_library(tmp_path / "odd.so"))
+
+
+def test_processors_without_sse2_read_the_same(tmp_path: Path, rng: random.Random) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    flags = ["-std=gnu11", "-O1", "-DTG_PORTABLE", "-shared", "-fPIC", "-fvisibility=hidden"]
+    built = tmp_path / "portable.so"
+    subprocess.run([compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(built)], check=True)
+    library = native.open_library(built)
+    assert not isinstance(library, str), library
+    for name in CASES:
+        assert compare(name, rng.randrange(2**32), 200, library)["sure"] > 10
+    program = Program(library, spec(Column("c", "string", "$.c")))
+    for n in range(20):
+        for code in range(0x30):
+            body = b"x" * n + bytes([code]) + b"y" * (20 - n)
+            batch, look = program.run([b'{"c":"%s"}' % body, b'{"z":"%s"}' % body])
+            odd = code < 0x20 or code == ord('"')
+            assert look == ([0, 1] if odd else []), body
+            assert odd or batch.column(0)[0].as_py().encode() == body
 
 
 def _recorded(name: str, rng: random.Random, count: int) -> bytes:

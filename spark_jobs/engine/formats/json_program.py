@@ -50,6 +50,8 @@ _PRIMITIVES = {
 _KEYS = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "binary", "date")
 # a fraction must end before the next digit, a zone at the end of the text; a space is one space, not any number of them
 _PLAIN = re.compile(r"(?:%[YmdHMS]|%f(?=%z|$|[^%0-9])|[!#$&'()*+,./:;<=>?@A-Z\[\]^_`a-z{|}~-]| (?! ))*(?:%z)?")
+_AT_ONCE = 1000
+"""Messages that are laid out together: few enough to stay in a processor's cache until they are read."""
 _ALL_KNOWN = 1
 _AS_TEXT = 1
 """`a` of a string's node: not the string, but the value's JSON text."""
@@ -117,29 +119,41 @@ class Program:
 
     def run(self, values: Sequence[bytes | None]) -> tuple[pa.RecordBatch, list[int]]:
         """A row per message, and which messages the row rules must decide about: those are null in every column."""
-        count = len(values)
-        data, lengths = laid_out(values)
-        look = bytearray(count)
-        address = (ctypes.c_char * count).from_buffer(look)
+        look: list[int] = []
+        for at in range(0, len(values), _AT_ONCE):
+            self._read(values[at : at + _AT_ONCE], len(values), at, look)
         made = (ctypes.c_int64 * 10)()  # struct ArrowArray
-        unsure = self._library.tg_decode(
-            self._address, data, len(data), lengths.buffer_info()[0], count, address, ctypes.addressof(made)
+        if self._library.tg_take(self._address, ctypes.addressof(made)):
+            raise MemoryError(f"no memory for the columns of {len(values)} messages")
+        batch = pa.RecordBatch._import_from_c(ctypes.addressof(made), self._schema)
+        if batch.num_rows != len(values):  # one message is one row, whatever its bytes
+            raise AssertionError(f"decoding shifted rows: {batch.num_rows} results for {len(values)} messages")
+        return batch, look
+
+    def _read(self, values: Sequence[bytes | None], expected: int, first: int, look: list[int]) -> None:
+        data, lengths = laid_out(values)
+        flags = bytearray(len(values))
+        place = (ctypes.c_char * len(values)).from_buffer(flags)
+        unsure = self._library.tg_read(
+            self._address, data, len(data), lengths.buffer_info()[0], len(values), expected, place
         )
         if unsure == -1:
-            raise MemoryError(f"no memory to decode {count} messages of {len(data)} bytes")
+            raise MemoryError(f"no memory to decode {len(values)} messages of {len(data)} bytes")
         if unsure < 0:
             raise refuse(
-                f"{count} messages of {len(data)} bytes are too much to decode at once",
+                f"{expected} messages at once, or one of {len(data)} bytes, are too much to decode",
                 advice="lower max.message.bytes of the topic, or fetch.max.bytes in the extra of the Kafka connection",
             )
-        batch = pa.RecordBatch._import_from_c(ctypes.addressof(made), self._schema)
-        return batch, _set(look) if unsure else []
+        if unsure:
+            look += (first + i for i in _set(flags))
 
 
 def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
     """Messages as the library wants them, each followed by a NUL, with padding at the end; and their lengths."""
-    present = [v or b"" for v in values] if None in values else values
-    return b"\0".join((*present, bytes(native.PADDING))), array("i", map(len, present))  # type: ignore[arg-type]
+    present: list[bytes] = [v or b"" for v in values] if None in values else list(values)  # type: ignore[arg-type]
+    lengths = array("i", map(len, present))
+    present.append(bytes(native.PADDING))
+    return b"\0".join(present), lengths
 
 
 def unreadable(pipeline: Pipeline, version: int = RULES_VERSION) -> list[str]:

@@ -11,7 +11,7 @@ import functools
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-VERSION = 2
+VERSION = 3
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
@@ -72,6 +72,8 @@ def open_library(path: Path) -> ctypes.CDLL | str:
     found.tg_new.argtypes = [pointer, number, ctypes.c_char_p, size, number]
     found.tg_free.restype = None
     found.tg_free.argtypes = [pointer]
-    found.tg_decode.restype = size
-    found.tg_decode.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, pointer, pointer]
+    found.tg_read.restype = size
+    found.tg_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
+    found.tg_take.restype = size
+    found.tg_take.argtypes = [pointer, pointer]
     return found

@@ -40,35 +40,47 @@ static bool forget(struct program *s, int64_t row)
     return true;
 }
 
-/* `data`: messages, each followed by a NUL, and TG_PADDING bytes behind the last. `look[i]` becomes 1 where message i is
- * not sure; its row is null. Returns how many those are; -1: out of memory, -2: `data` is not as agreed. */
-EXPORTED int64_t tg_decode(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count, uint8_t *look,
-                           struct ArrowArray *array)
+static int64_t give_up(struct program *s, int64_t why)
 {
-    int64_t at = 0, unsure = 0, row;
-    if (size >= INT32_MAX) /* offsets have 32 bits */
-        return -2;
-    s->out_of_memory = false;
-    for (int i = 0; i < s->column_count; i++) {
-        if (s->columns[i]->rows_before < count)
-            s->columns[i]->rows_before = count;
-    }
-    for (row = 0; row < count; row++) {
-        if (lengths[row] < 0 || lengths[row] > size - at - 1 - TG_PADDING || data[at + lengths[row]])
-            break;
-        text end = data + at + lengths[row];
-        look[row] = !message(s, data + at, end, row);
-        if (UNLIKELY(look[row])) {
-            unsure++;
-            if (s->out_of_memory || !forget(s, row))
-                break;
-        }
-        at += lengths[row] + 1;
-    }
-    bool agreed = row == count || s->out_of_memory;
-    if (row == count && tg_export(s, count, array))
-        return unsure;
     for (int i = 0; i < s->count; i++)
         tg_free_column(&s->nodes[i]);
-    return agreed ? -1 : -2;
+    s->rows = s->bytes = 0;
+    return why;
+}
+
+/* Rows for `count` more messages; `expected`: how many there will be in all. `data`: the messages, each followed by a
+ * NUL, and TG_PADDING bytes behind the last. `look[i]` becomes 1 where message i is not sure; its row is null. Returns
+ * how many those are; -1: out of memory, -2: `data` is not as agreed, or too much. Then all rows are gone. */
+EXPORTED int64_t tg_read(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count,
+                         int64_t expected, uint8_t *look)
+{
+    int64_t at = 0, unsure = 0;
+    s->out_of_memory = false;
+    s->bytes += size;
+    if (s->bytes >= INT32_MAX) /* offsets have 32 bits */
+        return give_up(s, -2);
+    for (int i = 0; i < s->column_count && !s->rows; i++) {
+        if (s->columns[i]->rows_before < expected)
+            s->columns[i]->rows_before = expected;
+    }
+    for (int64_t i = 0; i < count; i++, s->rows++) {
+        if (lengths[i] < 0 || lengths[i] > size - at - 1 - TG_PADDING || data[at + lengths[i]])
+            return give_up(s, -2);
+        text end = data + at + lengths[i];
+        look[i] = !message(s, data + at, end, s->rows);
+        if (UNLIKELY(look[i])) {
+            unsure++;
+            if (s->out_of_memory || !forget(s, s->rows))
+                return give_up(s, -1);
+        }
+        at += lengths[i] + 1;
+    }
+    return unsure;
+}
+
+/* `array` becomes all rows that were read; there are none afterwards. Returns 0; -1: out of memory. */
+EXPORTED int64_t tg_take(struct program *s, struct ArrowArray *array)
+{
+    bool done = tg_export(s, s->rows, array);
+    return give_up(s, done ? 0 : -1);
 }

@@ -3,7 +3,7 @@
  * The library takes only what it is sure of. A message that it is not sure of, for whatever reason, becomes a row of
  * nulls and is reported, and the row rules in Python decide about it; so nothing in here has to explain a refusal.
  *
- * Safety rests on two agreements, which `tg_decode` checks:
+ * Safety rests on two agreements, which `tg_read` checks:
  *   - every message is followed by a NUL, which is valid nowhere in JSON: whatever reads byte by byte stops there;
  *   - behind the last message there are TG_PADDING bytes: whatever reads up to that many at once stays inside.
  */
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TG_VERSION 2     /* what Python and this library have agreed on; see __init__.py */
+#define TG_VERSION 3     /* what Python and this library have agreed on; see __init__.py */
 #define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
 #define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
 #define TG_LEARNED 1024  /* keys remembered of an object besides those that are looked for */
@@ -102,7 +102,8 @@ struct program {
     struct column *extra; /* where unknown keys at the top go; NULL: nowhere */
     uint8_t *names;
     bool all_known;       /* a message with an unknown key at the top is not sure */
-    uint64_t serial; /* counts objects */
+    int64_t rows, bytes; /* read since the last tg_take */
+    uint64_t serial;     /* counts objects */
     uint64_t hashes[TG_MAX_HASHES];
     int hash_count;
     uint8_t scratch[TG_LONG_KEY + TG_PADDING];
