@@ -18,11 +18,8 @@ from spark_jobs.engine.sinks.base import Encoding
 from spark_jobs.engine.sinks.orc_tail import with_labels
 from spark_jobs.engine.types import TIMESTAMP
 
-STRIPE_BYTES = 16 * 1024 * 1024
-"""Encoded bytes of a stripe: a writer holds one in memory."""
-WAITING_BYTES = 16 * 1024 * 1024
-"""Rows of a file wait outside of the encoder until there are so many: it takes half a megabyte for each column."""
-_COLUMN_BYTES = 1024 * 1024
+STRIPE_BYTES, COLUMN_BYTES = 8 * 1024 * 1024, 1024 * 1024
+"""What an encoder keeps in memory: a stripe, and buffers for each column. Rows wait outside until there are as many."""
 _EXPECTED_RATIO = 4
 _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompressed"}
 _LOCAL = pa.timestamp("us")
@@ -64,7 +61,7 @@ class _Writer:
         self._encoder: po.ORCWriter | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = self._bytes = self._rows = 0
-        self._columns = sum(map(_leaves, schema.types))
+        self._encoder_bytes = STRIPE_BYTES + COLUMN_BYTES * sum(map(_leaves, schema.types))
 
     def write(self, rows: pa.Table) -> None:
         rows = _unsliced(rows.cast(self._schema))
@@ -72,15 +69,14 @@ class _Writer:
         self._bytes += rows.nbytes
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
-        if self._encoder is not None or self._waiting_bytes >= WAITING_BYTES:
+        if self._encoder is not None or self._waiting_bytes >= self._encoder_bytes:
             self._encode()
 
     def size(self) -> int:
         return max(self._stream.tell(), self._bytes // _EXPECTED_RATIO)
 
     def held(self) -> int:
-        encoder = 0 if self._encoder is None else STRIPE_BYTES + self._columns * _COLUMN_BYTES
-        return encoder + self._waiting_bytes
+        return self._waiting_bytes if self._encoder is None else self._encoder_bytes
 
     def takes(self, content: bytes) -> bool:
         return False
