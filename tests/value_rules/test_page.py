@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from tests.value_rules import examples_json, page
+from tests.value_rules.families import FAMILIES
 
 HERE = Path(__file__).parent
 _ID = re.compile(r"\b[A-Z]-[a-z0-9]+(?:-[a-z0-9]+)*\b")
@@ -21,6 +22,14 @@ def test_every_row_has_a_test_and_every_test_a_row() -> None:
     assert len(rows) > 100
     assert sorted(set(rows) - named) == [], "rows without a test"
     assert sorted(named - set(rows)) == [], "tests of rows that the page does not have"
+
+
+def test_every_row_that_a_message_can_show_is_compared() -> None:
+    compared = {row for family in FAMILIES.values() for row in family.seeds()}
+    of_specs_and_registries = {
+        "A-message-other-schema", "A-message-registry", "A-spec", "C-nested", "P-spec", "R-unknown", "T-nested",
+    }  # fmt: skip
+    assert set(page.rows()) - compared == of_specs_and_registries
 
 
 def test_rows_that_other_rows_refer_to_exist() -> None:
