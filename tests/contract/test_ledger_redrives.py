@@ -115,6 +115,13 @@ def test_nothing_else_moves(ledger: SqlLedger) -> None:  # noqa: F811
     assert [i for i, _ in ledger.reads.landed(NAME)] == [1]
 
 
+def test_an_audits_slab_holds_few_rows_of_redrives(ledger: SqlLedger) -> None:  # noqa: F811
+    dirty_batch(ledger)
+    ledger.batches.land(sealed(ledger, insert(ledger)))
+    landed(ledger, 3, 5, 10)
+    assert [(s.first, s.last, s.offsets) for s in ledger.reads.slabs(NAME, 2_048)][:2] == [(0, 1, 5), (2, 2, 2_048)]
+
+
 def test_rows_have_one_owner(ledger: SqlLedger) -> None:  # noqa: F811
     dirty_batch(ledger)
     ledger.batches.land(sealed(ledger, insert(ledger)))

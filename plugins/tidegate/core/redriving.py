@@ -17,7 +17,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import PartitionRows, Receipt
 
 _HEADERS = ("$.headers", "$['headers']", '$["headers"]')
-MOST_ROWS, MOST_BATCHES = 500_000, 1_000
+MOST_ROWS, MOST_BATCHES = 250_000, 1_000
 """Of one redrive, unless a single batch has more: its coordinates stand in the ledger."""
 
 

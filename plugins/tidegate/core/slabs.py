@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 SLAB_OFFSETS = 2**28
 """32 MiB at a bit each."""
+SCATTERED = 1_024
+"""What a row of a redrive weighs, in offsets: each may be a span of its own, of some 100 bytes instead of a bit."""
 UNBOUNDED = 2**31 - 1
 
 

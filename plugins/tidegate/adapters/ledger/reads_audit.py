@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
@@ -21,8 +21,9 @@ from tidegate.adapters.ledger.reads_rows import (
     window_total,
 )
 from tidegate.adapters.ledger.store import row_of, rows_of
+from tidegate.core.batch import INGEST
 from tidegate.core.receipt import FileEntry
-from tidegate.core.slabs import SLAB_OFFSETS, Slab, slabs
+from tidegate.core.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
 from tidegate.core.views import BatchPage, GenerationRow, LossRow, Spine, WindowPage
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
 
@@ -64,9 +65,10 @@ class AuditReads(Snapshots):
 
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:
         """The LANDED batches, cut into runs of at most about `limit` offsets."""
-        statement = select(b.c.batch_id, b.c.records).where(b.c.pipeline == name, b.c.state == "LANDED")
+        weight = case((b.c.kind == INGEST, b.c.records), else_=b.c.records * SCATTERED)
+        statement = select(b.c.batch_id, weight.label("weight")).where(b.c.pipeline == name, b.c.state == "LANDED")
         with self._snapshot() as c:
-            return slabs(((row.batch_id, row.records) for row in c.execute(statement.order_by(b.c.batch_id))), limit)
+            return slabs(((row.batch_id, row.weight) for row in c.execute(statement.order_by(b.c.batch_id))), limit)
 
     def batch_pages(self, name: str, first: int, last: int) -> Iterator[BatchPage]:
         """Batches with ids `[first, last]`, in order; each page is of one instant."""
