@@ -11,6 +11,7 @@ from tidegate.adapters import hive_sql
 from tidegate.adapters.hive_formats import TEXT, differences, read_properties, row_format
 from tidegate.core.errors import CatalogueMismatch, SpecError
 from tidegate.core.ports import TableDef
+from tidegate.core.tables import data_table
 from tidegate.spec import load_file
 
 TABLE = TableDef("lake.t", (("words", "string"),), (("date", "string"),), "file:///lake/t", "text")
@@ -80,6 +81,12 @@ def test_what_text_cannot_hold_is_refused(tmp_path: Path, text: str, said: str) 
     with pytest.raises(SpecError, match=said):
         pipeline(tmp_path, text)
     pipeline(tmp_path, text.replace("format: text", "format: orc"))
+
+
+def test_what_overflowed_is_text_in_a_text_table(tmp_path: Path) -> None:
+    """Hive would read the JSON as a map otherwise. The column is the last one, in files as in the table."""
+    assert data_table(pipeline(tmp_path, as_format("text"))).columns[-1] == ("_overflow", "string")
+    assert data_table(pipeline(tmp_path, as_format("orc"))).columns[-1] == ("_overflow", "map<string,string>")
 
 
 def test_the_table_says_how_text_is_spelled() -> None:

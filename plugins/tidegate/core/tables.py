@@ -17,7 +17,7 @@ def data_table(pipeline: Pipeline) -> TableDef:
     dynamic = tuple((name, pipeline.column(name).type) for name in pipeline.dynamic_partitions)
     return TableDef(
         name=pipeline.sink.table,
-        columns=table_columns(pipeline) + ((OVERFLOW_COLUMN,) if dynamic else ()),
+        columns=table_columns(pipeline) + ((_overflow_column(pipeline),) if dynamic else ()),
         partitions=(*_time_partitions(pipeline), *dynamic),
         location=Layout.of(pipeline).location,
         format=pipeline.sink.format,
@@ -50,6 +50,11 @@ def dirty_table(pipeline: Pipeline) -> TableDef:
         comment=f"Records of pipeline {pipeline.name} that could not be decoded",
         properties=_properties(pipeline, "dirty"),
     )
+
+
+def _overflow_column(pipeline: Pipeline) -> tuple[str, str]:
+    """Text files hold it as JSON."""
+    return (OVERFLOW_COLUMN[0], "string") if pipeline.sink.format == "text" else OVERFLOW_COLUMN
 
 
 def told_columns(pipeline: Pipeline, kind: str) -> tuple[tuple[str, str], ...] | None:
