@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from random import SystemRandom
 
+from spark_jobs.engine import native
 from tests.value_rules.comparison import Outcome, compare
 from tests.value_rules.families import FAMILIES
 
@@ -80,7 +81,7 @@ def main() -> int:
     parser.add_argument("--seed", default=str(SystemRandom().randrange(10**9)))
     options = parser.parse_args()
     started = time.monotonic()
-    print(f"seed {options.seed}", flush=True)
+    print(f"seed {options.seed}; JSON library: {native.why_not() or 'there'}", flush=True)
     wrong, results = 0, []
     wanted = jobs(options.count, options.whole, options.seed, options.least, options.rows)
     for job, outcome in run(wanted, options.processes):
