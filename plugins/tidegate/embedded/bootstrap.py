@@ -112,7 +112,7 @@ def install_packages(installer: Path) -> None:
     except SetupError as error:
         say(str(error))
     if not _libraries():
-        say("the C library that decodes JSON could not be built; going on without it: JSON takes about 15 times longer")
+        say("the C library that decodes JSON could not be built; going on without it: jobs take about 7 times the CPU")
 
 
 def own_compiler() -> dict[str, str]:
