@@ -87,7 +87,7 @@ class Coverage:
             partitions, offsets, batches = partitions[mine], offsets[mine], batches[mine]
         if not len(offsets):
             return
-        self._rows += int(np.count_nonzero(batches > 0))
+        self._rows += int(np.count_nonzero(batches >= 0))
         if self._index is None:
             self._index = _Index(self._spans)
         at, inside = self._index.find(batches, partitions, offsets)

@@ -17,7 +17,7 @@ def test_data_is_partitioned_by_time_and_then_by_columns_with_their_types() -> N
     table = data_table(PIPELINE)
     assert (table.name, table.location, table.format) == ("lake.flights", "file:///lake/flights", "parquet")
     assert table.partitions == (*TIME, ("carrier", "string"), ("leg", "int"))
-    assert table.columns == (("fare", "double"),)
+    assert table.columns == (("fare", "double"), ("_overflow", "map<string,string>"))
 
 
 def test_late_keeps_the_dynamic_columns_in_its_files() -> None:
@@ -43,7 +43,7 @@ def test_side_tables_do_not_depend_on_how_data_is_partitioned() -> None:
 def test_tables_as_a_whole() -> None:
     assert data_table(replace(PIPELINE, description="what they fly")) == TableDef(
         name="lake.flights",
-        columns=(("fare", "double"),),
+        columns=(("fare", "double"), ("_overflow", "map<string,string>")),
         partitions=(*TIME, ("carrier", "string"), ("leg", "int")),
         location="file:///lake/flights",
         comment="what they fly",
