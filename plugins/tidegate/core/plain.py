@@ -13,14 +13,16 @@ import typing
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_ATOMS = frozenset({type(None), bool, int, float, str})
 
 
 def to_plain(value: Any) -> Any:
     """Dataclass -> dict, tuple and frozenset -> list; everything else as it is."""
-    if value is None or isinstance(value, str | int | float):
+    if type(value) in _ATOMS:
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: to_plain(getattr(value, name)) for name in _names(type(value))}
+        fields = ((name, getattr(value, name)) for name in _names(type(value)))
+        return {name: v if type(v) in _ATOMS else to_plain(v) for name, v in fields}
     if isinstance(value, dict):
         return {str(k): to_plain(v) for k, v in value.items()}
     if isinstance(value, frozenset):
