@@ -14,7 +14,7 @@ from spark_jobs.engine import gather, places, together, write
 from spark_jobs.engine.job import run_plan
 from tests.world import World, record
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, staying, told
+from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, told
 from tidegate.core.receipt import DATA, LATE
 
 BEYOND = (("site", OVERFLOW_VALUE),)
@@ -159,19 +159,6 @@ def test_very_many_values_are_counted_to_a_bound(tmp_path):
     assert (one.rows, one.values) == (count, MAX_COUNTED)
     assert one.samples[0] == "site=" + "1" * 30
     assert f"{count:,} rows with {MAX_COUNTED:,} or more values of site" in told(one, ("site",), 1)
-
-
-def test_who_stays():
-    a, b, c, d = ((("x", v),) for v in "abcd")
-    assert staying({a: 1, b: 5, c: 5, d: 9}, {a}, 3) == {a, b, d}
-    assert staying({a: 1, b: 2}, {c, d}, 1) == {c, d}
-    assert staying({a: 1}, set(), 1) == {a}
-
-
-def test_known_values_survive_their_compact_form():
-    found = {2: [(("x", "a"),), (("x", None),)], 1: [(("x", "a"),)]}
-    assert Known.of(found).by_window() == {w: set(v) for w, v in found.items()}
-    assert Known.of({}) == Known()
 
 
 def test_a_window_has_the_same_values_over_batches_and_replays(tmp_path):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from core_values import PIPELINE
 
-from tidegate.core.pipeline import DIRTY_COLUMNS
+from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline
 from tidegate.core.ports import TableDef
-from tidegate.core.tables import data_table, dirty_table, late_table
+from tidegate.core.tables import data_table, dirty_table, late_table, told_columns
 
 TIME = (("date", "string"), ("hour", "string"))
 
@@ -69,3 +70,25 @@ def test_tables_as_a_whole() -> None:
         properties=(("tidegate.pipeline", "flights"), ("tidegate.rows", "dirty")),
         format="parquet",
     )
+
+
+def of_format(file_format: str) -> Pipeline:
+    return replace(PIPELINE, sink=replace(PIPELINE.sink, format=file_format))
+
+
+@pytest.mark.parametrize(("file_format", "kind"), [("parquet", "map<string,string>"), ("orc", "map<string,string>"),
+                                                   ("text", "string")])  # fmt: skip
+def test_what_overflowed_is_a_map_but_in_text_files(file_format: str, kind: str) -> None:
+    made = of_format(file_format)
+    assert data_table(made).columns == (("fare", "double"), ("_overflow", kind))
+    assert data_table(replace(made, partition_by=("date", "hour"))).columns[-1] == ("fare", "double")
+
+
+def test_only_text_files_have_to_be_told_their_columns() -> None:
+    """Those that every file of the kind has, in order: `_overflow`, at the end, only files of its partition hold."""
+    text = of_format("text")
+    assert told_columns(text, "data") == (("fare", "double"),)
+    assert told_columns(text, "late") == (("carrier", "string"), ("leg", "int"), ("fare", "double"))
+    assert told_columns(text, "dirty") == DIRTY_COLUMNS
+    for file_format in ("parquet", "orc"):
+        assert told_columns(of_format(file_format), "data") is None

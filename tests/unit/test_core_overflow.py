@@ -1,0 +1,55 @@
+"""Which values keep a partition of their own, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core_values import HOUR, PIPELINE, T0
+
+from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, staying, told
+
+A, B, C, D = ((("x", v),) for v in "abcd")
+
+
+def test_what_the_window_has_stays_then_those_with_the_most_rows() -> None:
+    assert staying({A: 1, B: 5, C: 5, D: 9}, {A}, 3) == {A, B, D}
+    assert staying({A: 1, B: 2, C: 3}, set(), 2) == {B, C}
+    assert staying({A: 1}, set(), 1) == {A}
+    assert staying({A: 9, B: 1}, {A}, 1) == {A}
+    assert staying({}, {A}, 5) == {A}
+
+
+def test_of_as_many_rows_the_first_by_name_stay_whatever_the_order() -> None:
+    for rows in ({C: 2, B: 2, A: 2, D: 1}, {D: 1, A: 2, B: 2, C: 2}):
+        assert staying(rows, set(), 2) == {A, B}
+
+
+def test_a_limit_that_was_lowered_takes_nothing_away() -> None:
+    """A window that has more already keeps them, and gets no more."""
+    known = {C, D, (("x", "e"),)}
+    assert staying({A: 1, B: 2}, known, 1) == known
+    assert staying({A: 1, B: 2}, known, 3) == known
+    assert staying({A: 1, B: 2}, known, 4) == known | {B}
+
+
+def test_known_values_survive_their_compact_form() -> None:
+    found = {T0 + HOUR: [A, (("x", None),)], T0: [B, A, B]}
+    known = Known.of(found)
+    assert known == Known((A, B, (("x", None),)), ((T0, (0, 1)), (T0 + HOUR, (0, 2))))
+    assert known.by_window() == {w: set(v) for w, v in found.items()}
+    assert Known.of({}) == Known()
+    assert Known.of({T0: []}).by_window() == {T0: set()}
+
+
+def test_the_overflow_partition_has_text_where_the_column_is_text_and_null_elsewhere() -> None:
+    assert overflow_values(PIPELINE) == (("carrier", OVERFLOW_VALUE), ("leg", None))
+    assert overflow_values(replace(PIPELINE, partition_by=("date", "hour"))) == ()
+
+
+def test_what_is_said() -> None:
+    found = Overflow(T0, 12_345, MAX_COUNTED - 1, ("carrier=UA, leg=3", "carrier=DL, leg=1"))
+    assert told(found, ("carrier", "leg"), 2_000) == (
+        "12,345 rows with 999 values of carrier, leg went to the overflow partition (at most 2,000 in a window, and "
+        "none that no directory can be named after), such as carrier=UA, leg=3, carrier=DL, leg=1"
+    )
+    assert "with 1,000 or more values of carrier went" in told(replace(found, values=MAX_COUNTED), ("carrier",), 1)
