@@ -69,6 +69,7 @@ def test_every_kind_of_type():
         ("bytes", {"logicalType": "decimal", "precision": 4, "scale": 2}, "decimal"),
         ("bytes", {"logicalType": "decimal", "precision": 4}, "decimal"),
         ("bytes", {"logicalType": "decimal", "precision": 4, "scale": 4}, "decimal"),
+        ("bytes", {"logicalType": "decimal", "precision": 1}, "decimal"),
         ("fixed", {"name": "F", "size": 16, "logicalType": "uuid"}, "uuid"),
         ("fixed", {"name": "F", "size": 12, "logicalType": "duration"}, "duration"),
         ("fixed", {"name": "F", "size": 5, "logicalType": "decimal", "precision": 4}, "decimal"),
@@ -133,6 +134,32 @@ def test_names_and_namespaces():
     assert fields["by_none"] is fields["none"]
 
 
+def test_a_namespace_holds_for_all_that_is_inside_of_it():
+    enum = {"type": "enum", "name": "E", "symbols": ["S"]}
+    uses = {
+        "items": {"type": "array", "items": "E"},
+        "values": {"type": "map", "values": "E"},
+        "wrapped": {"type": {"type": "E"}},
+        "branch": ["null", "E"],
+        "record": record("Q", e="E"),
+    }
+    found = schema(record("a.b.R", e=enum, **uses))
+    e = field(found, "e")
+    assert e.name == "a.b.E"
+    assert field(found, "items").items is field(found, "values").items is field(found, "wrapped") is e
+    assert field(found, "branch").branches[1] is field(field(found, "record"), "e") is e
+
+
+def test_a_name_with_a_dot_is_a_full_name():
+    outer, inner = (
+        {"type": "enum", "name": name, "symbols": [symbol]} for name, symbol in (("c.E", "O"), ("a.c.E", "I"))
+    )
+    assert field(schema(record("a.R", e="c.E"), outer, inner), "e").symbols == ("O",)
+    assert field(schema(record("a.R", e="a.c.E"), outer, inner), "e").symbols == ("I",)
+    alone = {"type": "enum", "name": "E", "symbols": ["N"]}
+    assert field(schema(record("a.R", e="E"), alone), "e").symbols == ("N",), "one without a namespace"
+
+
 def test_references_are_known_in_their_order():
     first, second = {"type": "enum", "name": "x.E", "symbols": ["S"]}, record("x.Q", e="x.E")
     found = schema(record(q="x.Q"), first, second)
@@ -171,6 +198,8 @@ def test_references_are_known_in_their_order():
         ({"type": "fixed", "name": "F", "size": True}, "true is no size"),
         ({"type": "fixed", "name": "F"}, """{"type": "fixed", "name": "F"} has no 'size'"""),
         ({"x" * 70: 1}, f'{{"{"x" * 55}... is no schema'),
+        ({"ü" * 53: 1}, f'{{"{"ü" * 53}": 1}} is no schema'),
+        ({"ü" * 54: 1}, f'{{"{"ü" * 54}"... is no schema'),
     ],
 )
 def test_what_is_no_schema(value, says):
@@ -192,6 +221,29 @@ def test_text_that_is_no_json_and_nesting_without_end():
                 parse(text)
     with pytest.raises(ValueError, match="twice"):
         parse('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}')
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "levels"),
+    [
+        ('{"type":"array","items":', "}", 200),
+        ('{"type":"map","values":', "}", 200),
+        ('{"type":"record","name":"R%d","fields":[{"name":"a","type":', "}]}", 200),
+        ('["null",{"type":"array","items":', "}]", 100),
+    ],
+)
+def test_every_kind_of_nesting_is_counted(begin, end, levels):
+    def nested(count):
+        opened = (begin % i if "%d" in begin else begin for i in range(count))
+        return f'{"".join(opened)}"int"{end * count}'
+
+    assert parse(nested(levels)).type in ("array", "map", "record", "union")
+    with pytest.raises(ValueError, match="nested too deeply$"):
+        parse(nested(levels + 1))
+
+
+def test_a_fixed_type_may_be_empty():
+    assert schema({"type": "fixed", "name": "F", "size": 0}).size == 0
 
 
 INNER = record("Inner", x="int", s="string")
@@ -315,7 +367,7 @@ def test_null_fits_everything_and_a_union_as_well_as_its_best_branch():
     ],
 )
 def test_nested_types(value, target, deep, shallow):
-    assert misfit(schema(value), hive(target)) == deep
+    assert misfit(schema(value), hive(target)) == misfit(schema(["null", value]), hive(target)) == deep
     assert misfit(schema(value), hive(target), deep=False) == (deep if shallow == "same" else shallow)
     assert misfit(schema(["null", value]), hive(target), deep=False) == (deep if shallow == "same" else shallow)
 

@@ -48,9 +48,8 @@ TYPES = [
 @pytest.mark.parametrize(("examples", "kind"), TYPES)
 def test_types(examples: list[str], kind: str | None) -> None:
     found = propose("gate", examples)
-    if kind is None:
-        kind = "string"
-        assert found.note.startswith("seen: ")
+    assert found.note.startswith("seen: ") == (kind is None)
+    kind = kind or "string"
     assert found.type == kind == str(parse(kind))
     assert found.seen == len(examples)
     (item,) = yaml.safe_load(found.line)
@@ -127,6 +126,7 @@ def test_what_to_do_is_one_line() -> None:
 def test_the_newest_records_of_each_partition_are_sampled() -> None:
     two = {0: (0, 100), 1: (90, 95)}
     assert sample_ranges(two, 20) == [(0, 90, 100), (1, 90, 95)]
+    assert sample_ranges(two, 25) == [(0, 88, 100), (1, 90, 95)]
     assert sample_ranges({0: (5, 5)}, 20) == []
     assert sample_ranges({}, 20) == []
     assert sample_ranges({p: (0, 10) for p in range(3)}, 1) == [(0, 9, 10), (1, 9, 10), (2, 9, 10)]
