@@ -177,12 +177,37 @@ def test_names() -> None:
     assert parse_quarantine("window-20130105T000000Z.2.1") == Assembly(T0, 2, 1)
     assert parse_quarantine("late-7-ab") == parse_quarantine("dirty-7-ab") == 7
     assert is_success_draft("20130105T000000Z.2.success")
-    for name in ("", "x", "12.3", "12-ab", "12.3-", "012.3-ab", "²2.3-ab", "a.b-c", "20139905T000000Z.2.1-ab"):
+    for name in ("20130105T000000Z.2.x", "20130105T000000Z.2.1", "20130105T000000Z.success", "x.2.success", "success"):
+        assert not is_success_draft(name), name
+    assert parse_attempt("12.3-a-b") == BatchAttempt(12, 3), "a nonce may have any character"
+    assert parse_quarantine("late-7-a-b") == 7
+    for name in (
+        "12.3.4-ab",
+        "",
+        "x",
+        "12.3",
+        "12-ab",
+        "12.3-",
+        "012.3-ab",
+        "²2.3-ab",
+        "a.b-c",
+        "20139905T000000Z.2.1-ab",
+    ):
         assert parse_attempt(name) is None, name
     names = ("", ".2.1", "T.2.1", "20130105T000000Z..1", "20130105T000000Z.2.", "20130105T000000Z.\u0663.2")
     for name in (*names, *(f"20130105T000000Z.{rest}" for rest in ("2", "2.1.1", "2.x", "x.1", "02.1"))):
         assert parse_assembly(name) is None, name
-    for name in ("7.other", "late", "x.late", "batch-x", "window-x", "late-x-1", "other-7-ab"):
+    for name in (
+        "7.other",
+        "7.x.late",
+        "late",
+        "x.late",
+        "batch-x",
+        "window-x",
+        "batch-20130105T000000Z.2.1-ab",
+        "late-x-1",
+        "other-7-ab",
+    ):
         assert parse_side(name) is None
         assert parse_quarantine(name) is None, name
 

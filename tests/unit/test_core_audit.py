@@ -411,3 +411,8 @@ def test_a_redrive_has_no_planned_ends() -> None:
     assert words(batches=batches, spine=spine) == ["batch 3: it is a redrive, but has planned ends"]
     alone = words(batches=(ONE, TWO, redrive_of(ONE)), spine=spine)
     assert alone[0] == "batch 3: it took up the dirty rows of batch 1, which are not its own"
+
+
+def test_what_has_landed_when_the_audit_begins() -> None:
+    assert [SPINE.landed(i) for i in range(-1, 5)] == [False, False, True, True, False, False]
+    assert not replace(SPINE, unlanded={2: "SEALED"}).landed(2)

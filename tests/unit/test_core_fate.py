@@ -64,24 +64,26 @@ def placed(generation: GenerationRow | None, **more: object) -> Life:
 # ---------------------------------------------------------------- not in a batch
 
 BARE = replace(LIFE, batch=None)
+WAIT = "nothing if flights.ingest is running; see: tidegate status flights"
+END = "end or abort the producer's transaction"
 
 
 @pytest.mark.parametrize(
-    ("offset", "kind", "says", "behind"),
+    ("offset", "kind", "says", "behind", "step"),
     [
-        (9, fate.BEFORE_START, "offset 10 (source.start: earliest)", None),
-        (10, fate.MISSING, "a hole here", None),
-        (29, fate.MISSING, "a hole here", None),
-        (30, fate.NOT_READ, "0 behind (planned up to 30)", 0),
-        (39, fate.NOT_READ, "9 behind", 9),
-        (40, fate.NOT_READ, "an open transaction holds everything from 40 on", 10),
-        (49, fate.NOT_READ, "an open transaction", 19),
-        (50, fate.NO_RECORD, "partition 3 ends at 50", None),
+        (9, fate.BEFORE_START, "offset 10 (source.start: earliest)", None, ""),
+        (10, fate.MISSING, "a hole here", None, "tidegate audit flights"),
+        (29, fate.MISSING, "a hole here", None, "tidegate audit flights"),
+        (30, fate.NOT_READ, "0 behind (planned up to 30)", 0, WAIT),
+        (39, fate.NOT_READ, "9 behind", 9, WAIT),
+        (40, fate.NOT_READ, "an open transaction holds everything from 40 on", 10, END),
+        (49, fate.NOT_READ, "an open transaction", 19, END),
+        (50, fate.NO_RECORD, "partition 3 ends at 50", None, ""),
     ],
 )
-def test_offsets_of_no_batch(offset: int, kind: str, says: str, behind: int | None) -> None:
+def test_offsets_of_no_batch(offset: int, kind: str, says: str, behind: int | None, step: str) -> None:
     answer = decide(BARE, offset=offset)
-    assert (answer.kind, answer.behind, answer.topic_id) == (kind, behind, "id")
+    assert (answer.kind, answer.behind, answer.topic_id, answer.next_step) == (kind, behind, "id", step)
     assert says in answer.words
     assert (answer.batch_id, answer.attempt) == (None, None)
 
@@ -97,6 +99,7 @@ def test_retention_was_faster(policy: str, step: str) -> None:
     around = replace(AROUND, now=spec, topic=replace(TOPIC, partitions={P: PartitionOffsets(36, 40, 50)}))
     answer = decide(BARE, offset=35, around=around)
     assert (answer.kind, answer.reason) == (fate.LOST, "retention")
+    assert answer.words == "retention has passed it before it was read: the log begins at 36 now"
     assert step in answer.next_step
     assert decide(BARE, offset=36, around=around).kind == fate.NOT_READ
 
@@ -112,9 +115,10 @@ def test_what_kafka_does_not_answer_or_does_not_have() -> None:
 def test_a_recreated_topic() -> None:
     old = decide(replace(BARE, accepted=False), offset=33)
     assert (old.kind, old.next_step) == (fate.NEVER_READ, "")
+    assert old.words == "never read: topic id was read up to 30, then it was recreated"
     unaccepted = decide(BARE, offset=33, around=replace(AROUND, topic=replace(TOPIC, topic_id="new")))
     assert (unaccepted.kind, unaccepted.next_step) == (fate.NEVER_READ, "tidegate source reset flights")
-    assert "(it is new now)" in unaccepted.words
+    assert unaccepted.words == "never read: reading had come to 30 when the topic was recreated (it is new now)"
 
 
 @pytest.mark.parametrize("known", [{"first_offset": None}, {"planned_end": None}])
@@ -195,7 +199,9 @@ def test_rows_in_no_file(counts: dict[str, int], kind: str, says: str) -> None:
 
 @pytest.mark.parametrize(("offset", "gap"), [(20, False), (21, True), (22, True), (23, False)])
 def test_gaps(offset: int, gap: bool) -> None:
-    assert (decide(balanced(filtered=1), offset=offset).kind == fate.GAP) == gap
+    answer = decide(balanced(filtered=1), offset=offset)
+    assert (answer.kind == fate.GAP) == gap
+    assert answer.words.startswith("a gap: no record was delivered here (") == gap
 
 
 def test_dirty_rows() -> None:

@@ -26,6 +26,7 @@ def test_every_path_as_a_whole() -> None:
     assert PATHS.high_water_mark(12) == f"{w}/hwm/12"
     assert PATHS.side_staging(12, "late") == f"{w}/side/12.late"
     assert PATHS.side(12, "dirty") == f"{w}/dirty/_batch=12"
+    assert PATHS.redriven(12) == f"{w}/redriven/12"
     assert PATHS.assembly(JAN_5_4H, 1, 3) == f"{w}/publish/20130105T040000Z.1.3"
     assert PATHS.generation(JAN_5_4H, 2, 1) == f"{w}/generations/20130105T040000Z.2.1"
     assert PATHS.quarantine("x") == f"{w}/quarantine/x"

@@ -78,6 +78,7 @@ def test_partition_paths_come_back() -> None:
     values = (("date", "2013-01-05"), ("c", "a=b/c"), ("n", None))
     assert layout.partition_path(values) == f"date=2013-01-05/c=a%3Db%2Fc/n={layout.HIVE_NULL}"
     assert layout.parse_partition_path(f"/{layout.partition_path(values)}/") == values
+    assert layout.parse_partition_path("c=a=b") == (("c", "a=b"),), "as others may spell it"
 
 
 @pytest.mark.parametrize(("length", "fits"), [(253, True), (254, False)])
@@ -147,8 +148,22 @@ def test_plain_values() -> None:
     assert from_plain(tuple[int, str], [1, "a"]) == (1, "a")
     assert from_plain(str | int, 5) == 5
     assert from_plain(list[Interval], [{"start": 1, "end": 2}]) == [Interval(1, 2)]
+    assert from_plain(str | int | None, None) is None
+    assert from_plain(dict[str, Interval], {"a": {"start": 1, "end": 2}}) == {"a": Interval(1, 2)}
+    assert from_plain(tuple[Interval, int], [{"start": 1, "end": 2}, 3]) == (Interval(1, 2), 3)
+    assert from_plain(tuple[int, ...], [1, 2, 3]) == (1, 2, 3)
+    assert from_plain(tuple[int, str, int], [1, "a", 2]) == (1, "a", 2)
     for kind, value in ((int, True), (bool, 1), (str, 5), (int, 1.5), (tuple[int, str], [1]), (float, "x")):
         with pytest.raises(ValueError, match="is no|argument 2|shorter"):
+            from_plain(kind, value)
+    for kind, value, says in (
+        (str | int, [5], r"^'\[5\]' is no str$"),
+        (int | None, "x", "invalid literal"),
+        (dict[str, bool], {"a": "x"}, "^'x' is no bool$"),
+        (tuple[int, str], [1, 2], "^'2' is no str$"),
+        (int, [*range(30)], r"^'\[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1' is no int$"),
+    ):
+        with pytest.raises(ValueError, match=says):
             from_plain(kind, value)
     for text in ("null", "[1", "5", '"x"', "[]"):
         with pytest.raises(ValueError, match="Interval|Expecting"):

@@ -231,6 +231,22 @@ def test_who_took_what_must_fit() -> None:
     assert told(books(FIRST, bare)) == ["batch 2: partition 0: 0 rows redriven, its sources hold 2"]
 
 
+def test_a_redrive_of_several_batches_and_files_has_all_their_rows() -> None:
+    third = replace(FIRST, batch_id=3, redriven_by=5)
+    fifth = row(5, span(0, 9, read=6, gaps=3, data=6), span(1, 2, read=3, data=3), kind=REDRIVE, sources=(1, 3))
+
+    def made(last: BatchRow) -> Redrives:
+        found = Redrives(lambda batch_id: True)
+        found.batch(replace(FIRST, redriven_by=5), (DIRTY, LATE, replace(DIRTY, path="dirty/b")))
+        found.batch(third, (DIRTY,))
+        found.batch(last, ())
+        return found
+
+    assert told(made(fifth)) == []
+    less = replace(fifth, ranges=(span(0, 9, read=5, gaps=4, data=5), fifth.ranges[1]))
+    assert told(made(less)) == ["batch 5: partition 0: 5 rows redriven, its sources hold 6"]
+
+
 def test_owners_and_sources_must_name_each_other() -> None:
     free = told(books(replace(FIRST, redriven_by=None), SECOND))
     assert free[0] == "batch 2: it took up the dirty rows of batch 1, which are not its own"
@@ -255,3 +271,15 @@ def test_a_redrives_rows_are_those_of_its_sources() -> None:
     allowed = Allowance()
     allowed.spans[twin_of(7), 3] = 2
     assert [p.subject for p in check_coverage(replace(found, missing=found.missing[:1]), allowed)] == []
+
+
+def test_rows_of_one_redrive_hide_no_other_partitions() -> None:
+    found = Findings(missing=(Missing(twin_of(7), 3, 2, (Interval(4, 6),)), Missing(9, 4, 1, (Interval(1, 2),))))
+    first, second = check_coverage(found, Allowance())
+    assert (first.subject, second.subject) == ("batch 7", "partition 4")
+    assert "`tidegate where`" in first.advice
+
+
+def test_rows_that_claim_a_batch_that_no_ledger_has_are_no_redrives() -> None:
+    (one,) = check_coverage(Findings(missing=(Missing(0, 3, 2, (Interval(4, 6),)),)), Allowance())
+    assert (one.subject, one.what.endswith("of batch 0")) == ("partition 3", True)

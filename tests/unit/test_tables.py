@@ -80,6 +80,7 @@ def of_format(file_format: str) -> Pipeline:
                                                    ("text", "string")])  # fmt: skip
 def test_what_overflowed_is_a_map_but_in_text_files(file_format: str, kind: str) -> None:
     made = of_format(file_format)
+    assert {table(made).format for table in (data_table, late_table, dirty_table)} == {file_format}
     assert data_table(made).columns == (("fare", "double"), ("_overflow", kind))
     assert data_table(replace(made, partition_by=("date", "hour"))).columns[-1] == ("fare", "double")
 
