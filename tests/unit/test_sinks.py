@@ -237,3 +237,15 @@ def test_the_query_of_the_page_reads_text(tmp_path: Path, monkeypatch: pytest.Mo
     connection = duckdb.connect()
     connection.execute("set TimeZone='UTC'")
     assert plain(connection.sql(query).to_arrow_table().cast(table.schema)) == plain(table)
+
+
+def test_rows_that_wait_for_orc_hold_no_more_memory_than_they_are() -> None:
+    """A slice would keep the whole table that it was cut from."""
+    schema = pa.schema([("text", pa.string()), ("number", pa.int64())])
+    before = pa.total_allocated_bytes()
+    writer = format_of("orc").open(io.BytesIO(), schema, Encoding([], []), "zstd")
+    rows = pa.table({"text": pa.array(["x" * 100] * 100_000), "number": pa.array(range(100_000))}, schema)
+    writer.write(rows.slice(50_000, 10))
+    del rows
+    assert 0 < writer.held() <= 2_000
+    assert pa.total_allocated_bytes() - before < 100_000

@@ -64,7 +64,9 @@ class _Writer:
         self._encoder_bytes = STRIPE_BYTES + COLUMN_BYTES * sum(map(_leaves, schema.types))
 
     def write(self, rows: pa.Table) -> None:
-        rows = _unsliced(rows.cast(self._schema))
+        rows = rows.cast(self._schema)
+        waits = self._encoder is None and self._waiting_bytes + rows.nbytes < self._encoder_bytes
+        rows = _copied(rows, all_columns=waits)  # a slice that waits would keep all of its table in memory
         self._rows += len(rows)
         self._bytes += rows.nbytes
         self._waiting.append(rows)
@@ -196,10 +198,10 @@ def _early(column: pa.Array) -> list[int]:
     return sorted({parents[i] for i in _early(pc.list_flatten(column))})
 
 
-def _unsliced(rows: pa.Table) -> pa.Table:
-    """Copies of columns with structs: of a slice of a struct with nulls pyarrow writes the values of other rows."""
+def _copied(rows: pa.Table, *, all_columns: bool) -> pa.Table:
+    """At least the columns with structs: of a slice of a struct with nulls pyarrow writes the values of other rows."""
     for at, column in enumerate(rows.columns):
-        if _has_structs(column.type):
+        if all_columns or _has_structs(column.type):
             rows = rows.set_column(at, rows.field(at), column.take(pa.array(np.arange(len(column)))))
     return rows
 
