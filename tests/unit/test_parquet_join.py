@@ -77,6 +77,15 @@ def test_what_is_of_another_kind_is_not_taken(table: pa.Table) -> None:
     assert taken(file_of(table), *others) == [True, False, False, False]
 
 
+def test_files_with_columns_too_small_for_a_compressor_are_taken(table: pa.Table) -> None:
+    """Most files of a worker have some."""
+    small = Encoding(["words", "flag"], ["number"], ("words", "flag"))
+    for codec, others in (("zstd", "snappy"), ("none", "zstd")):
+        content = file_of(table, encoding=small, codec=codec)
+        assert PARQUET.join(io.BytesIO(), table.schema, PLAIN, codec).takes(content)
+        assert not PARQUET.join(io.BytesIO(), table.schema, PLAIN, others).takes(content)
+
+
 def test_only_large_row_groups_are_worth_it(monkeypatch: pytest.MonkeyPatch, table: pa.Table) -> None:
     assert not large_groups(file_of(table))
     monkeypatch.setattr(parquet_join, "COPIED_ROWS", 600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tidegate.core.batch import JobPlan
 from tidegate.core.instants import iso
@@ -20,12 +21,22 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
         return job
     if job.mode == "replay":
         assert job.window_ms is not None
+        pinned = (from_plain(Pipeline, part.pinned) for part in job.parts if part.pinned is not None)
+        if any(_spelled(one) != _spelled(pipeline) for one in pinned):
+            return job  # its rows may get other values: those that they had must not take the room
         found = ctx.ledger.batches.values(ctx.name, job.window_ms, job.window_ms)
     else:
         earliest = min(part.floor.low_ms for part in job.parts) - pipeline.windows.size_ms
         found = ctx.ledger.batches.values(ctx.name, earliest)
     beyond = {overflow_values(pipeline)}
     return replace(job, known=Known.of({window: values - beyond for window, values in found.items()}))
+
+
+def _spelled(pipeline: Pipeline) -> Any:
+    """What partition values are made of."""
+    dynamic = tuple(pipeline.column(name) for name in pipeline.dynamic_partitions)
+    inputs = pipeline.columns if any(column.expr is not None for column in dynamic) else dynamic
+    return replace(pipeline.format, unknown_fields=""), inputs
 
 
 def say(ctx: Context, receipt: Receipt) -> None:

@@ -57,7 +57,8 @@ class Joined:
         footer = footer_of(content)
         if any(get(footer, number) is not None for number in _ENCRYPTED):
             return False
-        if _codecs(get(footer, _GROUPS)[1]) != {_CODECS[self._codec]}:
+        codec, found = _CODECS[self._codec], _codecs(get(footer, _GROUPS)[1])
+        if codec not in found or not found <= {codec, _CODECS["none"]}:  # small columns are not compressed
             return False
         if self._footer is None:  # what is written decides, so that nobody has to know how pyarrow spells a schema
             if not pq.read_schema(io.BytesIO(content)).equals(self._schema):
