@@ -1,6 +1,7 @@
 """Between routing and files: rows wait until there are enough of them, then go to their places in one sort.
 
-Memory: at most BUFFER_BYTES wait, less while there are few places, and one sorted copy is made, column by column.
+Memory: at most `ingest.task_buffer` waits, less while there are few places, and one sorted copy is made, column by
+column.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidegate.core.overflow import OVERFLOW_COLUMN
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.receipt import DATA, LATE
 
-BUFFER_ROWS, BUFFER_BYTES = 1_000_000, 96 * 1024 * 1024
+BUFFER_ROWS = 1_000_000
 PLACE_BYTES, SMALLEST_BUFFER = 2 * 1024 * 1024, 32 * 1024 * 1024
 """Rows wait until each place has so much on average: a row group costs as much as some hundred rows."""
 DIRTY_FLUSH_ROWS, DIRTY_FLUSH_BYTES = 20_000, 32 * 1024 * 1024
@@ -55,6 +56,7 @@ class Gatherer:
         self._format = format_of(pipeline.sink.format)
         self._data, self._late, self._dirty = data_schema(pipeline), late_schema(pipeline), dirty_schema()
         self._dynamic = pipeline.dynamic_partitions
+        self._most = pipeline.ingest.task_buffer
         self._places = Places(pipeline, known)
         self._partitions = pa.array([p for p, _ in sources], pa.int32())
         self._batches = pa.array([b for _, b in sources], pa.int64())
@@ -80,8 +82,8 @@ class Gatherer:
         batch = pa.record_batch(columns)
         # a few unwanted rows are cheaper to leave out at the flush, with the sort
         self._wait(batch.filter(wanted) if count * 4 < len(chunk) * 3 else batch)
-        places = max(1, len(self._places.targets))
-        if self._rows >= BUFFER_ROWS or self._bytes >= min(BUFFER_BYTES, max(SMALLEST_BUFFER, places * PLACE_BYTES)):
+        enough = max(SMALLEST_BUFFER, len(self._places.targets) * PLACE_BYTES)
+        if self._rows >= BUFFER_ROWS or self._bytes >= min(self._most, enough):
             self._flush_rows(all_of_them=self._places.many)
 
     def add_dirty(self, chunk: Chunk, spans: Spans, bad: dict[int, Bad]) -> None:
@@ -123,7 +125,7 @@ class Gatherer:
         self._write(order, {name: _taken(columns.pop(name), order.written) for name in list(columns)})
         if all_of_them and self._places.many:
             self._places.forget()
-        elif self._bytes * 2 > BUFFER_BYTES:  # a few very large rows
+        elif self._bytes * 2 > self._most:  # a few very large rows
             self._flush_rows(all_of_them=True)
 
     def _wait(self, rows: pa.RecordBatch) -> None:

@@ -20,7 +20,7 @@ from engine_fixtures import (
     serving,
 )
 
-from spark_jobs.engine import together
+from spark_jobs.engine import gather, together
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
@@ -104,6 +104,23 @@ def test_the_checksum_depends_on_rows_alone(tmp_path):
     changed = {0: records([event(DAY_ONE + i, count=i + (i == 49)) for i in range(50)])}
     third = run(replace(job_plan(spec, [(0, 0, 50)]), attempt_dir=f"{spec.sink.workdir}/tmp/third"), changed)
     assert third.files[0].checksum != one.files[0].checksum
+
+
+def test_the_buffer_decides_how_often_rows_are_written_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "ENOUGH_RECORDS", 1)
+    monkeypatch.setattr(gather, "SMALLEST_BUFFER", 1)
+    topic = {0: records([event(DAY_ONE, count=i) for i in range(9)])}
+    contents, groups = [], []
+    for folder, size in (("small", 1), ("large", 96 * 1024 * 1024)):
+        spec = pipeline(tmp_path / folder)
+        spec = replace(spec, ingest=replace(spec.ingest, task_buffer=size))
+        plan = job_plan(spec, [(0, 0, 9)])
+        receipt = run(plan, topic, size=3)
+        (file,) = receipt.files
+        groups.append(pq.ParquetFile(attempt_path(plan) / file.path).metadata.num_row_groups)
+        contents.append((file.rows, file.checksum, file.partitions))
+    assert contents[0] == contents[1]
+    assert groups == [3, 1]
 
 
 def test_a_recreated_topic_is_refused_with_both_ids(tmp_path):

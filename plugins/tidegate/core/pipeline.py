@@ -135,7 +135,8 @@ class DirtyLimits:
 
 @dataclass(frozen=True)
 class IngestRun:
-    """`spark_session` per_batch: each job has a spark-submit of its own; warm: one driver takes them in turn."""
+    """`spark_session` per_batch: each job has a spark-submit of its own; warm: one driver takes them in turn.
+    `task_buffer`: bytes of decoded rows that one Spark task gathers before it writes them."""
 
     schedule: str | None
     max_records: int
@@ -144,6 +145,7 @@ class IngestRun:
     pool: str = "tidegate_ingest"
     retries: int = 6
     spark_session: str = "per_batch"
+    task_buffer: int = 96 * 1024 * 1024
 
 
 @dataclass(frozen=True)

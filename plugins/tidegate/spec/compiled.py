@@ -120,6 +120,7 @@ def _ingest(spec: IngestSpec) -> IngestRun:
     return IngestRun(
         schedule=spec.schedule,
         max_records=spec.max_records,
+        task_buffer=spec.task_buffer,
         spark_conn_id=spec.spark.conn_id,
         spark_conf=dict(spec.spark.conf),
         spark_session=spec.spark.session,

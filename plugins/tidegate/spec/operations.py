@@ -45,6 +45,11 @@ class IngestSpec(Section):
         "*/5 * * * *",
     )
     max_records: Count = key("Records (offsets) in one batch, over all Kafka partitions.", 5_000_000, unit="records")
+    task_buffer: Size = key(
+        "Decoded rows that one Spark task gathers before it writes them. Its process needs about two and a half times "
+        "as much, and 250 MB. More makes fewer row groups where a batch has hundreds of partition values.",
+        "96MB",
+    )
     spark: SparkSpec = Field(default_factory=SparkSpec)
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")
     retries: CountOrZero = key("How often a failed task is tried again.", 6)
