@@ -19,6 +19,8 @@ from spark_jobs.engine.order import Order
 from spark_jobs.engine.places import Places, TaskOverflow
 from spark_jobs.engine.route import Routed
 from spark_jobs.engine.sinks import format_of
+from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS
+from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from spark_jobs.engine.together import Spans
 from spark_jobs.engine.types import TIMESTAMP, arrow_type, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
@@ -89,7 +91,7 @@ class Gatherer:
     def add_dirty(self, chunk: Chunk, spans: Spans, bad: dict[int, Bad]) -> None:
         for i in sorted(bad):
             key, value, offset, span = chunk.keys[i], chunk.values[i], chunk.offsets[i], spans.of(i)
-            stamp = self._format.stamp(chunk.timestamps[i])
+            stamp = self._stamp(chunk.timestamps[i])
             micros = None if stamp is None else stamp * 1000
             partition = span.range.partition
             row = (bad[i].reason, bad[i].field, key, value, span.range.topic, partition, offset, micros)
@@ -100,7 +102,12 @@ class Gatherer:
                 self._flush_dirty()
 
     def _stamps(self, stamps: list[int]) -> list[int | None]:
-        return list(map(self._format.stamp, stamps)) if min(stamps) < 0 else stamps  # type: ignore[return-value]
+        usual = min(stamps) >= 0 and max(stamps) <= NANOSECONDS_END_MS
+        return stamps if usual else list(map(self._stamp, stamps))  # type: ignore[return-value]
+
+    def _stamp(self, ms: int) -> int | None:
+        """A producer may send any number: nanoseconds, too."""
+        return self._format.stamp(ms) if MIN_MS <= ms <= MAX_MS else None
 
     def flush(self) -> None:
         """Hand everything that waits to the files."""

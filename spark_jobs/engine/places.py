@@ -20,6 +20,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
 
 _UNWANTED = -1
+MOST_CODES = 2**62
 MANY_NUMBERS, MANY_CHARACTERS = 100_000, 32 * 1024 * 1024
 _SAMPLES, _SAMPLE_CHARACTERS = 5, 60
 
@@ -67,28 +68,34 @@ class Places:
         self, window: pa.Array, late: pa.Array, values: Mapping[str, pa.Array], wanted: pa.Array | None
     ) -> pa.Array:
         """int32 per row; null for rows that are not `wanted` (None: all are)."""
-        code = late.cast(pa.int64())
-        bases, dictionaries = [], []
+        code, codes = late.cast(pa.int64()), 2
+        layers: list[tuple[list | None, list]] = []
         for column in (window, *(values[name] for name in self._names)):
             encoded = column.dictionary_encode()
             found = [*encoded.dictionary.to_pylist(), None]
             index = pc.fill_null(encoded.indices, len(found) - 1)
+            packed = None
+            if codes * len(found) > MOST_CODES:  # several columns with very many values each
+                short = code.dictionary_encode()
+                packed, code = short.dictionary.to_pylist(), short.indices.cast(pa.int64())
+                codes = len(packed)
             code = pc.add_checked(pc.multiply_checked(code, len(found)), index)
-            bases.append(len(found))
-            dictionaries.append(found)
+            codes *= len(found)
+            layers.append((packed, found))
         if wanted is not None:
             code = pc.if_else(wanted, code, pa.scalar(_UNWANTED, pa.int64()))
         encoded = code.dictionary_encode()
-        numbers = [self._number_of(c, bases, dictionaries) for c in encoded.dictionary.to_pylist()]
+        numbers = [self._number_of(c, layers) for c in encoded.dictionary.to_pylist()]
         return pa.array(numbers, pa.int32()).take(encoded.indices)
 
-    def _number_of(self, code: int, bases: list[int], dictionaries: list[list]) -> int | None:
+    def _number_of(self, code: int, layers: list[tuple[list | None, list]]) -> int | None:
         if code == _UNWANTED:
             return None
         found = []
-        for base, values in zip(reversed(bases), reversed(dictionaries), strict=True):
-            code, index = divmod(code, base)
+        for packed, values in reversed(layers):
+            code, index = divmod(code, len(values))
             found.append(values[index])
+            code = code if packed is None else packed[code]
         key = (code, found[-1], tuple(reversed(found[:-1])))
         number = self._numbers.get(key)
         if number is None:

@@ -236,9 +236,29 @@ def test_records_without_a_timestamp(name: str, tmp_path: Path) -> None:
 
 
 class Stampless(FakeReader):
+    stamp = -1
+
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         for chunk in super().read(wanted):
-            yield replace(chunk, timestamps=[-1] * len(chunk))
+            yield replace(chunk, timestamps=[self.stamp] * len(chunk))
+
+
+@pytest.mark.parametrize("stamp", [1_600_000_000_000_000, 1_600_000_000_000_000_000, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("name", ["parquet", *FORMATS])
+def test_a_timestamp_that_a_producer_counted_in_other_units(name: str, stamp: int, tmp_path: Path) -> None:
+    """No calendar has it: null, in data and dirty rows, and both can be read again."""
+    spec = pipeline(tmp_path)
+    spec = replace(spec, sink=replace(spec.sink, format=name, compression="gzip"))
+    plan = job_plan(spec, [(0, 0, 2)])
+    reader = Stampless({0: records([event(), b"not json"])})
+    reader.stamp = stamp
+    receipt = run_plan(plan, LocalStorage(), open_reader=lambda _: reader)
+    assert sorted(file.kind for file in receipt.files) == ["data", "dirty"]
+    for file in receipt.files:
+        path = attempt_path(plan) / file.path
+        with path.open("rb") as stream:
+            (batch,) = finished(path.name, stream, told_columns(spec, file.kind)).batches(10)
+            assert batch.column("_kafka_ts").to_pylist() == [None]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -15,6 +15,7 @@ from spark_jobs.engine.job import run_plan
 from tests.world import World, record
 from tidegate.adapters.storage import LocalStorage
 from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, told
+from tidegate.core.pipeline import Column
 from tidegate.core.receipt import DATA, LATE
 
 BEYOND = (("site", OVERFLOW_VALUE),)
@@ -119,6 +120,40 @@ def test_a_value_that_is_spelled_like_the_overflow_partition_is_one_of_its_rows(
     assert by_values(receipt) == {(("site", "a"),): 1, BEYOND: 2}
     rows = all_rows(plan, receipt, DATA)
     assert [r.get("_overflow") for r in rows] == [None, [("site", "b")], None]
+
+
+def test_several_columns_with_very_many_values_each(tmp_path, monkeypatch):
+    """Together more combinations than an integer can number, and few that are there."""
+    names = [f"c{i}" for i in range(5)]
+    spec = spec_of(
+        tmp_path,
+        4,
+        columns=tuple(Column(n, "string", f"$.{n}") for n in names),
+        partition_by=("date", "hour", *names),
+    )
+    monkeypatch.setattr(places, "MOST_CODES", 100)  # the same as 2**62 with ten thousand values each
+    rows = [{n: f"{i * (at + 1) % 7}" for at, n in enumerate(names)} for i in range(40)]
+    rows[3]["c2"] = None
+    plan = job_plan(spec, [(0, 0, 40)])
+    receipt = run(plan, {0: records([event(**row) for row in rows])}, size=40)
+    wanted = Counter()
+    for row in rows:
+        values = tuple(row.items())
+        wanted[values if values in wanted or len(wanted) < 4 else overflow_values(spec)] += 1
+    assert by_values(receipt) == wanted
+    beyond = [dict(r["_overflow"]) for r in all_rows(plan, receipt, DATA) if r.get("_overflow")]
+    assert Counter(tuple(r.items()) for r in beyond) == Counter(
+        tuple(row.items()) for row in rows if tuple(row.items()) not in wanted
+    )
+
+
+def test_the_most_combinations_that_a_chunk_can_have(tmp_path):
+    names = [f"c{i}" for i in range(5)]
+    columns = tuple(Column(n, "string", f"$.{n}") for n in names)
+    spec = spec_of(tmp_path, 4, columns=columns, partition_by=("date", "hour", *names))
+    topic = {0: records([event(**dict.fromkeys(names, f"{i}")) for i in range(9_000)])}
+    receipt = run(job_plan(spec, [(0, 0, 9_000)]), topic, size=9_000)
+    assert (receipt.read_rows, len(receipt.files)) == (9_000, 5)
 
 
 def test_late_rows_need_no_partition_of_their_own(tmp_path):

@@ -19,7 +19,7 @@ from tidegate.workflow.audit import audit
 
 
 @pytest.mark.parametrize("kafka_columns", [True, False])
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["parquet", *FORMATS])
 def test_rows_without_a_value_and_overflow_rows_share_a_partition(
     tmp_path: Path, name: str, kafka_columns: bool
 ) -> None:

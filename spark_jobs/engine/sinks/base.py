@@ -8,6 +8,9 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
+NANOSECONDS_END_MS = 2**63 // 1_000_000 - 1
+"""The last time, in the year 2262, that can be counted in nanoseconds since 1970 as pyarrow reads some files."""
+
 
 @dataclass(frozen=True)
 class Encoding:

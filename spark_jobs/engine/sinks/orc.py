@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding
+from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding
 from spark_jobs.engine.sinks.orc_tail import with_labels
 from spark_jobs.engine.types import TIMESTAMP
 
@@ -51,7 +51,7 @@ class Orc:
         return found
 
     def stamp(self, ms: int) -> int | None:
-        return None if ms < 0 and ms % 1000 else ms
+        return None if (ms < 0 and ms % 1000) or abs(ms) > NANOSECONDS_END_MS else ms
 
 
 class _Writer:

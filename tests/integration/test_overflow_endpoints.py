@@ -1,0 +1,86 @@
+"""Overflow rows through PyHive, Spark 3.5 and Hive 4: files with `_overflow` beside files without, in each format."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.engine.job import run_plan
+from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
+from tidegate.adapters.hive import PyHiveCatalogue
+from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.layout import time_values
+from tidegate.core.overflow import OVERFLOW_COLUMN
+from tidegate.core.receipt import DATA
+from tidegate.core.tables import data_table
+from tidegate.workflow.tables import bring_up
+
+COUNTS = (1, 2, None, 3, 4, None)
+
+
+class _Context:
+    """What `bring_up` needs."""
+
+    def __init__(self, catalogue: PyHiveCatalogue) -> None:
+        self.catalogue, self.said = catalogue, []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+@pytest.fixture(params=["hive_spark", "hive4"])
+def catalogue(request: pytest.FixtureRequest) -> PyHiveCatalogue:
+    info = request.getfixturevalue(request.param)
+    return PyHiveCatalogue(info.hive_host, info.hive_port, request_timeout_s=300)
+
+
+@pytest.mark.parametrize("name", ["parquet", "older parquet", "orc", "text"])
+def test_readers_see_what_overflow_rows_said(catalogue: PyHiveCatalogue, name: str, tmp_path: Path) -> None:
+    """Partitions 1 and 2 have no overflow rows; Hive's null partition has both kinds of files."""
+    spec = pipeline(tmp_path / "t", partition_by=("date", "hour", "count"))
+    sink = replace(
+        spec.sink,
+        table=f"overflow_{uuid.uuid4().hex[:8]}.readings",
+        format=name.split()[-1],
+        compression="gzip",
+        max_partitions=2,
+    )
+    spec = replace(spec, sink=sink)
+    table, ctx = data_table(spec), _Context(catalogue)
+    if name.startswith("older"):  # made before there was such a column, its partitions too
+        catalogue.ensure_table(replace(table, columns=table.columns[:-1]))
+    else:
+        catalogue.ensure_table(table)
+    topic = records([event(count=count, site="line\n\x01\\") for count in COUNTS])
+    receipt = run_plan(
+        job_plan(spec, [(0, 0, len(COUNTS))]), LocalStorage(), open_reader=lambda _: FakeReader({0: topic})
+    )
+    time = time_values(DAY_ONE, spec.time_partitions, "UTC")
+    places = {
+        (*time, *f.values): f"{spec.sink.workdir}/tmp/7.1-abc/{f.path.rpartition('/')[0]}"
+        for f in receipt.files
+        if f.kind == DATA
+    }
+    assert len(receipt.files) == 4
+    assert len(places) == 3
+    catalogue.add_partitions(table.name, places)
+    bring_up(ctx, table)
+    bring_up(ctx, table)
+    assert len(ctx.said) == name.startswith("older")
+    column = OVERFLOW_COLUMN[0]
+    what = f"`{column}`" if sink.format == "text" else f"`{column}`['count']"
+    found = catalogue.execute(f"SELECT `_offset`, `count`, `site`, `value`, {what} FROM {table.name}")
+    spelled = {3: "3", 4: "4"}
+    if sink.format == "text":
+        spelled = {at: json.dumps({"count": text}) for at, text in spelled.items()}
+    wanted = [
+        (at, count if at < 2 else None, "line\n\x01\\", value, spelled.get(at))
+        for at, (count, value) in enumerate(zip(COUNTS, (row[3] for row in sorted(found)), strict=True))
+    ]
+    assert sorted(found) == wanted
+    rows = catalogue.execute(f"SELECT `_offset` FROM {table.name} WHERE `{column}` IS NOT NULL")
+    assert sorted(rows) == [(3,), (4,)]
