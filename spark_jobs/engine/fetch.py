@@ -253,7 +253,7 @@ def wants_headers(plan: JobPlan) -> bool:
 def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:
     """R1: a replay sees what the range's batch could see when it was planned, whatever the spec says today."""
     for part in plan.parts:
-        for r in part.ranges if part.pinned is not None else ():
+        for r in part.ranges if part.pinned is not None and not part.sources else ():
             if r.partition == wanted.partition and r.start <= wanted.start and wanted.end <= r.end:
                 return part.pinned["source"]["isolation"]  # type: ignore[index]
     return plan.pipeline["source"]["isolation"]

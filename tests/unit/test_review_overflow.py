@@ -1,11 +1,15 @@
-"""Overflow partitions where they meet replays by another spec."""
+"""Overflow partitions where they meet replays by another spec, and years of windows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from tests.world import World, make_pipeline, record
+from tests.hooks import Hook
+from tests.world import HOUR, T0, World, make_pipeline, record
+from tidegate.core.lateness import Floor
+from tidegate.core.offsets import Interval
+from tidegate.workflow.overflow import MOST_SPANS, open_spans
 
 
 def made(tmp_path: Path, limit: int) -> World:
@@ -38,3 +42,35 @@ def test_replay_with_other_partition_values_has_room_for_them(tmp_path: Path) ->
     world.change_spec(columns=(id_, replace(site, path="$.land"), value))
     world.replay(0)
     assert sites(world) == {"aa": 3, "bb": 3}
+
+
+def test_only_open_windows_are_asked_for_their_values(tmp_path: Path) -> None:
+    """Not all that the pipeline has ever landed, for each batch again."""
+    asked: list[tuple[int, int | None]] = []
+
+    def values(name: str, first_ms: int, last_ms: int | None = None) -> None:
+        asked.append((first_ms, last_ms))
+
+    world = made(tmp_path, limit=2)
+    world.wrap = lambda name, port: Hook(port, before={"values": values}) if name == "batches" else port
+    world.produce(*(record(f"{hour}", hour + 0.1) for hour in range(4)))
+    world.produce(record("other", 3.2), partition=1)
+    world.ingest("r1")
+    world.archive(1)
+    asked.clear()
+    finish(world)
+    assert asked == [(T0 - HOUR, T0 + HOUR - 1), (T0 + 2 * HOUR, None)]
+    world.archive(0)
+    asked.clear()
+    world.produce(record("last", 9.1))
+    world.ingest("r2")
+    assert asked == [(T0 - HOUR, T0 - 1), (T0 + 2 * HOUR, None)]
+    world.close()
+
+
+def test_spans_of_open_windows_are_few() -> None:
+    assert open_spans(Floor(5), 2) == [(3, None)]
+    assert open_spans(Floor(5, (Interval(4, 6), Interval(8, 10))), 2) == [(3, 3), (6, 7), (10, None)]
+    assert open_spans(Floor(5, (Interval(3, 6),)), 2) == [(6, None)]
+    holes = tuple(Interval(10 * n, 10 * n + 5) for n in range(1, MOST_SPANS + 5))
+    assert open_spans(Floor(0, holes), 2) == [(-2, None)]

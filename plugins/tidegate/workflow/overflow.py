@@ -7,11 +7,15 @@ from typing import Any
 
 from tidegate.core.batch import JobPlan
 from tidegate.core.instants import iso
+from tidegate.core.lateness import Floor
 from tidegate.core.overflow import Known, overflow_values, told
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain
 from tidegate.core.receipt import Receipt
 from tidegate.workflow.context import Context
+
+MOST_SPANS = 32
+"""Each is a query; with more holes among the closed windows one query goes through all of them."""
 
 
 def with_known(ctx: Context, job: JobPlan) -> JobPlan:
@@ -26,10 +30,25 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
             return job  # its rows may get other values: those that they had must not take the room
         found = ctx.ledger.batches.values(ctx.name, job.window_ms, job.window_ms)
     else:
-        earliest = min(part.floor.low_ms for part in job.parts) - pipeline.windows.size_ms
-        found = ctx.ledger.batches.values(ctx.name, earliest)
+        (part,) = job.parts
+        found = {}
+        for first_ms, last_ms in open_spans(part.floor, pipeline.windows.size_ms):
+            found |= ctx.ledger.batches.values(ctx.name, first_ms, last_ms)
     beyond = {overflow_values(pipeline)}
     return replace(job, known=Known.of({window: values - beyond for window, values in found.items()}))
+
+
+def open_spans(floor: Floor, size_ms: int) -> list[tuple[int, int | None]]:
+    """Where windows that the plan saw open can start, UTC ms, inclusive; None: without an end. So that what a pipeline
+    published in years is not looked through for each batch."""
+    found: list[tuple[int, int | None]] = []
+    at = floor.low_ms - size_ms
+    for closed in floor.closed:
+        if at < closed.start:
+            found.append((at, closed.start - 1))
+        at = closed.end
+    found.append((at, None))
+    return found if len(found) <= MOST_SPANS else [(found[0][0], None)]
 
 
 def _spelled(pipeline: Pipeline) -> Any:

@@ -1,0 +1,73 @@
+"""Redriven rows in windows that are replayed beside rows of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.engine.fetch import isolation_of
+from tests.unit.test_audit import in_process
+from tests.unit.test_redrive import mend, odd, redriven
+from tests.world import TOPIC, World, record
+from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.lateness import Floor
+from tidegate.core.merging import Source
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.receipt import DIRTY, FileEntry
+from tidegate.workflow.audit import Depth, audit
+
+ENTRY = FileEntry("dirty/a", DIRTY, None, (), 1, 1, None, None, 0, ())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def deep(world: World) -> None:
+    world.close()
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, in_process, Depth(coordinates=True))
+    world.close()
+    assert report.problems == ()
+    assert report.balanced
+
+
+def test_a_recreated_topics_rows_stand_beside_redriven_ones_of_the_old(world: World) -> None:
+    """With the same coordinates; Kafka has no record of the old topic any more."""
+    world.produce(odd("old0", 0.1), odd("old1", 0.5))
+    world.produce(odd("oldz", 1.1), partition=1)
+    world.ingest("r1")
+    world.kafka.create(TOPIC, 2)
+    world.produce(record("new0", 0.2), record("new1", 1.2), record("new2", 1.6))
+    world.produce(record("newz", 1.7), odd("newy", 1.8), partition=1)
+    world.context().ledger.pipelines.accept_topic("readings", "id-1", "id-2", "test")
+    world.ingest("r2")
+    mend(world)
+    redriven(world, "red1")
+    redriven(world, "red2")
+    world.produce(record("f", 9), record("f", 9))
+    world.produce(record("f", 9), partition=1)
+    world.ingest("r3")
+    world.archive(0)
+    world.archive(1)
+    before = world.by_window()
+    mend(world, "$.third")
+    assert world.replay(0).new
+    assert world.replay(1).new
+    assert world.by_window() == before
+    deep(world)
+
+
+def test_a_redrives_isolation_is_not_that_of_the_records_between_its_rows() -> None:
+    floor, pinned = Floor(0), {"source": {"isolation": "read_uncommitted"}}
+    kafka = JobPart(1, 0, floor, (OffsetRange(TOPIC, 0, 5, 9),))
+    files = JobPart(2, 0, floor, (OffsetRange(TOPIC, 0, 0, 20),), pinned=pinned, sources=(Source(1, ENTRY, ()),))
+    pipeline = {"source": {"isolation": "read_committed"}}
+    for parts in ((kafka, files), (files, kafka)):
+        plan = JobPlan("replay", "a", "d", pipeline, {}, TOPIC, "id", parts, "nonce")
+        assert isolation_of(plan, OffsetRange(TOPIC, 0, 6, 8)) == "read_committed"
