@@ -25,9 +25,7 @@ def place(request: pytest.FixtureRequest) -> tuple[Reader, str, Callable]:
     Offsets below 2 are gone.
     """
     topic = f"reader-{uuid.uuid4().hex[:12]}"
-    plan = JobPlan(
-        "ingest", "1.1-x", "", {"name": "p", "source": {"isolation": "read_committed"}}, {}, topic, "", (), "x"
-    )
+    plan = JobPlan("ingest", "1.1-x", "", spec("read_committed"), {}, topic, "", (), "x")
     if request.param == "fake":
         kafka = FakeKafka()
         kafka.create(topic, 2)
@@ -37,6 +35,11 @@ def place(request: pytest.FixtureRequest) -> tuple[Reader, str, Callable]:
     _fill_real(bootstrap, topic)
     settings = {"bootstrap.servers": bootstrap}
     return KafkaReader(plan, settings, stall_seconds=1), topic, lambda: KafkaSource(settings, "read_committed")
+
+
+def spec(isolation: str) -> dict:
+    """What a reader looks at of a compiled spec."""
+    return {"name": "p", "source": {"isolation": isolation}, "format": {"type": "json"}}
 
 
 def _fill_fake(kafka: FakeKafka, topic: str) -> None:
@@ -140,7 +143,7 @@ def test_uncommitted_records_are_seen_by_ranges_that_were_planned_so(place):
     """R1: a replay reads each range with the isolation of its batch, whatever the spec says today."""
     reader, topic, _ = place
     ours = OffsetRange(topic, 0, 4, 12)
-    pinned = {"name": "p", "source": {"isolation": "read_uncommitted"}}
+    pinned = spec("read_uncommitted")
     reader._plan = replace(reader._plan, parts=(JobPart(1, 0, Floor(0), (ours,), 1, pinned),))
     try:
         assert [row[0] for row in _read(reader, topic, 0, 4, 12)] == [4, 5, 6, 7, 9, 10, 11]
