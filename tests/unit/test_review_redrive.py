@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.engine.fetch import isolation_of
+from tests.hooks import Hook
 from tests.unit.test_audit import in_process
 from tests.unit.test_redrive import mend, odd, redriven
 from tests.world import TOPIC, World, record
 from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.errors import CatalogueError, NotReady, TidegateError
 from tidegate.core.lateness import Floor
 from tidegate.core.merging import Source
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.receipt import DIRTY, FileEntry
+from tidegate.workflow import redrive
 from tidegate.workflow.audit import Depth, audit
 
 ENTRY = FileEntry("dirty/a", DIRTY, None, (), 1, 1, None, None, 0, ())
@@ -71,3 +74,28 @@ def test_a_redrives_isolation_is_not_that_of_the_records_between_its_rows() -> N
     for parts in ((kafka, files), (files, kafka)):
         plan = JobPlan("replay", "a", "d", pipeline, {}, TOPIC, "id", parts, "nonce")
         assert isolation_of(plan, OffsetRange(TOPIC, 0, 6, 8)) == "read_committed"
+
+
+def test_dirty_rows_whose_table_is_owed_are_not_called_clean(world: World) -> None:
+    """Hive is away since the batch landed; a redrive waits for it, and takes them up once it answers."""
+    away: list[bool] = [True]
+    told: list[str] = []
+
+    def fails(*_: object) -> None:
+        if away:
+            raise CatalogueError("the endpoint is away")
+
+    def wait(error: TidegateError) -> None:
+        told.append(str(error.args[0]))
+        away.clear()
+
+    world.wrap = lambda name, port: Hook(port, before={"add_partitions": fails}) if name == "catalogue" else port
+    world.produce(odd("a0", 0.1), record("a1", 0.2))
+    world.ingest("r1")
+    mend(world)
+    with pytest.raises(NotReady, match="dirty rows of batch 1 and 0 more are not in the dirty table yet"):
+        redrive.plan(world.context(), "red1")
+    found = list(redrive.all_of(world.context(), None, wait))
+    assert [f.data for f in found] == [1]
+    assert told == ["readings: dirty rows of batch 1 and 0 more are not in the dirty table yet"]
+    deep(world)

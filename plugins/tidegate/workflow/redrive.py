@@ -55,7 +55,8 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
     """Plan a redrive and bind `run` to it; an open one is gone on with. None: nothing is dirty.
 
     `wanted`: batches whose dirty rows are asked for, by default all of them; `below`: only ids below this one. Raises
-    NotReady while another batch is open, SpecError where rows cannot be redriven, StepMissing for what is not dirty."""
+    NotReady while another batch is open, or dirty rows are not in their table yet; SpecError where rows cannot be
+    redriven; StepMissing for what is not dirty."""
     guard(ctx)
     _refuse_spec(ctx)
     bound = ctx.ledger.batches.bound(ctx.name, run)
@@ -69,8 +70,10 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
             return _join(ctx, run, view.open_batch)
         ahead.refuse_if_ahead(ctx, view.next_batch_id)
         records.mark_if_abandoned(ctx, view.next_batch_id - 1)
-        choice = _choice(ctx, ctx.ledger.redrives.dirty_batches(ctx.name), wanted, below)
+        found = ctx.ledger.redrives.dirty_batches(ctx.name)
+        choice = _choice(ctx, found, wanted, below)
         if not choice.chosen:
+            _refuse_unsettled(ctx, [i for i in _unsettled(found, wanted) if below is None or i < below])
             return None
         planned = _plan(ctx, view, choice)
         tables.before_planning(ctx)
@@ -90,8 +93,9 @@ def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateE
     `wait(error)` lets some time pass where somebody else works on the open batch; it raises the error when that takes
     too long. Raises what `plan` and `carry_out` raise."""
     _refuse_spec(ctx)
-    first = _choice(ctx, ctx.ledger.redrives.dirty_batches(ctx.name), wanted, None)
-    left = {*(b.batch_id for b in first.chosen), *first.left}
+    dirty = ctx.ledger.redrives.dirty_batches(ctx.name)
+    first = _choice(ctx, dirty, wanted, None)
+    left = {*(b.batch_id for b in first.chosen), *first.left, *_unsettled(dirty, wanted)}
     while left:
         run = f"redrive/{ctx.nonce()}"
         batch_id = _planned(ctx, run, left, wait)
@@ -194,11 +198,22 @@ def _choice(ctx: Context, found: list[DirtyBatch], wanted: Sequence[int] | None,
                 f"{ctx.name}: batch {unknown[0]} has no dirty rows of its own",
                 advice=f"`tidegate dirty {ctx.name}` lists the batches that have; redriven rows belong to the redrive",
             )
-    settled = [b for b in found if b.settled]
-    late = [b.batch_id for b in found if not b.settled and (wanted is None or b.batch_id in wanted)]
+    late = _unsettled(found, wanted)
     if late:
         ctx.say(f"left out: dirty rows of batch {late[0]} and {len(late) - 1} more are not in the dirty table yet")
-    return redriving.choose(settled, wanted, below)
+    return redriving.choose([b for b in found if b.settled], wanted, below)
+
+
+def _unsettled(found: list[DirtyBatch], wanted: Sequence[int] | None) -> list[int]:
+    return [b.batch_id for b in found if not b.settled and (wanted is None or b.batch_id in wanted)]
+
+
+def _refuse_unsettled(ctx: Context, batches: list[int]) -> None:
+    if batches:
+        raise NotReady(
+            f"{ctx.name}: dirty rows of batch {batches[0]} and {len(batches) - 1} more are not in the dirty table yet",
+            advice="the lines above say why; try again once Hive answers",
+        )
 
 
 def _plan(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
