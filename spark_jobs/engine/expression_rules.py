@@ -56,6 +56,8 @@ _WORDS_THAT_ARE_CALLS = frozenset(
 )
 _NOT_SAME = "its result depends on more than the row: a replay would compute something else"
 _DEPTH = 200
+_KINDS: dict[str, list[tuple]] = {}
+"""Of the functions that were asked for: DuckDB's own are the same in every connection."""
 
 
 class Wrong(ValueError):
@@ -186,11 +188,13 @@ class Rules:
             raise Wrong(f"{name}() is not available in expressions: {_NOT_SAME}")
         if name in _AGGREGATE_BY_NAME:
             _aggregate_by_name(name, node["arguments"])
-        kinds = self.connection.execute(
-            "select distinct function_type, stability, macro_definition from duckdb_functions() "
-            "where lower(function_name) = ? and internal",
-            [name],
-        ).fetchall()
+        if name not in _KINDS:  # all functions are listed for each question: a tenth of a second
+            _KINDS[name] = self.connection.execute(
+                "select distinct function_type, stability, macro_definition from duckdb_functions() "
+                "where lower(function_name) = ? and internal",
+                [name],
+            ).fetchall()
+        kinds = _KINDS[name]
         scalars = [stability for kind, stability, _ in kinds if kind == "scalar"]
         macros = [definition for kind, _, definition in kinds if kind == "macro"]
         if any(stability != "CONSISTENT" for stability in scalars):

@@ -171,24 +171,36 @@ class Expressions:
         return pa.table(columns, schema=schema)
 
     def _query(self, careful: bool, last: str | None = None) -> str:
-        """Layers of selects, a column each, up to the column `last`. `careful`: an error becomes a flag."""
+        """Layers of selects, each of columns that do not read each other: their number costs DuckDB most.
+
+        `careful`: an error becomes a flag. `last`: of this column alone, with what it reads."""
         source, flags = 'select * from "*rows"', []
-        for number, step in enumerate(self._steps):
-            raw, name = quoted(f"*raw{number}"), quoted(step.column.name)
-            source, error = _evaluated(step.column.expr, source, careful)
-            gone = f'{_VALUE}, "*failed"' if careful else _VALUE
-            source = (
-                f"select * exclude ({gone}), {_VALUE} as {raw}, {error} as {quoted(f'*error{number}')} from ({source})"
-            )
-            source = f"select *, {step.convert.replace(quoted('*raw'), raw)} as {name} from ({source})"
-            flags += [f"({raw} is not null and {name} is null) as {quoted(f'*unfit{number}')}"]
-            flags += [name, quoted(f"*error{number}")]
-            if step.column.name == last:
-                return f"select cast({raw} as varchar) as said from ({source})"
+        for layer in _layers(self._steps if last is None else self._read_by(last)):
+            numbers = [(self._steps.index(step), step) for step in layer]
+            texts = [(f"*raw{n}", f"*error{n}", step.column.expr) for n, step in numbers]
+            source = _evaluated(texts, source, careful)
+            made = []
+            for number, step in numbers:
+                raw, name = quoted(f"*raw{number}"), quoted(step.column.name)
+                made.append(f"{step.convert.replace(quoted('*raw'), raw)} as {name}")
+                flags += [f"({raw} is not null and {name} is null) as {quoted(f'*unfit{number}')}"]
+                flags += [name, quoted(f"*error{number}")]
+                if step.column.name == last:
+                    return f"select cast({raw} as varchar) as said from ({source})"
+            source = f"select *, {', '.join(made)} from ({source})"
         if self._where is not None:
-            source, error = _evaluated(self._where, source, careful)
-            flags += [f'{_VALUE} as "*kept"', f'{error} as "*error"']
+            source = _evaluated([("*kept", "*error", self._where)], source, careful)
+            flags += ['"*kept"', '"*error"']
         return f"select {', '.join([quoted('*i'), *flags])} from ({source})"
+
+    def _read_by(self, name: str) -> list[_Step]:
+        """The step of that column, after all that it reads."""
+        wanted, found = {name}, []
+        for step in reversed(self._steps):
+            if step.column.name in wanted:
+                wanted |= step.reads
+                found.append(step)
+        return found[::-1]
 
     def _failures(self, found: pa.Table) -> dict[int, str]:
         """Row -> the first of the columns, in the order of computing, that could not be."""
@@ -232,19 +244,34 @@ class Expressions:
         return None if self._where is None else pc.fill_null(found["*kept"].combine_chunks(), False)
 
 
-_VALUE = quoted("*value")
+def _layers(steps: Sequence[_Step]) -> list[list[_Step]]:
+    """In their order; none reads another one of its layer."""
+    layers: list[list[_Step]] = []
+    names: set[str] = set()
+    for step in steps:
+        if not layers or step.reads & names:
+            layers.append([])
+            names = set()
+        layers[-1].append(step)
+        names.add(step.column.name)
+    return layers
 
 
-def _evaluated(text: str | None, source: str, careful: bool) -> tuple[str, str]:
-    """`source` with the expression as `"*value"`, and SQL that says whether it failed.
+def _evaluated(texts: Sequence[tuple[str, str, str | None]], source: str, careful: bool) -> str:
+    """`source` with expressions: (name of the value, name of the flag that says whether it failed, SQL) of each.
 
     An error inside of TRY() gives null; the struct around the value tells it from a null that was computed."""
     if not careful:
-        return f"select *, ({text}\n) as {_VALUE} from ({source})", "false"
-    tried = f"""select *, TRY({{'v': ({text}\n)}}) as "*tried" from ({source})"""
+        values = (f"({text}\n) as {quoted(value)}, false as {quoted(flag)}" for value, flag, text in texts)
+        return f"select *, {', '.join(values)} from ({source})"
+    tries = [quoted(f"*tried{number}") for number in range(len(texts))]
+    tried = (f"TRY({{'v': ({text}\n)}}) as {name}" for name, (_, _, text) in zip(tries, texts, strict=True))
+    told = (
+        f"{name}.v as {quoted(value)}, {name} is null as {quoted(flag)}"
+        for name, (value, flag, _) in zip(tries, texts, strict=True)
+    )
     return (
-        f"""select * exclude ("*tried"), "*tried".v as {_VALUE}, "*tried" is null as "*failed" from ({tried})""",
-        '"*failed"',
+        f"select * exclude ({', '.join(tries)}), {', '.join(told)} from (select *, {', '.join(tried)} from ({source}))"
     )
 
 

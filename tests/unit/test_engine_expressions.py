@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -341,3 +342,20 @@ def test_a_replay_filters_by_the_pinned_where_and_computes_by_todays_columns(tmp
     receipt = run(plan, {0: records([event(count=1), event(count=2), event(count=3)])})
     assert [(r["count"], r["twice"]) for r in all_rows(plan, receipt, DATA)] == [(2, 4), (3, 6)]
     assert receipt.ranges[0].dropped == 1
+
+
+def test_columns_that_do_not_read_each_other_share_a_select(tmp_path: Path) -> None:
+    """DuckDB needs ten seconds for a chunk in a hundred nested selects."""
+
+    def selects(*texts: str) -> int:
+        columns = (Column(f"c{n}", "int", None, expr=text) for n, text in enumerate(texts))
+        spec = pipeline(tmp_path, columns=(Column("site", "string", "$.site"), *columns))
+        expressions = Expressions(spec)
+        found = expressions.compute(pa.table({"site": ["x", None]})).table
+        assert found["c0"].to_pylist() == [1, None]
+        assert found[f"c{len(texts) - 1}"].to_pylist() == [len(texts), None]
+        return expressions._query(careful=False).count("select ")
+
+    one = selects("length(site)")
+    assert selects(*(f"length(site) + {n}" for n in range(40))) == one
+    assert one < selects("length(site)", "c0 + 1") < selects("length(site)", "c0 + 1", "c1 + 1")
