@@ -270,6 +270,7 @@ ADDED = [
     ("ingest: {max_records: 9999999999999} #!", "ingest.max_records", "less than or equal to 1000000000000"),
     ("ingest: {max_records: true} #!", "ingest.max_records", "must be a number, not true"),
     ("ingest: {max_records: 5e6} #!", "ingest.max_records", 'must be a whole number, not "5e6"'),
+    ("ingest: {task_buffer: much} #!", "ingest.task_buffer", "such as 256MB"),
     ("ingest: {pool: ''} #!", "ingest.pool", "name of an Airflow pool"),
     ("ingest: {retries: -1} #!", "ingest.retries", "greater than or equal to 0"),
     ("ingest:\n  spark:\n    conn_id: '' #!", "ingest.spark.conn_id", "id of an Airflow connection"),
