@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -70,8 +69,3 @@ class Order:
             rank, piece = divmod(code, self._base)
             found[rank].append(Run(piece, partitions[piece], end - start, low, high))
         return found
-
-
-def starts_of(spans: Sequence[tuple[Place, int]]) -> list[int]:
-    """Where each span begins."""
-    return [0, *itertools.accumulate(count for _, count in spans)][: len(spans)]
