@@ -53,7 +53,9 @@ class RangeResult:
     """What was met while reading one planned range. `read` is counted where records are consumed.
 
     `gaps` are the offsets of the range at which no record was delivered. `max_event_ms` is the largest plausible event
-    time among data, late and filtered rows: it alone moves the watermark.
+    time among data, late and filtered rows: it alone moves the watermark. `rerouted` of the data rows came late and are
+    in the window that was the oldest open one. `bytes` are keys and values as Kafka delivered them; `max_kafka_ms` is the
+    largest Kafka timestamp (UTC ms).
     """
 
     range: OffsetRange
@@ -66,6 +68,9 @@ class RangeResult:
     gaps: tuple[Interval, ...]
     min_event_ms: int | None
     max_event_ms: int | None
+    rerouted: int = 0
+    bytes: int = 0
+    max_kafka_ms: int | None = None
 
 
 @dataclass(frozen=True)

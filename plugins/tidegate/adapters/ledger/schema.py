@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData()
@@ -92,6 +93,9 @@ batch_ranges = _table(
     Column("filtered", BigInteger),
     Column("dropped", BigInteger),
     Column("gaps", Text),
+    Column("rerouted", BigInteger),  # of the data: late rows in the window that was the oldest open one
+    Column("bytes", BigInteger),  # keys and values as Kafka delivered them, uncompressed
+    Column("max_kafka_ms", BigInteger),  # the largest Kafka timestamp read
     Index("ix_batch_ranges_offsets", "pipeline", "partition", "start"),
 )
 batch_partitions = _table(
@@ -198,6 +202,9 @@ generation_batches = _table(
     Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    # data | late: a batch has rows of one kind for a window; late ones belong to the generations that took them up
+    Column("kind", String(8), nullable=False, server_default="data"),
+    Column("cleared", Boolean, nullable=False, server_default=false()),  # whether late files have left the late table
 )
 generation_files = _table(
     "generation_files",
@@ -213,6 +220,14 @@ certificates = _table(
     _required("ready", Boolean),
     _required("content", Text),
     _required("decided_ms", BigInteger),
+)
+truths = _table(  # what another system says that a window holds
+    "truths",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("expected", BigInteger),
+    _required("content", Text),
+    _required("asked_ms", BigInteger),
 )
 intents = _table(
     "intents",
