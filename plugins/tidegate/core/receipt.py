@@ -54,8 +54,8 @@ class RangeResult:
 
     `gaps` are the offsets of the range at which no record was delivered. `max_event_ms` is the largest plausible event
     time among data, late and filtered rows: it alone moves the watermark. `rerouted` of the data rows came late and are
-    in the window that was the oldest open one. `bytes` are keys and values as Kafka delivered them; `max_kafka_ms` is the
-    largest Kafka timestamp (UTC ms).
+    in the window that was the oldest open one. `bytes` are keys and values as Kafka delivered them, `max_kafka_ms` is
+    the largest Kafka timestamp (UTC ms).
     """
 
     range: OffsetRange
