@@ -39,16 +39,28 @@ Headers = list[tuple[str | None, bytes | None]]
 class Chunk:
     """Records of one Kafka partition in order of offset, as columns. `timestamps` are epoch ms, UTC.
 
-    `headers` (name and value pairs, in order; None for a record without) are there only if the format asks for them."""
+    `headers` (name and value pairs, in order; None for a record without) are there only if the format asks for them.
+    `known_bytes`: what `bytes` is, if whoever made the chunk has counted it."""
 
     offsets: list[int]
     timestamps: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
     headers: list[Headers | None] | None = None
+    known_bytes: int | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def bytes(self) -> int:
+        """Of keys and values."""
+        return bytes_of(self.values) + bytes_of(self.keys) if self.known_bytes is None else self.known_bytes
+
+
+def bytes_of(texts: list[bytes | None]) -> int:
+    """How long they are together; null is none."""
+    return sum(map(len, filter(None, texts)))
 
 
 class Reader:
@@ -170,15 +182,17 @@ class KafkaReader(Reader):
             messages = [m for m in messages if m.offset() < wanted.end]
         if not messages:
             return None, 0, past
-        values = [m.value() for m in messages]
+        keys, values = [m.key() for m in messages], [m.value() for m in messages]
+        key_bytes, value_bytes = bytes_of(keys), bytes_of(values)
         chunk = Chunk(
             [m.offset() for m in messages],
             [m.timestamp()[1] for m in messages],
-            [m.key() for m in messages],
+            keys,
             values,
             [_headers(m) for m in messages] if self._with_headers else None,
+            key_bytes + value_bytes,
         )
-        return chunk, sum(len(v) for v in values if v is not None) + _beside_values(chunk), past
+        return chunk, value_bytes + _beside_values(chunk, key_bytes), past
 
     def _check(self, message: Message, wanted: OffsetRange, at: int) -> None:
         from confluent_kafka import KafkaError
@@ -237,11 +251,11 @@ def _headers(message: Message) -> Headers | None:
         return [(None, None)]
 
 
-def _beside_values(chunk: Chunk) -> int:
+def _beside_values(chunk: Chunk, key_bytes: int) -> int:
     """Bytes of keys and headers where headers were asked for: they may be larger than the values."""
-    found = chunk.headers or ()
-    headers = sum(len(name or "") + len(value or b"") for headers in found for name, value in headers or ())
-    return headers + sum(len(key) for key in chunk.keys if key is not None) if chunk.headers is not None else 0
+    if chunk.headers is None:
+        return 0
+    return key_bytes + sum(len(n or "") + len(v or b"") for headers in chunk.headers for n, v in headers or ())
 
 
 def wants_headers(plan: JobPlan) -> bool:

@@ -19,14 +19,18 @@ from tidegate.core.receipt import RangeResult
 class Tally:
     """`read` is counted here, as records are consumed; written rows are counted where they are written.
 
-    `filtered` is counted where `where` turns a row away."""
+    `filtered` is counted where `where` turns a row away, `dropped` and `rerouted` where a row comes late; a rebuild
+    counts what is not its window's as dropped. `bytes` are keys and values as they were delivered."""
 
     range: OffsetRange
     read: int = 0
     filtered: int = 0
     dropped: int = 0
+    rerouted: int = 0
     min_event: int | None = None
     max_event: int | None = None
+    bytes: int = 0
+    max_kafka: int = -1
     seen: list[Interval] = field(default_factory=list)
     _last: int = -1
 
@@ -38,6 +42,8 @@ class Tally:
             raise self._disorder(first, last)
         self.read += len(offsets)
         self._last = last
+        self.bytes += chunk.bytes
+        self.max_kafka = max(self.max_kafka, max(chunk.timestamps))  # -1: the record has no timestamp
         if last - first + 1 == len(offsets) and offsets == list(range(first, last + 1)):
             self._saw(Interval(first, last + 1))
             return
@@ -89,6 +95,9 @@ class Tally:
             gaps,
             self.min_event,
             self.max_event,
+            rerouted=self.rerouted,
+            bytes=self.bytes,
+            max_kafka_ms=self.max_kafka if self.max_kafka >= 0 else None,
         )
 
 
@@ -104,6 +113,7 @@ def merge(whole: OffsetRange, pieces: Iterable[RangeResult]) -> RangeResult:
         raise refuse(f"tasks covered partition {whole.partition} only up to {at} of {whole.end}", retry=True)
     lows = [p.min_event_ms for p in pieces if p.min_event_ms is not None]
     highs = [p.max_event_ms for p in pieces if p.max_event_ms is not None]
+    stamps = [p.max_kafka_ms for p in pieces if p.max_kafka_ms is not None]
     return RangeResult(
         range=whole,
         read=sum(p.read for p in pieces),
@@ -115,4 +125,7 @@ def merge(whole: OffsetRange, pieces: Iterable[RangeResult]) -> RangeResult:
         gaps=union(g for p in pieces for g in p.gaps),
         min_event_ms=min(lows, default=None),
         max_event_ms=max(highs, default=None),
+        rerouted=sum(p.rerouted for p in pieces),
+        bytes=sum(p.bytes for p in pieces),
+        max_kafka_ms=max(stamps, default=None),
     )

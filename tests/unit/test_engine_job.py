@@ -214,3 +214,27 @@ def test_ranges_that_are_decoded_together_are_counted_apart(tmp_path, enough, mo
     dirty = [(r["_partition"], r["_offset"]) for r in all_rows(plan, receipt, DIRTY)]
     assert dirty == [(p, i) for p in range(6) for i in range(5 + p) if (i + p) % 7 == 0]
     assert sorted((s.partition, s.offset) for s in receipt.samples) == dirty
+
+
+def test_a_tally_counts_bytes_of_keys_and_values_and_the_largest_kafka_timestamp():
+    tally = Tally(OffsetRange("t", 0, 0, 10))
+    tally.consume(Chunk([0, 1], [5_000, 7_000], [b"k", None], [b"abc", None]))
+    tally.consume(Chunk([2, 3], [6_000, -1], [None, b""], [b"", b"\x00\xff"], known_bytes=2))
+    found = tally.result(4, 0, 0)
+    assert (found.bytes, found.max_kafka_ms) == (6, 7_000)
+    without = Tally(OffsetRange("t", 0, 0, 10))
+    without.consume(Chunk([5], [-1], [None], [None]))
+    assert (without.result(1, 0, 0).bytes, without.result(1, 0, 0).max_kafka_ms) == (0, None)
+    nothing = Tally(OffsetRange("t", 0, 0, 10)).result(0, 0, 0)
+    assert (nothing.bytes, nothing.max_kafka_ms) == (0, None)
+
+
+def test_pieces_of_a_range_add_up_their_bytes_and_keep_the_largest_kafka_timestamp():
+    def piece(start: int, size: int, newest: int | None) -> RangeResult:
+        return RangeResult(
+            OffsetRange("t", 0, start, start + 5), 5, 5, 0, 0, 0, 0, (), 5, 9, bytes=size, max_kafka_ms=newest
+        )
+
+    merged = merge(OffsetRange("t", 0, 0, 15), [piece(0, 10, 900), piece(5, 7, None), piece(10, 0, 800)])
+    assert (merged.bytes, merged.max_kafka_ms) == (17, 900)
+    assert merge(OffsetRange("t", 0, 0, 5), [piece(0, 0, None)]).max_kafka_ms is None

@@ -199,7 +199,11 @@ class SqlBatches:
             raise ValueError("a new revision keeps the ranges")
         with self._store.begin() as c:
             change = self._from(batch).values(
-                revision=plan.revision, spec_version=plan.spec_version, epoch=batch.epoch + 1, refused=None
+                revision=plan.revision,
+                spec_version=plan.spec_version,
+                floor=dumps(plan.floor),
+                epoch=batch.epoch + 1,
+                refused=None,
             )
             self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
             detail = {"revision": plan.revision, "spec": [old.spec_version, plan.spec_version]}
@@ -247,15 +251,7 @@ class SqlBatches:
                         r.c.partition == result.range.partition,
                         r.c.start == result.range.start,
                     )
-                    .values(
-                        read=result.read,
-                        data=result.data,
-                        late=result.late,
-                        dirty=result.dirty,
-                        filtered=result.filtered,
-                        dropped=result.dropped,
-                        gaps=dumps(result.gaps),
-                    )
+                    .values(rows.range_values(result))
                 )
             detail = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
             if manifest.overflow:

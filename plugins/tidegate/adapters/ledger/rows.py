@@ -19,7 +19,7 @@ from tidegate.core.batch import (
 )
 from tidegate.core.lateness import Floor
 from tidegate.core.plain import dumps, from_plain, loads, to_plain
-from tidegate.core.receipt import FileEntry, PartitionRows, Receipt
+from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 
 Row = Any  # sqlalchemy.engine.Row of the table that the function names
 
@@ -53,6 +53,22 @@ def file_entry(row: Row) -> FileEntry:
         int(row.checksum),
         tuple(from_plain(PartitionRows, p) for p in json.loads(row.partitions)),
     )
+
+
+def range_values(result: RangeResult) -> dict[str, Any]:
+    """Columns of batch_ranges that are null until the batch is sealed."""
+    return {
+        "read": result.read,
+        "data": result.data,
+        "late": result.late,
+        "dirty": result.dirty,
+        "filtered": result.filtered,
+        "dropped": result.dropped,
+        "rerouted": result.rerouted,
+        "gaps": dumps(result.gaps),
+        "bytes": result.bytes,
+        "max_kafka_ms": result.max_kafka_ms,
+    }
 
 
 def receipt_text(receipt: Receipt) -> str:
