@@ -22,6 +22,7 @@ TidegateError
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
+|- TruthUnknown          another system gives no usable count of a window (retry)
 |- StepMissing           a step before this one is not done
 |- NotReady              a window may not be closed yet (retry), its certificate inside
 """
@@ -159,6 +160,12 @@ class Alarm(TidegateError):
 
 
 class NotReady(TidegateError):
+    retry = True
+
+
+class TruthUnknown(TidegateError):
+    """Another system gave no count that could be used; the message says why, in one line and without secrets."""
+
     retry = True
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
+from tidegate.core.completeness import Answer
 from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
@@ -19,6 +20,7 @@ from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.redriving import DirtyBatch
+from tidegate.core.truth import TruthLedger
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
     BuildingGeneration,
@@ -187,8 +189,17 @@ class WindowLedger(Protocol):
 
     def certificate(self, name: str, key: WindowKey) -> Certificate | None: ...
 
-    def begin_close(self, name: str, key: WindowKey, certify: Callable[[TopicFacts], Certificate]) -> Certificate:
-        """OPEN -> CLOSING(next batch id) if `certify` says ready of the facts read in this transaction (R5)."""
+    def begin_close(
+        self,
+        name: str,
+        key: WindowKey,
+        certify: Callable[[TopicFacts], Certificate],
+        weigh: Callable[[Certificate, Answer | None], Certificate] | None = None,
+    ) -> Certificate:
+        """OPEN -> CLOSING(next batch id) if `certify` says ready of the facts read in this transaction (R5).
+
+        Where another system counts too, `weigh` has the last word: it gets a ready certificate and the stored answer,
+        read in the same transaction."""
         ...
 
     def finish_close(self, name: str, key: WindowKey) -> list[int]:
@@ -366,5 +377,8 @@ class Ledger(Protocol):
 
     @property
     def redrives(self) -> RedriveLedger: ...
+
+    @property
+    def truths(self) -> TruthLedger: ...
 
     def close(self) -> None: ...

@@ -180,6 +180,39 @@ class Cleaning:
 
 
 @dataclass(frozen=True)
+class Completeness:
+    """Another system's count of each window. `source`: sql | http | topic; what does not belong to it is None.
+
+    `query` has the parameters of `COUNT_PARAMETERS`, `path` the same ones in braces. `window_path`, `count_path` and
+    `source_path` are paths into a JSON message or answer. `late_too`: late rows of a window count as well. `tolerance`
+    is a share of the expected count. `patience_ms`: after it a window that waits is published with a warning; None:
+    never."""
+
+    source: str
+    conn_id: str
+    query: str | None = None
+    path: str | None = None
+    topic: str | None = None
+    window_path: str | None = None
+    count_path: str | None = None
+    source_path: str | None = None
+    late_too: bool = False
+    tolerance: float = 0.0
+    policy: str = "wait"  # wait | warn
+    patience_ms: int | None = None
+    poll_ms: int = 300_000
+
+    @property
+    def source_name(self) -> str:
+        """What people know it by."""
+        return self.topic or self.conn_id
+
+
+COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
+"""A window's bounds as instants (UTC) and as UTC ms; the end is exclusive."""
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """One topic into one table."""
 
@@ -202,6 +235,7 @@ class Pipeline:
     webhook_conn_id: str | None = None
     description: str = ""
     clean: Cleaning = Cleaning()
+    completeness: Completeness | None = None
 
     @property
     def time_partitions(self) -> tuple[str, ...]:

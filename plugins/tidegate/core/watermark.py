@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.core.completeness import Comparison
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey
@@ -73,6 +74,7 @@ class Certificate:
     watermark_ms: int | None
     partitions: tuple[PartitionWatermark, ...]
     blockers: tuple[int, ...]
+    completeness: Comparison | None = None  # with what another system says, where one is asked
 
     def text(self) -> str:
         """Words that an operator can act on."""

@@ -221,13 +221,17 @@ certificates = _table(
     _required("content", Text),
     _required("decided_ms", BigInteger),
 )
-truths = _table(  # what another system says that a window holds
+truths = _table(  # what another system said of a window when it was last asked
     "truths",
     Column("pipeline", _NAME, primary_key=True),
     Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    _required("source", Text),
+    _required("rows", BigInteger),  # ours, landed before it was asked
     Column("expected", BigInteger),
-    _required("content", Text),
+    Column("problem", Text),
     _required("asked_ms", BigInteger),
+    _required("since_ms", BigInteger),
+    Column("accepted", Text),
 )
 intents = _table(
     "intents",

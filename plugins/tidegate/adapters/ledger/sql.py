@@ -16,6 +16,7 @@ from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
+from tidegate.adapters.ledger.truths import SqlTruths
 from tidegate.adapters.ledger.windows import SqlWindows
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.layout import window_id
@@ -45,6 +46,7 @@ class SqlLedger:
         self.repairs = SqlRepairs(self.store)
         self.cleaning = SqlCleaning(self.store)
         self.redrives = SqlRedrives(self.store)
+        self.truths = SqlTruths(self.store)
 
     def close(self) -> None:
         self.store.engine.dispose()

@@ -12,6 +12,8 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import intents, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.adapters.ledger.truths import stored_answer
+from tidegate.core.completeness import Answer
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
@@ -156,7 +158,13 @@ class SqlWindows:
             row = row_of(c, schema.certificates, pipeline=name, window_ms=key.start_ms)
         return row and loads(Certificate, row.content)
 
-    def begin_close(self, name: str, key: WindowKey, certify: Callable[[TopicFacts], Certificate]) -> Certificate:
+    def begin_close(
+        self,
+        name: str,
+        key: WindowKey,
+        certify: Callable[[TopicFacts], Certificate],
+        weigh: Callable[[Certificate, Answer | None], Certificate] | None = None,
+    ) -> Certificate:
         with self._store.begin() as c:
             pipeline = row_of(c, schema.pipelines, name=name)
             if pipeline is None:
@@ -164,6 +172,8 @@ class SqlWindows:
             if row_of(c, w, pipeline=name, start_ms=key.start_ms) is not None:
                 raise LostComparison(f"window {iso(key.start_ms)} of {name} is closed already")
             certificate = certify(topic_facts(c, name))
+            if certificate.ready and weigh is not None:
+                certificate = weigh(certificate, stored_answer(c, name, key))
             self._save_certificate(c, certificate)
             if certificate.ready:
                 # R5: a plan made from the state before this one is refused; one made after sees the window closing

@@ -16,8 +16,12 @@ def upgrade() -> None:
         "truths",
         sa.Column("pipeline", sa.String(200), nullable=False),
         sa.Column("window_ms", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
         sa.Column("expected", sa.BigInteger()),
-        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("problem", sa.Text()),
         sa.Column("asked_ms", sa.BigInteger(), nullable=False),
+        sa.Column("since_ms", sa.BigInteger(), nullable=False),
+        sa.Column("accepted", sa.Text()),
         sa.PrimaryKeyConstraint("pipeline", "window_ms"),
     )
