@@ -20,6 +20,7 @@ from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.redriving import DirtyBatch
+from tidegate.core.reopening import ReopenLedger
 from tidegate.core.truth import TruthLedger
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
@@ -209,7 +210,10 @@ class WindowLedger(Protocol):
         ...
 
     def begin_generation(self, name: str, key: WindowKey, current: int, kind: str) -> int:
-        """The next generation beside `current`, BUILDING(0), its batch list fixed now; its number."""
+        """The next generation beside `current`, BUILDING(0), its batch list fixed now; its number.
+
+        It carries on the late rows that `current` has taken up. `kind` reopen: and takes up those of all other LANDED
+        batches that the late table holds by the ledger; raises LostComparison if there are none."""
         ...
 
     def take(self, name: str, key: WindowKey, number: int, nonce: str, above: int = 0) -> BuildingGeneration:
@@ -249,7 +253,9 @@ class WindowLedger(Protocol):
 
     def landed_files(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[LandedFile]: ...
 
-    def owed(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[OwedSpan]: ...
+    def owed(self, name: str, key: WindowKey, batches: Iterable[int], late: Iterable[int] = ()) -> list[OwedSpan]:
+        """What these batches brought for the window: late rows of those in `late`, data of the others."""
+        ...
 
     def declare_intent(self, generation: BuiltGeneration | PublishedGeneration, location: str, ttl_ms: int) -> str:
         """The call id of a catalogue change about to be made (R8).
@@ -377,6 +383,9 @@ class Ledger(Protocol):
 
     @property
     def redrives(self) -> RedriveLedger: ...
+
+    @property
+    def reopenings(self) -> ReopenLedger: ...
 
     @property
     def truths(self) -> TruthLedger: ...

@@ -171,6 +171,18 @@ class ArchiveRun:
 
 @dataclass(frozen=True)
 class Cleaning:
+@dataclass(frozen=True)
+class Reopening:
+    """When a published window takes up late rows: by itself once the oldest has waited `after_ms` (None: never), and
+    not more than `generations` times, not when it ended longer than `age_ms` ago, not `rows` at once (None: no limit).
+    """
+
+    after_ms: int | None = None
+    generations: int | None = 3
+    age_ms: int | None = 7 * 86_400_000
+    rows: int | None = 10_000_000
+
+
     """How long what nobody needs any more is kept, ms; None: for ever."""
 
     attempts_ms: int | None = 86_400_000
@@ -238,6 +250,7 @@ class Pipeline:
     completeness: Completeness | None = None
 
     @property
+    reopening: Reopening = Reopening()
     def time_partitions(self) -> tuple[str, ...]:
         return tuple(p for p in self.partition_by if p in TIME_PARTITIONS)
 

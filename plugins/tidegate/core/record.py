@@ -37,7 +37,8 @@ class BatchRecord:
 class GenerationRecord:
     """`hwm/published/...`: a generation as it was built, about to be renamed from `directory` to `location` (URIs).
 
-    Paths of `files` are relative to either; `recorded_ms` is when it was recorded, UTC ms."""
+    Paths of `files` are relative to either; `recorded_ms` is when it was recorded, UTC ms; `late`: those of `batches`
+    whose rows came late and were taken up by a reopening."""
 
     pipeline: str
     window: WindowKey
@@ -51,6 +52,7 @@ class GenerationRecord:
     digest: str
     certificate: Certificate | None = None
     recorded_ms: int = 0
+    late: tuple[int, ...] = ()
 
 
 def pack(record: BatchRecord | GenerationRecord) -> bytes:

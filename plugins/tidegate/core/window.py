@@ -11,6 +11,8 @@ from tidegate.core.receipt import FileEntry
 
 OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
 BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
+REOPEN = "reopen"
+"""Kind of a generation that took late rows up; others: archive | replay | heal."""
 DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
 
 
@@ -35,7 +37,9 @@ class Window:
 
 @dataclass(frozen=True)
 class BuildingGeneration:
-    """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal."""
+    """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal | reopen.
+
+    `batches` are all whose rows it holds; those of `late` among them came late for the window and were taken up."""
 
     pipeline: str
     window: WindowKey
@@ -44,6 +48,7 @@ class BuildingGeneration:
     nonce: str
     kind: str
     batches: tuple[int, ...]
+    late: tuple[int, ...] = ()
     state = BUILDING
 
 
@@ -65,6 +70,7 @@ class BuiltGeneration:
     digest: str
     state: str = BUILT
     location: str | None = None
+    late: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ class PublishedGeneration:
     state: str = CURRENT
     announced: bool = False
     epoch: int = 0  # of its assembly
+    late: tuple[int, ...] = ()
 
 
 Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration

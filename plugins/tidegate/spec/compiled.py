@@ -27,7 +27,7 @@ from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, loc
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
-OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id")
+OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening")
 """Fields of a Pipeline that say how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
 

@@ -45,6 +45,7 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
         generation.digest,
         ctx.ledger.windows.certificate(ctx.name, key),
         now_ms,
+        generation.late,
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))

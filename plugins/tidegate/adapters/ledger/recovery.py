@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger import reopenings, rows, schema
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
@@ -16,7 +16,7 @@ from tidegate.core.layout import window_id
 from tidegate.core.ledger import Moved
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA
+from tidegate.core.receipt import DATA, LATE
 from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING
 
@@ -95,8 +95,8 @@ class SqlRecovery:
         name, start = record.pipeline, record.window.start_ms
         with self._store.begin() as c:
             self._close(c, record)
-            owing = self._contributors(c, name, start)
-            if owing != sorted(record.batches):
+            owing = reopenings.contributors(c, name, start)
+            if owing != sorted(set(record.batches) - set(record.late)):
                 what = f"window {window_id(start)}: the record is of batches {list(record.batches)}"
                 raise LostComparison(f"{what}, by the ledger rows came from {owing}")
             self._clear_unfinished(c, record)
@@ -127,11 +127,6 @@ class SqlRecovery:
                 c, change.values(state=CLOSED, closed_ms=now), f"window {window_id(key.start_ms)}"
             )
         self._store.raise_version(c, name)
-
-    def _contributors(self, c: Connection, name: str, start_ms: int) -> list[int]:
-        t = schema.batch_window_totals
-        owing = select(t.c.batch_id).where(t.c.pipeline == name, t.c.window_ms == start_ms, t.c.kind == DATA)
-        return sorted(set(c.scalars(owing)))
 
     def _clear_unfinished(self, c: Connection, record: GenerationRecord) -> None:
         key = {"pipeline": record.pipeline, "window_ms": record.window.start_ms, "number": record.number}
@@ -170,6 +165,8 @@ class SqlRecovery:
         }
         c.execute(insert(g).values(**key, **values))
         if record.batches:
-            c.execute(insert(schema.generation_batches), [key | {"batch_id": i} for i in record.batches])
+            kinds = {i: LATE if i in record.late else DATA for i in record.batches}
+            made = [key | {"batch_id": i, "kind": kind, "cleared": False} for i, kind in kinds.items()]
+            c.execute(insert(schema.generation_batches), made)
         if record.files:
             c.execute(insert(schema.generation_files), [key | rows.file_values(f) for f in record.files])

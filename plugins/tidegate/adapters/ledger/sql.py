@@ -14,6 +14,7 @@ from tidegate.adapters.ledger.cleaning import SqlCleaning
 from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
+from tidegate.adapters.ledger.reopenings import SqlReopenings
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.truths import SqlTruths
@@ -46,6 +47,7 @@ class SqlLedger:
         self.repairs = SqlRepairs(self.store)
         self.cleaning = SqlCleaning(self.store)
         self.redrives = SqlRedrives(self.store)
+        self.reopenings = SqlReopenings(self.store)
         self.truths = SqlTruths(self.store)
 
     def close(self) -> None:

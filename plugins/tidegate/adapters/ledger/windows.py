@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import intents, rows, schema
+from tidegate.adapters.ledger import intents, reopenings, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.truths import stored_answer
@@ -19,7 +19,7 @@ from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import LandedFile, Moved, OwedSpan
 from tidegate.core.plain import dumps, loads
-from tidegate.core.receipt import DATA, FileEntry, content_digest
+from tidegate.core.receipt import DATA, LATE, FileEntry, content_digest
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
     BUILDING,
@@ -29,6 +29,7 @@ from tidegate.core.window import (
     CURRENT,
     DISCARDED,
     OPEN,
+    REOPEN,
     RETIRED,
     SWAPPING,
     BuildingGeneration,
@@ -75,14 +76,16 @@ class SqlWindows:
         row = row_of(c, g, **where)
         if row is None:
             raise LedgerError(f"the ledger has no generation {number} of {name} {iso(key.start_ms)}")
-        batches = tuple(r.batch_id for r in rows_of(c, schema.generation_batches, **where))
+        made = rows_of(c, schema.generation_batches, **where)
+        batches = tuple(r.batch_id for r in made)
+        late = tuple(r.batch_id for r in made if r.kind == LATE)
         if row.state == BUILDING:
-            return BuildingGeneration(name, key, number, row.epoch, row.nonce, row.kind, batches)
+            return BuildingGeneration(name, key, number, row.epoch, row.nonce, row.kind, batches, late)
         files = tuple(rows.file_entry(r) for r in rows_of(c, schema.generation_files, **where))
         if row.state in (BUILT, SWAPPING, DISCARDED):
             return BuiltGeneration(
                 name, key, number, row.epoch, row.kind, batches, row.directory, files, row.digest, row.state,
-                row.location,
+                row.location, late,
             )  # fmt: skip
         return PublishedGeneration(
             name,
@@ -97,6 +100,7 @@ class SqlWindows:
             row.state,
             row.announced_ms is not None,
             row.epoch,
+            late,
         )
 
     def holds(self, generation: BuildingGeneration) -> bool:
@@ -126,11 +130,11 @@ class SqlWindows:
             found = c.execute(statement.order_by(f.c.batch_id, f.c.path)).all()
         return [LandedFile(r.batch_id, rows.file_entry(r)) for r in found]
 
-    def owed(self, name: str, key: WindowKey, batches: Iterable[int]) -> list[OwedSpan]:
-        t = schema.batch_window_totals
-        statement = select(t).where(
-            t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == DATA, t.c.batch_id.in_(list(batches))
-        )
+    def owed(self, name: str, key: WindowKey, batches: Iterable[int], late: Iterable[int] = ()) -> list[OwedSpan]:
+        t, came_late = schema.batch_window_totals, set(late)
+        data = and_(t.c.kind == DATA, t.c.batch_id.in_([i for i in batches if i not in came_late]))
+        mine = or_(data, and_(t.c.kind == LATE, t.c.batch_id.in_(sorted(came_late))))
+        statement = select(t).where(t.c.pipeline == name, t.c.window_ms == key.start_ms, mine)
         with self._store.begin() as c:
             found = c.execute(statement.order_by(t.c.batch_id, t.c.partition)).all()
         return [OwedSpan(r.batch_id, r.partition, r.rows, r.min_offset, r.max_offset) for r in found]
@@ -207,25 +211,12 @@ class SqlWindows:
                 c, change.values(state=CLOSED, closed_ms=self._store.now_ms()), f"closing {_subject(key)}"
             )
             self._store.raise_version(c, name)
-            batches = self._contributors(c, name, key)
-            self._insert_generation(c, name, key, 1, "archive", batches)
+            batches = reopenings.contributors(c, name, key.start_ms)
+            reopenings.insert_building(c, name, key, 1, "archive", batches)
             self._store.note(c, name, "closed", _subject(key), {"batches": batches})
         return []
 
-    def _contributors(self, c: Connection, name: str, key: WindowKey) -> list[int]:
-        t = schema.batch_window_totals
-        statement = select(t.c.batch_id).where(t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == DATA)
-        return sorted(set(c.scalars(statement)))
-
     # ------------------------------------------------------------ generations
-
-    def _insert_generation(
-        self, c: Connection, name: str, key: WindowKey, number: int, kind: str, batches: list[int]
-    ) -> None:
-        where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
-        c.execute(insert(g).values(**where, state=BUILDING, epoch=0, nonce="", kind=kind))
-        if batches:
-            c.execute(insert(schema.generation_batches), [where | {"batch_id": i} for i in batches])
 
     def begin_generation(self, name: str, key: WindowKey, current: int, kind: str) -> int:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
@@ -235,9 +226,17 @@ class SqlWindows:
             if newest != current or in_force != current:
                 raise LostComparison(f"generation {current} of {iso(key.start_ms)} is not the newest any more")
             number = (c.scalar(select(func.max(g.c.number)).where(mine)) or 0) + 1
-            batches = self._contributors(c, name, key)
-            self._insert_generation(c, name, key, number, kind, batches)
+            batches = reopenings.contributors(c, name, key.start_ms)
+            late = reopenings.carried(c, name, key, current)
+            if kind == REOPEN:
+                fresh = reopenings.settled(c, name, key, late)
+                if not fresh:
+                    raise LostComparison(f"no late rows of {iso(key.start_ms)} wait any more")
+                late |= dict.fromkeys(fresh, False)
+            reopenings.insert_building(c, name, key, number, kind, batches, late)
             detail = {"generation": number, "kind": kind, "batches": batches}
+            if late:
+                detail["late"] = sorted(late)
             self._store.note(c, name, "generation begun", _subject(key), detail)
         return number
 
@@ -250,7 +249,7 @@ class SqlWindows:
             change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce)
             self._store.compare_and_set(c, change, f"taking generation {number}")
             self._store.note(c, name, "assembling", _subject(key), {"generation": number, "epoch": epoch})
-        return BuildingGeneration(name, key, number, epoch, nonce, now.kind, now.batches)
+        return replace(now, epoch=epoch, nonce=nonce)
 
     def built(self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]) -> BuiltGeneration:
         files, name, key = tuple(files), generation.pipeline, generation.window
@@ -281,6 +280,7 @@ class SqlWindows:
             directory,
             files,
             digest,
+            late=generation.late,
         )
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
@@ -325,7 +325,7 @@ class SqlWindows:
             self._store.note(c, name, "published", _subject(key), detail)
         return PublishedGeneration(
             name, key, generation.number, generation.kind, generation.batches, location, generation.files,
-            generation.digest, now, epoch=generation.epoch,
+            generation.digest, now, epoch=generation.epoch, late=generation.late,
         )  # fmt: skip
 
     # ------------------------------------------------------------ intents (R8)
