@@ -24,6 +24,7 @@ class Broker(Protocol):
     def source(self, isolation: str = "read_committed") -> Source: ...
     def unavailable(self) -> Source: ...
     def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> None: ...
+    def create_with(self, topic: str, cleanup: str, retention_ms: int, retention_bytes: int, segment: int) -> None: ...
     def delete(self, topic: str) -> None: ...
     def add_partitions(self, topic: str, total: int) -> None: ...
     def append(self, topic: str, partition: int, timestamps_ms: list[int]) -> None: ...
@@ -50,7 +51,13 @@ class RealBroker:
         return KafkaSource({"bootstrap.servers": f"127.0.0.1:{port}"}, "read_committed", timeout_s=1)
 
     def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> None:
-        config = {"retention.ms": str(-1 if retention_ms is None else retention_ms)}
+        self._create(topic, partitions, {"retention.ms": str(-1 if retention_ms is None else retention_ms)})
+
+    def create_with(self, topic: str, cleanup: str, retention_ms: int, retention_bytes: int, segment: int) -> None:
+        limits = {"retention.ms": str(retention_ms), "retention.bytes": str(retention_bytes)}
+        self._create(topic, 1, limits | {"cleanup.policy": cleanup, "segment.bytes": str(segment)})
+
+    def _create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         new = NewTopic(topic, partitions, 1, config=config)
         _until(lambda: self._admin.create_topics([new])[topic].result(), while_code="TOPIC_ALREADY_EXISTS")
         wanted = TopicCollection([topic])
@@ -124,6 +131,10 @@ class FakeBroker:
     def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> None:
         self._kafka.create(topic, partitions, retention_ms)
 
+    def create_with(self, topic: str, cleanup: str, retention_ms: int, retention_bytes: int, segment: int) -> None:
+        limits = [None if limit < 0 else limit for limit in (retention_ms, retention_bytes)]
+        self._kafka.create(topic, 1, *limits, deletes="delete" in cleanup, segment_bytes=segment)
+
     def delete(self, topic: str) -> None:
         self._kafka.delete(topic)
 
@@ -165,13 +176,31 @@ def topic() -> str:
 def test_an_empty_topic(broker, topic):
     broker.create(topic, partitions=3, retention_ms=86_400_000)
     state = broker.source().describe(topic)
-    assert state == TopicState(topic, state.topic_id, dict.fromkeys(range(3), PartitionOffsets(0, 0, 0)), 86_400_000)
+    partitions = dict.fromkeys(range(3), PartitionOffsets(0, 0, 0))
+    assert state == TopicState(topic, state.topic_id, partitions, 86_400_000, None, True, 1024**3)
     assert state.topic_id
 
 
 def test_kept_for_ever_is_no_retention(broker, topic):
     broker.create(topic)
     assert broker.source().describe(topic).retention_ms is None
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "retention", "expected"),
+    [
+        ("delete", (3_600_000, 5_000_000), (3_600_000, 5_000_000, True)),
+        ("delete", (-1, 5_000_000), (None, 5_000_000, True)),
+        ("delete", (0, -1), (0, None, True)),
+        ("compact", (3_600_000, 5_000_000), (None, None, False)),
+        ("compact,delete", (3_600_000, -1), (3_600_000, None, True)),
+    ],
+)
+def test_what_retention_may_delete(broker, topic, cleanup, retention, expected):
+    broker.create_with(topic, cleanup, *retention, 1_048_576)
+    state = broker.source().describe(topic)
+    assert (state.retention_ms, state.retention_bytes, state.deletes) == expected
+    assert state.segment_bytes == 1_048_576
 
 
 def test_offsets_of_several_partitions(broker, topic):

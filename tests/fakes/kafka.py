@@ -61,6 +61,9 @@ class _Topic:
     topic_id: str
     logs: dict[int, _Log]
     retention_ms: int | None
+    retention_bytes: int | None = None
+    deletes: bool | None = True
+    segment_bytes: int = 1024**3
 
 
 class FakeKafka:
@@ -82,7 +85,13 @@ class FakeKafka:
     def describe(self, topic: str) -> TopicState:
         found = self._topic(topic)
         return TopicState(
-            topic, found.topic_id, {p: self._offsets(log) for p, log in sorted(found.logs.items())}, found.retention_ms
+            topic,
+            found.topic_id,
+            {p: self._offsets(log) for p, log in sorted(found.logs.items())},
+            found.retention_ms if found.deletes else None,
+            found.retention_bytes if found.deletes else None,
+            found.deletes,
+            None if found.deletes is None else found.segment_bytes,
         )
 
     def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int]:
@@ -114,11 +123,21 @@ class FakeKafka:
 
     # ------------------------------------------------------------ what happens to a topic
 
-    def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> str:
-        """The new topic's id. A topic of the same name is gone with its records."""
+    def create(
+        self,
+        topic: str,
+        partitions: int = 1,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        deletes: bool | None = True,
+        segment_bytes: int = 1024**3,
+    ) -> str:
+        """The new topic's id. A topic of the same name is gone with its records. Nothing is deleted by itself: `trim`.
+
+        `deletes`: None hides the topic's settings from whoever asks."""
         self._created += 1
         logs = {p: _Log() for p in range(partitions)}
-        self._topics[topic] = _Topic(f"id-{self._created}", logs, retention_ms)
+        self._topics[topic] = _Topic(f"id-{self._created}", logs, retention_ms, retention_bytes, deletes, segment_bytes)
         return self._topics[topic].topic_id
 
     def delete(self, topic: str) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.errors import SourceError
+from tidegate.core.errors import SourceError, SourceUnavailable
 
 SECRETS = {
     "sasl.password": "hunter2",
@@ -85,3 +89,50 @@ def test_a_mistyped_setting_is_named_without_the_values_of_others():
 def test_a_misspelt_isolation_is_refused():
     with pytest.raises(ValueError, match="read_comitted"):
         KafkaSource(OPEN, "read_comitted")
+
+
+class Admin:
+    """A broker that shows these settings of a topic; an error stands for all of them."""
+
+    def __init__(self, settings: dict[str, str | None] | KafkaError) -> None:
+        self._settings = settings
+
+    def describe_configs(self, resources: list, **_limits: float) -> dict:
+        answer: Future = Future()
+        if isinstance(self._settings, KafkaError):
+            answer.set_exception(KafkaException(self._settings))
+        else:
+            answer.set_result({name: SimpleNamespace(value=value) for name, value in self._settings.items()})
+        return {resources[0]: answer}
+
+
+ALL = {"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1", "segment.bytes": "77"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "known"),
+    [
+        (ALL, {"retention_ms": 1000, "retention_bytes": None, "deletes": True, "segment_bytes": 77}),
+        (
+            {name: value for name, value in ALL.items() if name != "segment.bytes"},
+            {"retention_ms": 1000, "retention_bytes": None, "deletes": True, "segment_bytes": None},
+        ),
+        ({name: value for name, value in ALL.items() if name != "retention.bytes"}, {"deletes": None}),
+        (ALL | {"retention.ms": None}, {"deletes": None}),
+        ({}, {"deletes": None}),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), {"deletes": None}),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), {"deletes": None}),
+    ],
+)
+def test_settings_that_we_may_not_read_are_unknown_and_no_error(settings, known):
+    asked = source(OPEN)
+    asked._client = Admin(settings)
+    assert asked._retention("flights") == known
+
+
+def test_a_broker_that_is_away_is_not_mistaken_for_one_that_hides_its_settings():
+    asked = source(OPEN)
+    asked._client = Admin(KafkaError(KafkaError._TRANSPORT))
+    asked._client.poll = lambda _seconds: 0
+    with pytest.raises(SourceUnavailable):
+        asked._retention("flights")

@@ -47,6 +47,7 @@ _UNREACHABLE = _MOVING - {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION,
     KafkaError.NOT_COORDINATOR, KafkaError.REQUEST_TIMED_OUT,
 }  # fmt: skip
+_LIMITS = ("retention.ms", "retention.bytes", "segment.bytes")
 _PAUSE_S = 0.1
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
@@ -93,7 +94,7 @@ class KafkaSource:
             topic=topic,
             topic_id=str(description.topic_id),
             partitions={p: PartitionOffsets(starts[p], min(stable[p], ends[p]), ends[p]) for p in numbers},
-            retention_ms=self._retention_ms(topic),
+            **self._retention(topic),
         )
 
     def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int]:
@@ -179,8 +180,8 @@ class KafkaSource:
         answer = self._answer(self._admin.alter_consumer_group_offsets(request, **self._limit), partitions[0].topic)
         return next((p for p in answer.topic_partitions if p.error is not None), None)
 
-    def _retention_ms(self, topic: str) -> int | None:
-        """None if records are kept for ever, or if we are not allowed to know."""
+    def _retention(self, topic: str) -> dict[str, Any]:
+        """The fields of TopicState about it; `deletes` is None if we are not allowed to know."""
         try:
             request = [ConfigResource(ResourceType.TOPIC, topic)]
             config = self._answer(self._admin.describe_configs(request, **self._limit), topic)
@@ -188,10 +189,19 @@ class KafkaSource:
             raise
         except SourceError as error:
             log.warning("retention of topic %s is not known: %s", topic, error)
-            return None
-        deletes = "delete" in config["cleanup.policy"].value
-        retention = int(config["retention.ms"].value)
-        return retention if deletes and retention >= 0 else None
+            return {"deletes": None}
+        told = {name: int(config[name].value) for name in _LIMITS if name in config and config[name].value is not None}
+        policy = config["cleanup.policy"].value if "cleanup.policy" in config else None
+        if policy is None or not {"retention.ms", "retention.bytes"} <= told.keys():
+            return {"deletes": None}  # some services show a part of the settings only
+        deletes = "delete" in policy
+        time, size = (told[name] if deletes and told[name] >= 0 else None for name in _LIMITS[:2])
+        return {
+            "retention_ms": time,
+            "retention_bytes": size,
+            "deletes": deletes,
+            "segment_bytes": told.get("segment.bytes"),
+        }
 
     def _answer(self, futures: Mapping[Any, Future[T]], topic: str) -> T:
         """The result of a request for one thing."""

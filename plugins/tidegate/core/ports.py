@@ -33,10 +33,18 @@ class PartitionOffsets:
 
 @dataclass(frozen=True)
 class TopicState:
+    """`retention_ms` and `retention_bytes` (of one partition) are None where nothing is deleted for that reason.
+
+    `deletes`: whether retention deletes at all (a topic may only be compacted); None: we may not read the topic's
+    settings, and the other fields say nothing. `segment_bytes`: Kafka deletes whole segments."""
+
     topic: str
     topic_id: str
     partitions: dict[int, PartitionOffsets]
     retention_ms: int | None = None
+    retention_bytes: int | None = None
+    deletes: bool | None = True
+    segment_bytes: int | None = None
 
 
 class Source(Protocol):
