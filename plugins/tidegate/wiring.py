@@ -6,7 +6,7 @@ Without Airflow (commands, tests) connections come from the environment; Airflow
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import Connection, ConnectionMissing, Lookup, resolve
 from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable, TidegateError
@@ -18,6 +18,7 @@ from tidegate.workflow.context import Context
 
 if TYPE_CHECKING:
     from tidegate.adapters.warm_session import WarmLauncher
+    from tidegate.core.waiting import WaitLedger
 
 Say = Callable[[str], None]
 _HANGS_S = 900.0
@@ -71,29 +72,23 @@ def context_for(
         raise
 
 
-def readiness_context(pipeline: Pipeline, ledger: Ledger) -> Context:
-    """A context that can only ask whether windows are ready: the ledger and a clock, and no other connection."""
-    from tidegate.adapters.clock import SystemClock
-
-    none = _NotConnected()
-    return Context(
-        pipeline=pipeline,
-        spec_version=0,
-        ledger=ledger,
-        source=none,  # type: ignore[arg-type]
-        storage=none,  # type: ignore[arg-type]
-        catalogue=none,  # type: ignore[arg-type]
-        launcher=none,  # type: ignore[arg-type]
-        clock=SystemClock(),
-        say=lambda line: None,
-    )
-
-
 def open_ledger(actor: str, lookup: Lookup | None = None) -> Ledger:
     """The ledger that the setting `ledger_conn_id` names; it connects at the first call. Raises TidegateError."""
     from tidegate.adapters.ledger.sql import SqlLedger
 
-    return SqlLedger(ledger_url(resolve(load().ledger_conn_id, lookup)), actor)
+    return SqlLedger(ledger_address(lookup), actor)
+
+
+def ledger_address(lookup: Lookup | None = None) -> str:
+    """SQLAlchemy's address of the ledger; it holds the password. Raises TidegateError."""
+    return ledger_url(resolve(load().ledger_conn_id, lookup))
+
+
+def open_waits(url: str) -> WaitLedger:
+    """What waiting windows ask; it connects at the first look."""
+    from tidegate.adapters.ledger.waits import SqlWaits
+
+    return SqlWaits(url)
 
 
 def ledger_url(connection: Connection) -> str:
@@ -236,8 +231,3 @@ def _kafka(pipeline: Pipeline, lookup: Lookup | None):
     return KafkaSource.from_connection_fields(
         connection.extra, pipeline.source.isolation, client_id=f"tidegate-{pipeline.name}"
     )
-
-
-class _NotConnected:
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a readiness context has no connection for {name}()")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +17,9 @@ from airflow.utils.context import OutletEventAccessors
 from tests.world import make_pipeline
 from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable
 from tidegate.core.plain import dumps
+from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
-from tidegate.orchestration import datasets, operators, readiness, runs, sensors
+from tidegate.orchestration import datasets, hub, operators, runs, sensors
 from tidegate.workflow import archive, ingest, reconcile, replay
 from tidegate.workflow.context import Published
 
@@ -223,62 +223,50 @@ def first_event(one: sensors.WindowReadyTrigger) -> dict[str, str]:
     return asyncio.run(asyncio.wait_for(first(), 20)).payload
 
 
+class StandingLedger:
+    """A core.waiting.WaitLedger that knows one window's state."""
+
+    def __init__(self, state: str | None) -> None:
+        self.state = state
+
+    def look(self, pipelines: Any, windows: Any) -> Look:
+        assert (set(pipelines), set(windows)) == ({PIPELINE.name}, {(PIPELINE.name, WINDOW.start_ms)})
+        return Look({}, {} if self.state is None else {ref: Standing(self.state, None) for ref in windows})
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the ledger says, one after the other; the last one for ever. Callables are called."""
-    queue: list[Any] = []
-
-    def ask(self: Any, pipeline: Any, window: WindowKey) -> Any:
-        assert window == WINDOW
-        assert threading.current_thread() is not threading.main_thread()  # never on the event loop
-        answer = queue.pop(0) if len(queue) > 1 else queue[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(readiness.Readiness, "_ask", ask)
-    return queue
+def state(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Call it with the state that the ledger has for the window."""
+    monkeypatch.setattr(hub, "ledger_url", lambda: "here")
+    return lambda value: monkeypatch.setattr(hub, "open_ledger", lambda url: StandingLedger(value))
 
 
-def test_the_trigger_fires_once_the_window_is_ready(answers: list[Any]) -> None:
-    answers += [certificate(False), certificate(False), certificate(True, "ready: watermark has passed")]
-    assert first_event(trigger()) == {"outcome": "ready", "text": "ready: watermark has passed"}
+def test_the_trigger_fires_once_the_window_is_ready(state: Any) -> None:
+    state("CLOSED")
+    event = first_event(trigger())
+    assert event == {"outcome": "ready", "text": "readings 2013-01-05T04:00Z: ready: it is CLOSED now"}
+    sensor().resume(context(), event)
 
 
-def test_a_ledger_that_is_away_for_a_while_is_waited_for(answers: list[Any]) -> None:
-    answers += [SourceUnavailable("away"), LostComparison("moved"), certificate(True)]
-    assert first_event(trigger())["outcome"] == "ready"
+def test_what_no_retry_mends_ends_the_wait(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise Alarm("files contradict the ledger")
 
-
-def test_what_no_retry_mends_ends_the_wait(answers: list[Any]) -> None:
-    answers += [Alarm("files contradict the ledger")]
+    state(None)
+    monkeypatch.setattr("tidegate.core.waiting.certify", fail)
     event = first_event(trigger())
     assert event["outcome"] == "failed"
     with pytest.raises(AirflowFailException, match="contradict"):
         sensor().resume(context(), event)
 
 
-def test_at_the_deadline_the_error_says_who_holds_the_window(answers: list[Any]) -> None:
-    answers += [certificate(False)]
+def test_at_the_deadline_the_error_says_who_holds_the_window(state: Any) -> None:
+    state(None)
     event = first_event(trigger(deadline_in_s=0.05))
     assert event["outcome"] == "late"
-    with pytest.raises(AirflowException, match="partition 3 is 2 h short") as caught:
+    with pytest.raises(AirflowException, match="no batch has landed yet") as caught:
         sensor().resume(context(), event)
     assert type(caught.value) is AirflowException  # a retry waits on
-
-
-def test_a_slow_ledger_blocks_no_other_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = threading.Event()
-    monkeypatch.setattr(
-        readiness.Readiness, "_ask", lambda self, pipeline, window: release.wait(10) and certificate(True)
-    )
-
-    async def both() -> bool:
-        waiting = asyncio.ensure_future(anext(trigger().run()))
-        for _ in range(5):  # the loop goes round while the ledger is asked
-            await asyncio.sleep(0)
-        undisturbed = not waiting.done()
-        release.set()
-        return undisturbed and (await waiting).payload["outcome"] == "ready"
-
-    assert asyncio.run(both())

@@ -161,13 +161,3 @@ def test_a_registry_travels_with_the_secrets(
 def test_a_registry_needs_a_host() -> None:
     with pytest.raises(TidegateError, match="connection r has no host"):
         wiring.registry_secrets(Connection("r", "http"))
-
-
-def test_a_readiness_context_can_reach_nothing_but_the_ledger(tmp_path: Path) -> None:
-    migrate(f"sqlite:///{tmp_path}/ledger.db")
-    ledger = wiring.open_ledger("me", lookup_of(tmp_path))
-    ctx = wiring.readiness_context(make_pipeline(f"file://{tmp_path}/lake"), ledger)
-    assert ctx.ledger.pipelines.row(ctx.name) is None
-    with pytest.raises(AttributeError, match="no connection"):
-        ctx.source.describe("readings")
-    ledger.close()

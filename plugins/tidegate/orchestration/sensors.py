@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException, AirflowFailException
@@ -11,8 +13,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.pipeline import Pipeline, Windows
+from tidegate.core.plain import dumps, from_plain
+from tidegate.core.waiting import Answer, ReadyWait
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.operators import PipelineOperator, window_of
 from tidegate.orchestration.timetable import to_ms
@@ -68,7 +71,7 @@ class WindowReadySensor(PipelineOperator):
 
 
 class WindowReadyTrigger(BaseTrigger):
-    """Looks every `poll_s` seconds until the window is ready or `deadline_ms` (UTC) has come.
+    """Waits at the triggerer's hub until the window is ready or `deadline_ms` (UTC) has come.
 
     It holds nothing outside itself, so a triggerer may stop and another go on; it owns nothing, so there is no cleanup.
     """
@@ -91,22 +94,28 @@ class WindowReadyTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: `outcome` is ready, late or failed; `text` is for people."""
-        import asyncio
+        from tidegate.orchestration.hub import hub
 
-        from tidegate.orchestration.readiness import readiness
+        try:
+            answer = await hub().wait(self._wait, self.deadline_ms, self.poll_s, self.log.info)
+            if answer.done:
+                answer = await self._after_watermark(answer)
+            outcome, text = "ready" if answer.done else "late", answer.text
+        except TidegateError as e:
+            outcome, text = "failed", str(e)
+        yield TriggerEvent({"outcome": outcome, "text": text})
 
-        pipeline, said = loads(Pipeline, self.pipeline), ""
-        while True:
-            try:
-                certificate = await readiness().ask(pipeline, self.window)
-                outcome, text = "ready" if certificate.ready else "late", certificate.text()
-            except TidegateError as e:
-                outcome, text = "late" if e.retry else "failed", str(e)
-            if text != said:
-                self.log.info(text)
-                said = text
-            now = to_ms(timezone.utcnow())
-            if outcome != "late" or now >= self.deadline_ms:
-                yield TriggerEvent({"outcome": outcome, "text": text})
-                return
-            await asyncio.sleep(min(self.poll_s, (self.deadline_ms - now) / 1000))
+    async def _after_watermark(self, answer: Answer) -> Answer:
+        """What else the window waits for; `done` is False when `deadline_ms` came first. Nothing blocks the loop."""
+        return answer
+
+    def _wait(self) -> ReadyWait:
+        name, windows = _windows_of(self.pipeline)
+        return ReadyWait(name, windows, self.window)
+
+
+@lru_cache(maxsize=128)
+def _windows_of(pipeline: str) -> tuple[str, Windows]:
+    """Once for each spec, however many windows wait with it, and in the hub's thread."""
+    plain = json.loads(pipeline)
+    return plain["name"], from_plain(Windows, plain["windows"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
@@ -22,15 +24,17 @@ def topic_facts(c: Connection, name: str) -> TopicFacts:
     return TopicFacts(
         row.batch_id,
         row.clock_ms,
-        tuple(
-            PartitionFacts(
-                p.partition,
-                p.max_event_ms,
-                bool(p.drained),
-                p.advanced_ms,
-                p.open_transaction_since_ms,
-                p.last_stable_offset,
-            )
-            for p in parts
-        ),
+        tuple(partition_facts(p) for p in parts),
+    )
+
+
+def partition_facts(p: Any) -> PartitionFacts:
+    """Of a row of `batch_partitions`."""
+    return PartitionFacts(
+        p.partition,
+        p.max_event_ms,
+        bool(p.drained),
+        p.advanced_ms,
+        p.open_transaction_since_ms,
+        p.last_stable_offset,
     )

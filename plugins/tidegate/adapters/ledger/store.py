@@ -29,7 +29,7 @@ HEAD = "0004"
 IDLE_MS = 60_000
 """PostgreSQL ends a transaction whose client says nothing for so long: a frozen or lost host would keep its locks."""
 
-_LIMITS = {
+LIMITS = {
     "connect_timeout": 15,  # s
     "keepalives_idle": 30,  # s; with the next two a host that is gone is noticed after a minute
     "keepalives_interval": 10,
@@ -43,7 +43,7 @@ def make_engine(url: str) -> Engine:
     """An engine for `postgresql+psycopg2://...` or `sqlite:///...`; a connection is checked before it is used."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        limits = {key: value for key, value in _LIMITS.items() if key not in parsed.query}
+        limits = {key: value for key, value in LIMITS.items() if key not in parsed.query}
         return create_engine(
             url, connect_args=limits, pool_size=2, max_overflow=4, pool_pre_ping=True, pool_recycle=600
         )
@@ -78,7 +78,7 @@ class Store:
                     connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}")
                 yield connection
         except SQLAlchemyError as e:
-            raise _in_our_words(e) from e
+            raise in_our_words(e) from e
 
     def check_revision(self) -> None:
         """Raises WrongRevision unless the database is at this code's schema revision."""
@@ -117,7 +117,7 @@ class Store:
         )
 
 
-def _in_our_words(error: SQLAlchemyError) -> LedgerError:
+def in_our_words(error: SQLAlchemyError) -> LedgerError:
     """A taken key is a lost comparison; a database that is away comes back; anything else a retry cannot mend."""
     first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
     if isinstance(error, IntegrityError) and re.search("unique", first, re.IGNORECASE):
