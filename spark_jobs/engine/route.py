@@ -14,6 +14,7 @@ from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from tidegate.core.lateness import Floor
 from tidegate.core.layout import DAY_MS, HIVE_NULL, MAX_NAME_BYTES, MINUTE_MS, fits, window_end, window_start
 from tidegate.core.pipeline import Pipeline, Windows
+from tidegate.core.watermark import horizon_ms
 
 _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
 
@@ -40,7 +41,7 @@ class Router:
     def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int, rules_version: int) -> None:
         self._pipeline, self._floor, self._rules_version = pipeline, floor, rules_version
         self._format = format_of(pipeline.sink.format)
-        self._horizon = clock_ms + pipeline.event_time.future_skew_ms
+        self._horizon = horizon_ms(pipeline.event_time, clock_ms)
         self._late: dict[int, bool] = {}
 
     def route(self, chunk: Chunk, decoded: Decoded) -> Routed:

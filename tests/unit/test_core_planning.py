@@ -185,7 +185,7 @@ def test_an_empty_batch_that_carries_the_watermark_over_a_windows_end() -> None:
 def test_only_a_windows_end_is_worth_a_batch(event: float, worth: bool) -> None:
     """The watermark goes from `event` to 99.5 h."""
     follow = replace(SPEC, windows=replace(SPEC.windows, idle="follow"))
-    before = facts(BUSY[0], replace(quiet(1, event, 20, 20), drained=False))
+    before = facts(BUSY[0], replace(quiet(1, event, event, 20), drained=False))
     found = plan_batch(follow, 3, replace(VIEW, facts=before), STILL, {}, NOW)
     assert isinstance(found, Plan) == worth
 

@@ -32,27 +32,30 @@ def marks(spec: Windows, topic: TopicFacts) -> list[tuple[int | None, str]]:
 
 def test_a_watermark_as_a_whole() -> None:
     (mark,) = watermarks(SPEC, facts(part(3, 8, False, 50)))
-    assert mark == PartitionWatermark(3, 7 * HOUR, "own", 8 * HOUR, False, 50 * HOUR, 5)
+    assert mark == PartitionWatermark(3, 7 * HOUR, "own", 8 * HOUR, False, 50 * HOUR, 5, 7)
 
 
-BUSY, SLOW, IDLE, NEW = part(0, 50, False, 99), part(1, 8, False, 60), part(1, 8, True, 60), part(2, None, True, None)
+BUSY, SLOW, IDLE, NEW = part(0, 98, False, 99), part(1, 8, False, 60), part(1, 8, True, 60), part(2, None, True, None)
+ONCE = part(1, 60, True, 60)
 UNREAD = replace(NEW, drained=False)
 
 
 @pytest.mark.parametrize(
     ("idle", "partitions", "expected"),
     [
-        ("wait", (BUSY, IDLE, NEW), [(49, "own"), (7, "own"), (None, "none")]),
-        ("follow", (BUSY, IDLE, NEW), [(49, "own"), (49, "follow"), (49, "follow")]),
-        ("follow", (BUSY, SLOW, UNREAD), [(49, "own"), (7, "own"), (None, "none")]),
+        ("wait", (BUSY, IDLE, NEW), [(97, "own"), (7, "own"), (None, "none")]),
+        ("follow", (BUSY, IDLE, NEW), [(97, "own"), (97, "follow"), (97, "follow")]),
+        ("follow", (BUSY, SLOW, UNREAD), [(97, "own"), (7, "own"), (None, "none")]),
         ("follow", (NEW,), [(None, "none")]),
-        ("clock", (BUSY, IDLE, NEW), [(49, "own"), (98, "clock"), (98, "clock")]),
-        ("clock", (BUSY, SLOW, UNREAD), [(49, "own"), (7, "own"), (None, "none")]),
-        ("clock", (replace(BUSY, drained=True), IDLE), [(59, "clock"), (98, "clock")]),
-        ("clock", (IDLE, NEW), [(7, "own"), (59, "clock")]),  # only another partition's clock stands in
+        ("clock", (BUSY, IDLE, NEW), [(97, "own"), (98, "clock"), (98, "clock")]),
+        ("clock", (BUSY, SLOW, UNREAD), [(97, "own"), (7, "own"), (None, "none")]),
+        ("clock", (replace(BUSY, drained=True), IDLE), [(97, "own"), (98, "clock")]),
+        ("clock", (part(0, 58, True, 97), part(1, 96, True, 98)), [(97, "clock"), (96, "clock")]),
+        ("clock", (ONCE, NEW), [(59, "own"), (59, "clock")]),  # only another partition's clock stands in
+        ("clock", (IDLE, NEW), [(7, "own"), (None, "none")]),  # what is so old says nothing of the clock's time
         ("clock", (NEW,), [(None, "none")]),
-        ("clock", (replace(BUSY, max_event_ms=200 * HOUR, drained=True), IDLE), [(199, "own"), (98, "clock")]),
-        ("clock", (part(0, 61, True, 99), part(1, 61, True, 61)), [(60, "own"), (98, "clock")]),  # the same is its own
+        ("clock", (replace(BUSY, max_event_ms=200 * HOUR, drained=True), IDLE), [(98, "own"), (98, "clock")]),
+        ("clock", (part(0, 97, True, 98), part(1, 97, True, 97)), [(96, "own"), (97, "clock")]),  # the same is its own
     ],
 )
 def test_what_stands_in(idle: str, partitions: tuple[PartitionFacts, ...], expected: list[tuple]) -> None:
@@ -62,14 +65,15 @@ def test_what_stands_in(idle: str, partitions: tuple[PartitionFacts, ...], expec
 @pytest.mark.parametrize(("clock", "closes"), [(61, False), (62, True), (63, True)])
 def test_the_silence_of_a_whole_topic(clock: int, closes: bool) -> None:
     """Partitions advanced at 60 h and 30 h; silence begins after 2 h."""
-    topic = facts(IDLE, part(0, 5, True, 30), clock=clock)
-    standing = [(29, "clock"), (59, "clock")]
+    topic = facts(ONCE, part(0, 5, True, 30), clock=clock)
+    standing = [(59, "own"), (59, "clock")]
     assert marks(SPEC, topic) == standing, "hold"
     expected = [(clock - 1, "clock")] * 2 if closes else standing
     assert marks(replace(SPEC, on_silence="close"), topic) == expected
     assert marks(replace(SPEC, on_silence="close"), facts(IDLE, clock=None)) == [(7, "own")]
+    assert marks(replace(SPEC, on_silence="close"), facts(ONCE, clock=None)) == [(59, "own")]
     if closes:
-        assert marks(replace(SPEC, on_silence="close"), facts(IDLE, SLOW, clock=clock))[1] == (7, "own"), "a backlog"
+        assert marks(replace(SPEC, on_silence="close"), facts(ONCE, SLOW, clock=clock))[1] == (7, "own"), "a backlog"
 
 
 def decide(*partitions: PartitionFacts, spec: Windows = SPEC, window: WindowKey = WINDOW) -> Certificate:
@@ -107,10 +111,14 @@ def test_what_a_blocker_lacks() -> None:
     assert reason(SLOW) == (
         f"partition 1: last event 1970-01-01T08:00Z, watermark 1970-01-01T07:00Z is 3.0 h short{backlog}"
     )
-    assert reason(IDLE).endswith("is 3.0 h short; idle since 1970-01-03T12:00Z")
+    lag = "; the clock does not stand in: what was read is older than windows.idle_max_lag allows"
+    assert reason(IDLE).endswith(f"is 3.0 h short; idle since 1970-01-03T12:00Z{lag}")
+    assert reason(IDLE, replace(SPEC, idle="wait")).endswith("is 3.0 h short; idle since 1970-01-03T12:00Z")
     assert reason(UNREAD) == f"partition 2: never had a record with an event time{backlog}"
     assert reason(NEW) == "partition 2: never had a record with an event time"
-    assert decide(SLOW).reason == "partition 1: an open transaction holds it since 1970-01-01T00:00:00.005Z"
+    held = "partition 1: an open transaction holds it since 1970-01-01T00:00:00.005Z"
+    assert decide(SLOW).reason == f"{held}, from offset 7 on"
+    assert decide(replace(SLOW, last_stable_offset=None)).reason == held
 
 
 @pytest.mark.parametrize(("start", "ready"), [(10, True), (11, True), (9, False)])

@@ -68,14 +68,19 @@ def test_a_silent_topic_holds_or_closes_by_the_spec() -> None:
     f = facts(part(0, 60, True, 60), part(1, 8, True, 20), clock=100 * HOUR)
     assert low(hold, f) == 59, "the clock of the last plan in which anything moved"
     assert low(replace(hold, on_silence="close"), f) == 99
-    not_silent_yet = facts(part(0, 60, True, 99.5), part(1, 8, True, 20), clock=100 * HOUR)
-    assert low(replace(hold, on_silence="close"), not_silent_yet) == 59, "nobody but partition 0 itself advanced"
+    not_silent_yet = facts(part(0, 90, True, 99.5), part(1, 8, True, 20), clock=100 * HOUR)
+    assert low(replace(hold, on_silence="close"), not_silent_yet) == 89, "nobody but partition 0 itself advanced"
 
 
 def test_a_stand_in_never_pulls_a_watermark_back() -> None:
-    """Events ahead of the clock (accepted skew) keep their own watermark."""
     clock = replace(SPEC, idle="clock")
-    assert low(clock, facts(part(0, 120, drained=True, advanced=100))) == 119
+    assert low(clock, facts(part(0, 99.9, True, 100), part(1, 50, True, 50))) == 98.9
+
+
+def test_an_event_ahead_of_the_clock_says_no_more_than_the_clock() -> None:
+    for idle in ("wait", "follow", "clock"):
+        assert low(replace(SPEC, idle=idle), facts(part(0, 120, drained=True, advanced=100))) == 99
+    assert low(SPEC, facts(part(0, 120, advanced=None))) == 119, "read by nobody knows whom"
 
 
 def test_certificates_name_the_blocker_and_what_it_lacks() -> None:

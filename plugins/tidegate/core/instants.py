@@ -6,10 +6,15 @@ from datetime import UTC, datetime
 
 
 def iso(ms: int | None) -> str:
-    """`2013-01-05T04:00Z`, with seconds (and ms) only where there are any; `never` for None."""
+    """`2013-01-05T04:00Z`, with seconds (and ms) only where there are any; `never` for None.
+
+    What no calendar has, as a watermark of the year 1 can be, is told in days from 1970."""
     if ms is None:
         return "never"
-    at = datetime.fromtimestamp(ms / 1000, UTC)
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"1970 {'+' if ms > 0 else '-'} {abs(ms) // 86_400_000:,} days"
     if ms % 60_000 == 0:
         return at.strftime("%Y-%m-%dT%H:%MZ")
     return at.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")

@@ -102,7 +102,8 @@ class EventTime:
 
 @dataclass(frozen=True)
 class Windows:
-    """`start_ms` is the start of the first window; rows of windows that ended before it are late."""
+    """`start_ms` is the start of the first window; rows of windows that ended before it are late. `idle_max_lag_ms`:
+    beyond the delay, how old the newest event may be for `idle: clock` to trust the clock; None: always."""
 
     size_ms: int
     timezone: str
@@ -112,6 +113,7 @@ class Windows:
     idle: str = "clock"  # clock | follow | wait
     topic_silence_ms: int = 3_600_000
     on_silence: str = "hold"  # hold | close
+    idle_max_lag_ms: int | None = 86_400_000
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,10 @@ def _moves_watermark(pipeline: Pipeline, before: TopicFacts, plan: Plan) -> bool
     after = advance(before, plan, {})
     old = global_watermark(watermarks(pipeline.windows, before))
     new = global_watermark(watermarks(pipeline.windows, after))
-    if new is None or (old is not None and new <= old):
+    first = pipeline.windows.start_ms  # nothing that ends before is waited for
+    if new is None or new <= first or (old is not None and new <= old):
         return False
-    return old is None or window_start(new, pipeline.windows) > window_start(old, pipeline.windows)
+    return old is None or window_start(new, pipeline.windows) > window_start(max(old, first), pipeline.windows)
 
 
 def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | None]) -> TopicFacts:

@@ -1,15 +1,20 @@
 """Watermarks per Kafka partition, the global one, and the certificate that says whether a window may be closed.
 
-A partition's own watermark is the largest plausible event time seen, minus `watermark_delay`. A drained partition has
-nothing to say about the future; `windows.idle` decides what stands in for it:
+A partition's own watermark is the largest plausible event time seen, but never a later time than the clock of the plan
+that last read there, minus `watermark_delay`. A drained partition has nothing to say about the future; `windows.idle`
+decides what stands in for it:
 
     wait     its own watermark: an idle partition holds every window
     follow   the largest own watermark of all partitions (loads of old data, where the wall clock means nothing)
     clock    the clock of the newest plan in which another partition advanced, minus the delay; once the whole topic
              has been silent for `topic_silence`, `on_silence: close` lets the newest plan's clock stand in for all
 
-The idea of per-source watermarks whose minimum counts is Flink's; a drained partition is exact here because a plan
-records both the planned end and the broker's end at the same instant.
+The clock is a guess about records that are still to come, so it stands in only where what was read bears it out
+(`Held` says why it does not): not while the newest event of the topic lies further behind than `idle_max_lag`, and not
+for a partition that was behind when it was last read, until that has been quiet for `topic_silence`.
+
+The idea of per-source watermarks whose minimum counts is Flink's; a drained partition is exact here because a plan's
+clock is read before the broker is asked, and the broker's ends are those that the plan records.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from dataclasses import dataclass
 
 from tidegate.core.completeness import Comparison
 from tidegate.core.instants import iso, span
-from tidegate.core.pipeline import Windows
+from tidegate.core.pipeline import EventTime, Windows
 from tidegate.core.window import WindowKey
 
 
@@ -48,9 +53,17 @@ class TopicFacts:
     partitions: tuple[PartitionFacts, ...]
 
 
+class Held:
+    """Why the clock does not stand in for a drained partition (`PartitionWatermark.held`)."""
+
+    LAG = "lag"  # the newest event of the whole topic was too old when it was read
+    BEHIND = "behind"  # this partition's producer was behind when it was last read, not long ago
+    ALONE = "alone"  # no other partition has ever had a record
+
+
 @dataclass(frozen=True)
 class PartitionWatermark:
-    """`basis`: own | follow | clock | none (never had a record and nothing stands in)."""
+    """`basis`: own | follow | clock | none (never had a record and nothing stands in); `held`: see `Held`, or ''."""
 
     partition: int
     watermark_ms: int | None
@@ -59,6 +72,8 @@ class PartitionWatermark:
     drained: bool
     advanced_ms: int | None
     open_transaction_since_ms: int | None
+    last_stable_offset: int | None = None
+    held: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,38 +96,111 @@ class Certificate:
         return f"{self.pipeline} {iso(self.window.start_ms)}: {'ready' if self.ready else 'blocked'}: {self.reason}"
 
 
-def watermarks(windows: Windows, facts: TopicFacts) -> tuple[PartitionWatermark, ...]:
-    """The watermark of each partition, idle policy applied."""
-    delay = windows.watermark_delay_ms
-    seen = [p.max_event_ms for p in facts.partitions if p.max_event_ms is not None]
-    largest = max(seen) - delay if seen else None
+def horizon_ms(event_time: EventTime, clock_ms: int) -> int:
+    """The latest event time (inclusive, UTC ms) that a batch planned at `clock_ms` takes for a time that has been."""
+    return clock_ms + event_time.future_skew_ms
+
+
+def own_watermark(windows: Windows, p: PartitionFacts) -> int | None:
+    """Of what was read from this partition alone. An event that is ahead of the clock says no more than the clock:
+    else one producer whose clock is fast would close windows before their time."""
+    if p.max_event_ms is None:
+        return None
+    at = p.max_event_ms if p.advanced_ms is None else min(p.max_event_ms, p.advanced_ms)
+    return at - windows.watermark_delay_ms
+
+
+def watermarks(windows: Windows, facts: TopicFacts, now_ms: int | None = None) -> tuple[PartitionWatermark, ...]:
+    """The watermark of each partition, idle policy applied.
+
+    A plan's clock that is ahead of `now_ms`, the clock of whoever asks, does not stand in with more than that."""
+    seen = [own for p in facts.partitions if (own := own_watermark(windows, p)) is not None]
+    largest = max(seen, default=None)
+    clock = _Clock.of(windows, facts, now_ms) if windows.idle == "clock" else None
     result = []
     for p in facts.partitions:
-        stand_in: int | None = None
-        if windows.idle == "follow":
-            stand_in = largest
-        elif windows.idle == "clock":
-            stand_in = _clock_stand_in(windows, facts, p.partition)
-        own = None if p.max_event_ms is None else p.max_event_ms - delay
+        stand_in, held = (largest if windows.idle == "follow" else None), ""
+        if clock is not None and p.drained:
+            stand_in, held = clock.stand_in(p)
+        own = own_watermark(windows, p)
         mark, basis = own, "own" if own is not None else "none"
         if p.drained and stand_in is not None and (own is None or stand_in > own):
             mark, basis = stand_in, windows.idle
         result.append(
             PartitionWatermark(
-                p.partition, mark, basis, p.max_event_ms, p.drained, p.advanced_ms, p.open_transaction_since_ms
+                p.partition,
+                mark,
+                basis,
+                p.max_event_ms,
+                p.drained,
+                p.advanced_ms,
+                p.open_transaction_since_ms,
+                p.last_stable_offset,
+                held,
             )
         )
     return tuple(result)
 
 
-def _clock_stand_in(windows: Windows, facts: TopicFacts, partition: int) -> int | None:
-    advanced = {p.partition: p.advanced_ms for p in facts.partitions if p.advanced_ms is not None}
-    if not advanced or facts.clock_ms is None:
-        return None
-    if windows.on_silence == "close" and facts.clock_ms - max(advanced.values()) >= windows.topic_silence_ms:
-        return facts.clock_ms - windows.watermark_delay_ms
-    others = [at for p, at in advanced.items() if p != partition]
-    return max(others) - windows.watermark_delay_ms if others else None
+@dataclass(frozen=True)
+class _Clock:
+    """What `idle: clock` goes by. `newest_ms` and `second_ms` are the newest two plans' clocks at which different
+    partitions advanced, `first` the partition of the former."""
+
+    windows: Windows
+    plan_ms: int
+    first: int
+    newest_ms: int
+    second_ms: int | None
+    lags: bool
+    now_ms: int | None
+
+    @classmethod
+    def of(cls, windows: Windows, facts: TopicFacts, now_ms: int | None) -> _Clock | None:
+        """None while nothing has been read."""
+        advanced = sorted((p.advanced_ms, p.partition) for p in facts.partitions if p.advanced_ms is not None)
+        if not advanced or facts.clock_ms is None:
+            return None
+        newest, first = advanced[-1]
+        second = advanced[-2][0] if len(advanced) > 1 else None
+        return cls(windows, facts.clock_ms, first, newest, second, lags(windows, facts), now_ms)
+
+    def stand_in(self, p: PartitionFacts) -> tuple[int | None, str]:
+        """For the drained partition `p`: (watermark, why there is none)."""
+        windows = self.windows
+        if self.lags:
+            return None, Held.LAG
+        if self._behind(p):
+            return None, Held.BEHIND
+        at = self.second_ms if p.partition == self.first else self.newest_ms
+        if windows.on_silence == "close" and self.plan_ms - self.newest_ms >= windows.topic_silence_ms:
+            at = self.plan_ms
+        if at is None:
+            return None, Held.ALONE
+        return (at if self.now_ms is None else min(at, self.now_ms)) - windows.watermark_delay_ms, ""
+
+    def _behind(self, p: PartitionFacts) -> bool:
+        """A producer that catches up is drained between two of its records: that says nothing of the next one. Once
+        nothing has come for `topic_silence` it has caught up, or stopped."""
+        if p.max_event_ms is None or p.advanced_ms is None:
+            return False
+        was_behind = p.advanced_ms - p.max_event_ms > self.windows.watermark_delay_ms
+        return was_behind and self.plan_ms - p.advanced_ms < self.windows.topic_silence_ms
+
+
+def lag_ms(facts: TopicFacts) -> int | None:
+    """How old the newest event of the topic was by the clock of the plan that read something last; None without."""
+    events = [p.max_event_ms for p in facts.partitions if p.max_event_ms is not None]
+    clocks = [p.advanced_ms for p in facts.partitions if p.advanced_ms is not None]
+    return max(clocks) - max(events) if events and clocks else None
+
+
+def lags(windows: Windows, facts: TopicFacts) -> bool:
+    """Whether the topic's time is so far from the clock's that the clock says nothing of it: loads of old data."""
+    if windows.idle_max_lag_ms is None:
+        return False
+    lag = lag_ms(facts)
+    return lag is None or lag > windows.watermark_delay_ms + windows.idle_max_lag_ms
 
 
 def global_watermark(marks: tuple[PartitionWatermark, ...]) -> int | None:
@@ -123,7 +211,7 @@ def global_watermark(marks: tuple[PartitionWatermark, ...]) -> int | None:
 
 def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKey, now_ms: int) -> Certificate:
     """Whether `window` may be closed, and why (not). A window before `windows.start` holds nothing: ready at once."""
-    marks = watermarks(windows, facts)
+    marks = watermarks(windows, facts, now_ms)
     blocking = tuple(m for m in marks if m.watermark_ms is None or m.watermark_ms < window.end_ms)
     low = global_watermark(marks)
     if window.end_ms <= windows.start_ms:
@@ -146,9 +234,19 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
 def _blocked(mark: PartitionWatermark, window: WindowKey) -> str:
     who = f"partition {mark.partition}"
     if mark.open_transaction_since_ms is not None:
-        return f"{who}: an open transaction holds it since {iso(mark.open_transaction_since_ms)}"
+        at = "" if mark.last_stable_offset is None else f", from offset {mark.last_stable_offset} on"
+        return f"{who}: an open transaction holds it since {iso(mark.open_transaction_since_ms)}{at}"
     idle = f"; idle since {iso(mark.advanced_ms)}" if mark.drained else "; more is waiting to be ingested"
+    why = f"; {_HELD[mark.held]}" if mark.held else ""
     if mark.watermark_ms is None:
-        return f"{who}: never had a record with an event time{'' if mark.drained else idle}"
+        return f"{who}: never had a record with an event time{'' if mark.drained else idle}{why}"
     behind = span(window.end_ms - mark.watermark_ms)
-    return f"{who}: last event {iso(mark.max_event_ms)}, watermark {iso(mark.watermark_ms)} is {behind} short{idle}"
+    last = f"{who}: last event {iso(mark.max_event_ms)}, watermark {iso(mark.watermark_ms)} is {behind} short"
+    return f"{last}{idle}{why}"
+
+
+_HELD = {
+    Held.LAG: "the clock does not stand in: what was read is older than windows.idle_max_lag allows",
+    Held.BEHIND: "its producer was behind the clock when it was last read",
+    Held.ALONE: "no other partition has had a record",
+}

@@ -99,6 +99,7 @@ def _windows(spec: PipelineSpec) -> Windows:
         idle=windows.idle,
         topic_silence_ms=windows.topic_silence,
         on_silence=windows.on_silence,
+        idle_max_lag_ms=windows.idle_max_lag,
     )
 
 

@@ -210,6 +210,12 @@ class WindowsSpec(Section):
         "topics), the largest of the other partitions' (loads of old data), or its own.",
         "clock",
     )
+    idle_max_lag: Period | None = key(
+        "With `idle: clock`: how much older than `watermark_delay` the newest event may be, by the clock at which it "
+        "was read, for the clock to stand in for an idle partition; beyond that it says nothing of the topic, as in a "
+        "load of old data, and idle partitions hold their windows. null trusts the clock always.",
+        "1d",
+    )
     topic_silence: Period = key("After this long without any record the whole topic counts as silent.", "1h")
     on_silence: OnSilence = key(
         "What a silent topic does to open windows: keep them open and notify, or close them by the clock.", "hold"

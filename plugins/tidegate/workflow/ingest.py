@@ -70,6 +70,7 @@ def plan(ctx: Context, run: str) -> int | None:
 
 def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | NothingToPlan:
     spec = ctx.pipeline
+    clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
     topic = ctx.source.describe(spec.source.topic)
     first: dict[int, int] = {}
     if not view.planned_ends and view.accepted_topic_id is None:  # an accepted new topic is read from its beginning
@@ -77,7 +78,7 @@ def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | Nothin
         if isinstance(spec.source.start, int):
             at_time = ctx.source.offsets_for_time(spec.source.topic, spec.source.start)
         first = planning.first_offsets(spec.source.start, topic, at_time)
-    return planning.plan_batch(spec, ctx.spec_version, view, topic, first, ctx.clock.now_ms())
+    return planning.plan_batch(spec, ctx.spec_version, view, topic, first, clock_ms)
 
 
 def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
