@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench soak lint lock clean distclean fuzz mutation stack-up stack-down test-faults types
+.PHONY: help setup demo test bench soak lint lock clean distclean fuzz mutation stack-up stack-down test-faults types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -32,6 +32,9 @@ types: setup ## a million mutated messages, the engine against a second implemen
 
 fuzz: setup ## 100,000 partition values and 1,000,000 mutated messages (about 10 minutes; `make test` takes some thousands)
 	@TIDEGATE_FUZZ=full $(VENV)/python -m pytest tests/fuzz/test_inputs.py --durations=0
+
+windows: setup ## windows of every size around every change of clocks of every zone, 1990 to 2037 (about 15 minutes)
+	@$(VENV)/python -m tests.zone_windows $(ARGS)
 
 mutation: setup ## how many small changes of the core its tests notice; recorded in tests/mutants/core_score.json
 	@$(VENV)/python -m tests.mutants.core_score

@@ -8,6 +8,7 @@ Below the work directory (`<location>/_tidegate` by default):
     side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
     late/_batch=<batch>/<time partitions>/      the late table
     dirty/_batch=<batch>/                       the dirty table
+    reopened/<batch>/<window>/                  never cleaned: late files whose rows the window has taken up
     redriven/<batch>/                           never cleaned: dirty files whose rows belong to a redrive by now
     publish/<window>.<generation>.<epoch>/      a window being assembled
     publish/<window>.<generation>.success       its `_SUCCESS` before it is there
@@ -22,9 +23,10 @@ from __future__ import annotations
 import re
 import zoneinfo
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tidegate.core.pipeline import Pipeline, Windows
+from tidegate.core.zones import day_start, times_that_go_back
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 RECEIPT = "_receipt.json"
@@ -137,18 +139,64 @@ def window_start(event_ms: int, windows: Windows) -> int:
     if windows.size_ms < DAY_MS:
         return event_ms - (event_ms - windows.start_ms) % windows.size_ms
     zone = zoneinfo.ZoneInfo(windows.timezone)
-    midnight = datetime.fromtimestamp(event_ms / 1000, zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    return int(midnight.timestamp() * 1000)
+    day = datetime.fromtimestamp(event_ms / 1000, zone).date()
+    start = day_start(day, zone)
+    # where clocks go back over midnight, the end of the day before is read once more: it belongs to the day begun
+    while (following := day_start(day + timedelta(days=1), zone)) <= event_ms:
+        day, start = day + timedelta(days=1), following
+    return start
 
 
 def window_end(start_ms: int, windows: Windows) -> int:
-    """End (exclusive, UTC ms): a local day has 23, 24 or 25 hours."""
+    """End (exclusive, UTC ms): a local day has 23, 24 or 25 hours, and up to 48 where the calendar repeats one."""
     if windows.size_ms < DAY_MS:
         return start_ms + windows.size_ms
     zone = zoneinfo.ZoneInfo(windows.timezone)
-    # midnight of the next date, not this time tomorrow: where clocks change at midnight a day may begin at 01:00
-    following = datetime.fromtimestamp(start_ms / 1000, zone).date() + timedelta(days=1)
-    return int(datetime.combine(following, time.min, zone).timestamp() * 1000)
+    # the next date's beginning, not this time tomorrow: where clocks change at midnight a day may begin at 01:00
+    return day_start(datetime.fromtimestamp(start_ms / 1000, zone).date() + timedelta(days=1), zone)
+
+
+def window_named(values: PartitionValues, windows: Windows) -> int | None:
+    """The window (its start) whose time partitions are `values`, as `time_values` spells them; None if none is.
+
+    Raises ValueError for what is no date, hour or minute.
+    """
+    names, text = tuple(name for name, _ in values), {name: value or "" for name, value in values}
+    hour = text.get("hour", "00").removesuffix("-fold")
+    first = datetime.fromisoformat(f"{text.get('date', '')}T{hour}:{text.get('minute', '00')}")
+    finest = MINUTE_MS if "minute" in names else HOUR_MS if "hour" in names else DAY_MS
+    zone = zoneinfo.ZoneInfo(windows.timezone)
+    for fold in (0, 1):
+        earliest = int(first.replace(tzinfo=zone, fold=fold).timestamp() * 1000)
+        # a window may begin anywhere within the minute, hour or day that names it
+        start = window_start(earliest, windows)
+        while start <= earliest + finest:
+            if time_values(start, names, windows.timezone) == values:
+                return start
+            start = window_end(start, windows)
+    return None
+
+
+def shared_directory(windows: Windows, names: tuple[str, ...]) -> tuple[int, int] | None:
+    """Two windows (starts) from `windows.start` on that `names` would give one directory; None if there are none.
+
+    It takes clocks that go back from within a named hour, by less than the size of a window.
+    """
+    if windows.size_ms >= DAY_MS:
+        return None
+    cell = MINUTE_MS if "minute" in names else HOUR_MS
+    for change in times_that_go_back(windows.timezone, windows.start_ms):
+        if change.local_ms % cell == 0:
+            continue
+        reach = change.back_ms + cell
+        start = max(windows.start_ms, window_start(change.at_ms - reach, windows))
+        seen: dict[PartitionValues, int] = {}
+        while start <= change.at_ms + reach:
+            other = seen.setdefault(time_values(start, names, windows.timezone), start)
+            if other != start:
+                return other, start
+            start += windows.size_ms
+    return None
 
 
 def join(base: str, *parts: str) -> str:
@@ -237,6 +285,10 @@ class Layout:
     def redriven(self, batch_id: int) -> str:
         """Where a batch's dirty files are kept once a redrive has taken up their rows."""
         return join(self.workdir, "redriven", str(batch_id))
+
+    def reopened(self, batch_id: int, start_ms: int) -> str:
+        """Where a batch's late files of a window are kept once a generation of it has taken up their rows."""
+        return join(self.workdir, "reopened", str(batch_id), window_id(start_ms))
 
     def quarantines(self) -> str:
         return join(self.workdir, "quarantine")

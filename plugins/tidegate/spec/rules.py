@@ -7,7 +7,16 @@ from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from tidegate.core.hivetypes import Primitive, is_primitive, parse
-from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, window_start
+from tidegate.core.instants import iso
+from tidegate.core.layout import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    partition_path,
+    shared_directory,
+    time_values,
+    window_start,
+)
 from tidegate.core.pipeline import TIME_PARTITIONS, Windows
 from tidegate.spec.document import Problem
 from tidegate.spec.model import ColumnSpec, PipelineSpec
@@ -148,6 +157,22 @@ def _time_partitions(spec: PipelineSpec) -> Iterator[Problem]:
     elif _divides_a_day(spec.windows.size) and (given != TIME_PARTITIONS[: len(given)] or len(given) < len(needed)):
         wanted = ", ".join(needed)
         message = f"must begin with {wanted}: that is what tells windows of this windows.size apart"
+        yield Problem(("partition_by",), message)
+    elif _divides_a_day(spec.windows.size):
+        yield from _shared_directory(spec, given)
+
+
+def _shared_directory(spec: PipelineSpec, names: tuple[str, ...]) -> Iterator[Problem]:
+    start_ms, zone = epoch_ms(local_instant(spec.windows.start, spec.windows.timezone)), spec.windows.timezone
+    windows = Windows(spec.windows.size, zone, start_ms, spec.windows.watermark_delay)
+    shared = shared_directory(windows, names)
+    if shared is not None:
+        first, second = (iso(ms) for ms in shared)
+        message = (
+            f"the windows {first} and {second} would share {partition_path(time_values(shared[1], names, zone))}: "
+            f"clocks went back within that hour in {zone}; add {TIME_PARTITIONS[len(names)]}, "
+            "or begin (windows.start) after it"
+        )
         yield Problem(("partition_by",), message)
 
 
