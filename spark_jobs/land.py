@@ -69,10 +69,10 @@ def carry_out(
     if secrets is not None:
         os.environ[SECRETS_VARIABLE] = secrets
     run_tasks = _on(context, secrets)
-    if plan.mode == "merge":
-        from spark_jobs.merge import run_merges, summary
+    if plan.mode in ("merge", "reopen"):
+        from spark_jobs import merge
 
-        return summary(plan, run_merges(plan, storage, run_tasks, open_storage))
+        return merge.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
 
     tasks = max(1, context.defaultParallelism)

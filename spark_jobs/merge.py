@@ -2,7 +2,8 @@
 
 A plan of mode `merge` names the files and their manifests' entries. What is written is counted again from the rows:
 their number, their Kafka coordinates, and the checksum over their content. Exit code 0: `_receipt.json` is in the work
-directory; otherwise 1, `failure.json` is there and the last line on standard error says the same.
+directory; otherwise 1, `failure.json` is there and the last line on standard error says the same. Plans of mode
+`reopen` (see `spark_jobs.reopen`) are carried out from here too.
 """
 
 from __future__ import annotations
@@ -52,11 +53,25 @@ def main(arguments: Sequence[str]) -> int:
     try:
         storage = for_uri(*arguments)
         plan = loads(JobPlan, storage.read(arguments[0]))
-        print(summary(plan, run_merges(plan, storage)))
+        print(carry_out(plan, storage))
     except Exception as e:
         print(f"tidegate: {last_line(from_exception(e))}", file=sys.stderr, flush=True)
         return 1
     return 0
+
+
+def carry_out(
+    plan: JobPlan,
+    storage: Storage,
+    run: Callable[..., Iterable[Any]] | None = None,
+    open_storage: Callable[[str], Any] | None = None,
+) -> str:
+    """A plan of mode merge or reopen; what to say of it."""
+    if plan.mode == "reopen":
+        from spark_jobs import reopen
+
+        return reopen.summary(plan, reopen.run_reopening(plan, storage, run, open_storage))
+    return summary(plan, run_merges(plan, storage, run, open_storage))
 
 
 def run_merges(
@@ -70,7 +85,7 @@ def run_merges(
     Without `run` everything happens in this process, on `storage`, which then needs `open_new`."""
     started = time.monotonic()
     try:
-        one = functools.partial(_merge, plan, open_storage or (lambda uri: storage))
+        one = functools.partial(merge_files, plan, open_storage or (lambda uri: storage))
         files = tuple((run or _here)(one, plan.merges))
         receipt = MergeReceipt(plan.attempt, files, round(time.monotonic() - started, 3))
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
@@ -95,21 +110,28 @@ def _here(one: Callable[[Merge, int], Merged], merges: Sequence[Merge]) -> list[
     return [one(merge, 0) for merge in merges]
 
 
-def _merge(plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int) -> Merged:
+def merge_files(
+    plan: JobPlan,
+    open_storage: Callable[[str], Any],
+    merge: Merge,
+    attempt: int,
+    counted: Callable[[pa.Table], None] | None = None,
+) -> Merged:
+    """`counted` is shown all rows as they are written. Raises JobError for sources that are not the manifest's."""
     pipeline = from_plain(Pipeline, plan.pipeline)
     storage = open_storage(plan.attempt_dir)
     path = f"{merge.stem}-{attempt}{format_of(pipeline.sink.format).extension(pipeline.sink.compression)}"
     with storage.open_new(join(plan.attempt_dir, path)) as sink:
-        written = _Written(merge, pipeline, sink)
+        written = _Written(merge, pipeline, sink, counted)
         for source in merge.sources:
-            content, file = _opened(source, merge.columns, open_storage)
+            content, file = opened(source, merge.columns, open_storage)
             written.add_file(content, file)
         partitions = written.close(plan)
         size = sink.tell()
     return Merged(merge.stem, path, size, written.rows, written.checksum, partitions)
 
 
-def _opened(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> tuple[bytes, Finished]:
+def opened(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> tuple[bytes, Finished]:
     """Small files: each is read whole. Raises JobError if it is not the manifest's."""
     content, uri = _read(source, open_storage)
     file = finished(uri, pa.BufferReader(content), columns)
@@ -134,8 +156,10 @@ class _Written:
     """One merged file. Files are taken as they are where that is worth it; the rows of others are gathered to row
     groups of a good size. All are counted and hashed when they are written."""
 
-    def __init__(self, merge: Merge, pipeline: Pipeline, sink: BinaryIO) -> None:
-        self._merge, self._pipeline, self._sink = merge, pipeline, sink
+    def __init__(
+        self, merge: Merge, pipeline: Pipeline, sink: BinaryIO, counted: Callable[[pa.Table], None] | None
+    ) -> None:
+        self._merge, self._pipeline, self._sink, self._counted = merge, pipeline, sink, counted
         self._connection = connect()
         self._format = format_of(pipeline.sink.format)
         # the overflow partition may be Hive's null partition too: then only some of its rows have its column
@@ -218,6 +242,8 @@ class _Written:
         for rows in _by_kind(table):
             self.checksum = (self.checksum + total(row_hashes(self._connection, self._hashed(rows)))) % CHECKSUM_MODULUS
         self._parts += _coordinates(table)
+        if self._counted is not None:
+            self._counted(table)
 
     def _hashed(self, table: pa.Table) -> pa.Table:
         """What identifies a row, as when it was first written: partition values as text, all columns but the batch."""

@@ -19,10 +19,10 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
+from spark_jobs import merge
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
-from spark_jobs.merge import run_merges
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
@@ -107,8 +107,8 @@ class InProcessLauncher:
         plan = loads(JobPlan, self.storage.read(plan_path))
         self.runs.append(plan)
         try:
-            if plan.mode == "merge":
-                run_merges(plan, self.storage)
+            if plan.mode in ("merge", "reopen"):
+                merge.carry_out(plan, self.storage)
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
         except JobError as e:
@@ -251,6 +251,7 @@ class _WrappedLedger:
         self.recovery = wrap("recovery", ledger.recovery)
         self.repairs = wrap("repairs", ledger.repairs)
         self.redrives = wrap("redrives", ledger.redrives)
+        self.reopenings = wrap("reopenings", ledger.reopenings)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unwrapped, name)

@@ -175,6 +175,8 @@ class JobPlan:
     `mode` replay: one window's rows are rebuilt; `parts` say which ranges, each with the pinned rules of its batch, and
     `window_ms` which window; late, dirty and other windows' rows are counted, not written.
     `mode` merge: `merges` are carried out; nothing is read from Kafka.
+    `mode` reopen: the files of `merges` are copied, one or several into one, and the rows of `late` are split by their
+    partition values; nothing is read from Kafka.
     `mode` redrive: as ingest, but the records are those of the dirty files that the part names.
     `pipeline` is the compiled spec (columns of today).
     """
@@ -195,6 +197,7 @@ class JobPlan:
     window_ms: int | None = None
     merges: tuple[Merge, ...] = ()
     known: Known = field(default_factory=Known)  # dynamic values that windows have already
+    late: tuple[Merge, ...] = ()  # late files by the columns that they were written with
 
 
 @dataclass(frozen=True)

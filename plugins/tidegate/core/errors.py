@@ -149,6 +149,12 @@ class BatchRefused(TidegateError):
     advice = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
 
 
+class OverBudget(TidegateError):
+    """A window may be reopened so often, so late and with so many rows only as the spec says."""
+
+    advice = "raise late.reopen_generations, reopen_age or reopen_rows; or once: tidegate reopen --over-budget --why ..."
+
+
 class ReplayRefused(TidegateError):
     """A rebuild publishes nothing, for the reason given; the current generation stays."""
 

@@ -39,3 +39,5 @@ def floor_of(windows: Windows, not_open: Iterable[int], clock_ms: int) -> Floor:
         low = max(low, clock_ms - windows.max_age_ms)
     closed = union(Interval(s, window_end(s, windows)) for s in not_open)
     return Floor(low, tuple(c for c in closed if c.end > low))
+OPEN_TO_ALL = Floor(-(2**62))
+"""No window is late."""

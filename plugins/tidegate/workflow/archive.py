@@ -15,6 +15,7 @@ from tidegate.core.window import (
     CLOSING,
     DISCARDED,
     OPEN,
+    REOPEN,
     BuildingGeneration,
     BuiltGeneration,
     Generation,
@@ -22,7 +23,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import ahead, assembly, merging, publication, rebuild, verification
+from tidegate.workflow import ahead, assembly, merging, publication, rebuild, reopening, truth, verification
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
@@ -98,7 +99,7 @@ def finish(ctx: Context, generation: Generation) -> Published:
         if taken.kind == "archive":
             generation = assembly.assemble(ctx, taken)
         else:
-            generation = _rebuild(ctx, taken)
+            generation = _remade(ctx, taken)
     if generation.state == "BUILT" and generation.kind == "replay":
         current = rebuild.unchanged(ctx, generation)
         if current is not None:
@@ -118,10 +119,10 @@ def _remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:
     return generation
 
 
-def _rebuild(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
+def _remade(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
     """What is refused is over: the generation in force stays the newest, so that Clear goes on verifying it."""
     try:
-        return rebuild.rebuild(ctx, taken)
+        return reopening.build(ctx, taken) if taken.kind == REOPEN else rebuild.rebuild(ctx, taken)
     except ReplayRefused as e:
         ctx.ledger.windows.discard(taken, str(e))
         raise

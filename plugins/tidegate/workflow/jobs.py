@@ -27,12 +27,13 @@ def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
         if read_receipt(ctx, job.attempt_dir) is not None:
             ctx.say(f"the job ended with an error after its receipt was complete: {e}")
             return
-        raise _last_words(ctx, job, e) from e
+        raise last_words(ctx, job, e) from e
     if read_receipt(ctx, job.attempt_dir) is None:
-        raise _last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
+        raise last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
 
 
-def _last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | BatchRefused:
+def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | BatchRefused:
+    """What the job says of its end, where it could; else `error`."""
     try:
         failure = loads(Failure, ctx.storage.read(join(job.attempt_dir, FAILURE)))
     except PathMissing:

@@ -8,7 +8,7 @@ from tidegate.core.errors import Alarm, CatalogueError, LostComparison, StorageA
 from tidegate.core.layout import PartitionValues, join, parse_partition_path
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import dirty_table, late_table
-from tidegate.workflow import records, redriven
+from tidegate.workflow import records, redriven, reopened
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory, move_files
 from tidegate.workflow.tables import bring_up
@@ -61,13 +61,14 @@ def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False
 
     A catalogue that does not answer never holds a batch up: the files are in place, registration is tried again. Nor
     does an alarm of one batch hold up the others; `strict` raises the first one at the end (the maintenance DAG)."""
-    done, alarms = redriven.set_aside(ctx) if register else ([], [])
+    done, alarms = _set_aside(ctx) if register else ([], [])
     waiting = {owner for _, owner in ctx.ledger.redrives.duties(ctx.name)} if register else set()
     tables: set[str] = set()
     for batch_id, moved in ctx.ledger.batches.side_duties(ctx.name):
         files = {k: ctx.ledger.batches.manifest_files(ctx.name, batch_id, k) for k in (LATE, DIRTY)}
         if files[DIRTY] and ctx.storage.exists(ctx.layout.redriven(batch_id)):
             files[DIRTY] = []  # a ledger that lost commits: a redrive has taken them up already
+        files[LATE] = [f for f in files[LATE] if not reopened.has_left(ctx, batch_id, f)]  # likewise, by a reopening
         try:
             if not moved:
                 _move_all(ctx, batch_id, files)
@@ -90,6 +91,11 @@ def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False
     if strict and alarms:
         raise alarms[0]
     return done
+
+
+def _set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
+    found = [redriven.set_aside(ctx), reopened.set_aside(ctx)]
+    return [line for done, _ in found for line in done], [alarm for _, alarms in found for alarm in alarms]
 
 
 def _move_all(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 from tidegate.core.batch import JobPlan
 from tidegate.core.instants import iso
 from tidegate.core.lateness import Floor
-from tidegate.core.overflow import Known, overflow_values, told
+from tidegate.core.layout import PartitionValues, window_end
+from tidegate.core.layout import window_start
+from tidegate.core.overflow import Known, Overflow, overflow_values, told
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain
 from tidegate.core.receipt import Receipt
+from tidegate.core.window import PublishedGeneration, WindowKey
 from tidegate.workflow.context import Context
 
 MOST_SPANS = 32
@@ -21,7 +24,7 @@ MOST_SPANS = 32
 def with_known(ctx: Context, job: JobPlan) -> JobPlan:
     """Every attempt of a batch sees the same: no other batch lands before it. A replay sees what its window has."""
     pipeline = from_plain(Pipeline, job.pipeline)
-    if job.mode == "merge" or not pipeline.dynamic_partitions:
+    if job.mode in ("merge", "reopen") or not pipeline.dynamic_partitions:
         return job
     if job.mode == "replay":
         assert job.window_ms is not None
@@ -29,6 +32,9 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
         if any(_spelled(one) != _spelled(pipeline) for one in pinned):
             return job  # its rows may get other values: those that they had must not take the room
         found = ctx.ledger.batches.values(ctx.name, job.window_ms, job.window_ms)
+        late = _of_late_rows(ctx, job.window_ms)
+        if late:
+            found[job.window_ms] = found.get(job.window_ms, set()) | late
     else:
         (part,) = job.parts
         found = {}
@@ -38,7 +44,15 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
     return replace(job, known=Known.of({window: values - beyond for window, values in found.items()}))
 
 
-def open_spans(floor: Floor, size_ms: int) -> list[tuple[int, int | None]]:
+def _of_late_rows(ctx: Context, window_ms: int) -> set[PartitionValues]:
+    """The values that a window with late rows has: those of landed data are not all of them."""
+    key = WindowKey(window_ms, window_end(window_ms, ctx.pipeline.windows))
+    number = ctx.ledger.windows.get(ctx.name, key).current
+    current = None if number is None else ctx.ledger.windows.generation(ctx.name, key, number)
+    return {f.values for f in current.files} if isinstance(current, PublishedGeneration) and current.late else set()
+
+
+def open_spans(floor: Floor, first_ms: int) -> list[tuple[int, int | None]]:
     """Where windows that the plan saw open can start, UTC ms, inclusive; None: without an end. So that what a pipeline
     published in years is not looked through for each batch."""
     found: list[tuple[int, int | None]] = []
@@ -60,5 +74,9 @@ def _spelled(pipeline: Pipeline) -> Any:
 
 def say(ctx: Context, receipt: Receipt) -> None:
     for one in receipt.overflow:
-        limit = ctx.pipeline.sink.max_partitions
-        ctx.say(f"overflow: window {iso(one.window_ms)}: {told(one, ctx.pipeline.dynamic_partitions, limit)}")
+        say_one(ctx, one)
+
+
+def say_one(ctx: Context, one: Overflow) -> None:
+    limit = ctx.pipeline.sink.max_partitions
+    ctx.say(f"overflow: window {iso(one.window_ms)}: {told(one, ctx.pipeline.dynamic_partitions, limit)}")

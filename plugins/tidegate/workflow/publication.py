@@ -17,8 +17,8 @@ from tidegate.core.layout import (
 from tidegate.core.ports import TableDef
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
-from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
-from tidegate.workflow import records
+from tidegate.core.window import BUILT, REOPEN, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.workflow import records, reopened
 from tidegate.workflow.assembly import certify_built
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
@@ -36,6 +36,8 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     certify_built(ctx, generation)
     moved = None
     try:
+        if generation.kind == REOPEN:
+            generation = reopened.hide(ctx, generation, location)
         if generation.number > 1 and location == _hour(ctx, generation.window):
             generation, moved = swap_in(ctx, generation, location)
         else:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tidegate.core.batch import JobPart, JobPlan, LandedBatch
 from tidegate.core.errors import BatchRefused, ReplayRefused
 from tidegate.core.instants import iso
+from tidegate.core.lateness import OPEN_TO_ALL
 from tidegate.core.layout import join
 from tidegate.core.ledger import OwedSpan
 from tidegate.core.offsets import Interval, OffsetRange
@@ -29,7 +30,7 @@ def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     """BUILDING(epoch) -> BUILT by a Spark job that reads again. Raises ReplayRefused; the current generation stays.
 
     The job writes to a work directory; only what its receipt names is moved into the generation."""
-    owed = ctx.ledger.windows.owed(ctx.name, generation.window, generation.batches)
+    owed = ctx.ledger.windows.owed(ctx.name, generation.window, generation.batches, generation.late)
     if not owed:
         return collect(ctx, generation, [], {})
     job = _job_plan(ctx, generation, owed)
@@ -72,7 +73,9 @@ def _job_plan(ctx: Context, generation: BuildingGeneration, owed: list[OwedSpan]
         plan = batch.plan
         ranges = tuple(OffsetRange(plan.topic, s.partition, s.min_offset, s.max_offset + 1) for s in mine)
         files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()
-        parts.append(JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned, files))
+        # rows that came late and were taken up are the window's: a floor below everything makes them data
+        floor = OPEN_TO_ALL if batch_id in generation.late else plan.floor
+        parts.append(JobPart(batch_id, plan.clock_ms, floor, ranges, plan.rules_version, pinned, files))
     _refuse_if_gone(ctx, topic, topic_id, [part for part in parts if not part.sources])
     return JobPlan(
         mode="replay",

@@ -5,7 +5,14 @@ from __future__ import annotations
 from tidegate.core.errors import LostComparison, NotReady
 from tidegate.core.instants import iso
 from tidegate.core.tables import data_table
-from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window import (
+    BUILT,
+    REOPEN,
+    BuildingGeneration,
+    BuiltGeneration,
+    PublishedGeneration,
+    WindowKey,
+)
 from tidegate.workflow import ahead, archive
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
@@ -35,6 +42,9 @@ def _replay_once(ctx: Context, key: WindowKey) -> Published:
             advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
         )
     generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+    if isinstance(generation, BuildingGeneration) and generation.kind == REOPEN:
+        archive.finish(ctx, generation)  # its late rows are to be in what is replayed
+        raise MovedOn
     if isinstance(generation, BuiltGeneration):
         # it was built by the spec of its time: one that readers may have met is finished, any other given up
         if generation.state == BUILT:

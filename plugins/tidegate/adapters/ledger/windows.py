@@ -218,7 +218,7 @@ class SqlWindows:
 
     # ------------------------------------------------------------ generations
 
-    def begin_generation(self, name: str, key: WindowKey, current: int, kind: str) -> int:
+    def begin_generation(self, name: str, key: WindowKey, current: int, kind: str, why: str = "") -> int:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
             _lock(c, name, key)
@@ -235,8 +235,7 @@ class SqlWindows:
                 late |= dict.fromkeys(fresh, False)
             reopenings.insert_building(c, name, key, number, kind, batches, late)
             detail = {"generation": number, "kind": kind, "batches": batches}
-            if late:
-                detail["late"] = sorted(late)
+            detail |= ({"late": sorted(late)} if late else {}) | ({"why": why} if why else {})
             self._store.note(c, name, "generation begun", _subject(key), detail)
         return number
 

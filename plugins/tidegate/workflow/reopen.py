@@ -1,0 +1,106 @@
+"""Reopen a published window: one new generation takes up all late rows that wait for it, within the spec's budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core import reopening
+from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError
+from tidegate.core.instants import iso
+from tidegate.core.reopening import LateWindow
+from tidegate.core.tables import data_table
+from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey
+from tidegate.workflow import ahead, archive, landing
+from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
+from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.tables import bring_up
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a reopening would take up; `over`: what of the budget it would exceed. `late` is None if nothing waits."""
+
+    window: WindowKey
+    late: LateWindow | None
+    over: tuple[str, ...] = ()
+
+
+def preview(ctx: Context, window: WindowKey) -> Choice:
+    """Looks only. Raises SpecError, NotReady."""
+    _refuse_spec(ctx)
+    state = ctx.ledger.windows.get(ctx.name, window)
+    if state.current is None:
+        raise NotReady(
+            f"{ctx.name} {iso(window.start_ms)} was never published: there is nothing to reopen",
+            advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+        )
+    found = ctx.ledger.reopenings.candidates(ctx.name, window.start_ms)
+    if not found:
+        return Choice(window, None)
+    over = reopening.over_budget(found[0], window.end_ms, ctx.pipeline.reopening, ctx.clock.now_ms())
+    return Choice(window, found[0], tuple(over))
+
+
+def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = False) -> Published:
+    """Publish the window's next generation with the late rows that wait; what an earlier try began is gone on with.
+
+    Its `new` is False if no late rows wait. Raises OverBudget unless `over_budget`; NotReady for a window that was
+    never published, or whose late rows are not in their table yet; ReplayRefused where the rows cannot be proved to be
+    what they were; what a publication raises."""
+    guard(ctx)
+    _refuse_spec(ctx)
+    ahead.refuse_unknown_publications(ctx)
+    for _ in range(ATTEMPTS):
+        try:
+            published = _reopen_once(ctx, window, why, over_budget)
+        except (MovedOn, LostComparison):
+            continue
+        landing.finish_side_duties(ctx)
+        return published
+    raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> Published:
+    choice = preview(ctx, key)
+    window = ctx.ledger.windows.get(ctx.name, key)
+    newest = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+    if not isinstance(newest, PublishedGeneration):
+        if newest.kind == REOPEN:
+            return archive.finish(ctx, newest)
+        raise NotReady(
+            f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
+            advice="clear the publish or replay task that began it, or wait for it; then reopen the window",
+        )
+    if choice.late is None:
+        return _unchanged(newest, "no late rows wait")
+    landing.finish_side_duties(ctx)
+    choice = preview(ctx, key)
+    if choice.late is None:
+        return _unchanged(newest, "no late rows wait")
+    if not choice.late.settled:
+        raise NotReady(
+            f"{ctx.name} {iso(key.start_ms)}: {choice.late.rows:,} late rows are not in the late table yet",
+            advice="the lines above say why; try again once Hive answers",
+        )
+    if choice.over and not over_budget:
+        raise OverBudget(f"{ctx.name} {iso(key.start_ms)} is over its budget: {'; '.join(choice.over)}")
+    bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
+    number = ctx.ledger.windows.begin_generation(ctx.name, key, newest.number, REOPEN, why)
+    rows = sum(b.rows for b in choice.late.settled)
+    ctx.say(f"reopening {iso(key.start_ms)}: {rows:,} late rows become part of generation {number}")
+    return archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, number))
+
+
+def _unchanged(generation: PublishedGeneration, note: str) -> Published:
+    rows = sum(f.rows for f in generation.files)
+    return Published(generation.window, generation.number, False, rows, generation.digest, generation.location, note)
+
+
+def _refuse_spec(ctx: Context) -> None:
+    if not ctx.pipeline.kafka_columns:
+        raise SpecError(
+            f"{ctx.name}: its rows do not carry their Kafka offsets: nobody could tell a row that was taken up from a "
+            "double",
+            field="kafka_columns: false",
+            advice="late rows stay in the late table: query it beside the table",
+        )

@@ -1,0 +1,111 @@
+"""Late files whose rows a window has taken up: they leave the late table, and are kept below `reopened/`.
+
+The partitions go before the new generation is shown: readers of both tables miss a row for a moment rather than read
+it twice. Dropping one needs no intent: it is never added again but by an ADD that was still on its way, and what that
+one shows is an empty directory once the files have been moved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tidegate.core.errors import Alarm, CatalogueError
+from tidegate.core.instants import iso
+from tidegate.core.layout import PartitionValues, join, partition_path, time_values
+from tidegate.core.receipt import LATE, FileEntry
+from tidegate.core.recovery import Seen
+from tidegate.core.tables import late_table
+from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration
+from tidegate.workflow.context import Context
+from tidegate.workflow.moves import MovedOn, look, move_directory
+
+
+def hide(ctx: Context, generation: BuiltGeneration, location: str) -> BuiltGeneration:
+    """Take the late rows that the generation brings out of the late table. Raises CatalogueError, LostComparison.
+
+    SWAPPING comes first: from then on nobody discards the generation."""
+    if generation.state == BUILT:
+        generation = ctx.ledger.windows.begin_swap(generation, location)
+    window = ctx.ledger.windows.get(ctx.name, generation.window)
+    held: tuple[int, ...] = ()
+    if window.current is not None:
+        current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
+        held = current.late if isinstance(current, PublishedGeneration) else ()
+    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held])
+    return generation
+
+
+def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
+    """Out of the late table with what belongs to windows by now; what was done, and what a human must look at."""
+    done: list[str] = []
+    alarms: list[Alarm] = []
+    windows: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for window_ms, number, batch_id in ctx.ledger.reopenings.duties(ctx.name):
+        windows[window_ms, number].append(batch_id)
+    for (window_ms, number), batches in windows.items():
+        name = f"{iso(window_ms)}: late rows of {len(batches)} batches"
+        try:
+            _drop(ctx, window_ms, batches)
+            for batch_id in batches:
+                _move(ctx, window_ms, batch_id)
+                ctx.ledger.reopenings.cleared(ctx.name, window_ms, number, batch_id)
+        except Alarm as e:
+            ctx.say(f"ALARM: {name}: {e}")
+            alarms.append(e)
+            continue
+        except CatalogueError as e:
+            ctx.say(f"{name} are in generation {number}, and may be in the late table too: {e}")
+            if e.retry:
+                break  # an endpoint that is down costs every call its time-out: the rest waits for the next run
+            continue
+        done.append(f"{name} are in generation {number} and have left the late table")
+        ctx.say(done[-1])
+    return done, alarms
+
+
+def files_of(ctx: Context, window_ms: int, batch_id: int) -> list[FileEntry]:
+    """A batch's late files of the window; paths as in its manifest."""
+    return [f for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id, LATE) if f.window_ms == window_ms]
+
+
+def homes(ctx: Context, batch_id: int, f: FileEntry) -> tuple[str, str]:
+    """URIs where a late file can be once it is in the late table, in the order in which it moves."""
+    assert f.window_ms is not None
+    below = f.path.removeprefix(f"{LATE}/")
+    kept = join(ctx.layout.reopened(batch_id, f.window_ms), below.rsplit("/", 1)[-1])
+    return join(ctx.layout.side(batch_id, LATE), below), kept
+
+
+def has_left(ctx: Context, batch_id: int, f: FileEntry) -> bool:
+    """Whether a reopening has taken the file out of the late table, by storage."""
+    return f.window_ms is not None and ctx.storage.exists(ctx.layout.reopened(batch_id, f.window_ms))
+
+
+def _time(ctx: Context, window_ms: int) -> PartitionValues:
+    return time_values(window_ms, ctx.pipeline.time_partitions, ctx.pipeline.windows.timezone)
+
+
+def _drop(ctx: Context, window_ms: int, batches: list[int]) -> None:
+    if not batches:
+        return
+    table, time = late_table(ctx.pipeline), _time(ctx, window_ms)
+    ctx.catalogue.ensure_table(table)
+    ctx.catalogue.drop_partitions(table.name, [(("_batch", str(i)), *time) for i in batches])
+
+
+def _move(ctx: Context, window_ms: int, batch_id: int) -> None:
+    manifest = {f.path.rsplit("/", 1)[-1]: f.bytes for f in files_of(ctx, window_ms, batch_id)}
+    source = join(ctx.layout.side(batch_id, LATE), partition_path(_time(ctx, window_ms)))
+    target = ctx.layout.reopened(batch_id, window_ms)
+
+    def still_owed() -> bool:
+        return any((w, b) == (window_ms, batch_id) for w, _, b in ctx.ledger.reopenings.duties(ctx.name))
+
+    quarantine = ctx.layout.quarantine(f"{LATE}-{batch_id}-{ctx.nonce()}")
+    try:
+        if look(ctx.storage, target, manifest) is not Seen.MATCHES:
+            move_directory(ctx.storage, source, target, manifest, still_owed, quarantine)
+    except MovedOn:
+        return
+    # an ADD of the partition may still arrive late: what it shows is an empty directory then
+    ctx.storage.make_dirs(source)
