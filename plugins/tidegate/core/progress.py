@@ -1,0 +1,76 @@
+"""How far reading is and how fast it goes: a few batches of the ledger, as the forecast of losses needs them.
+
+Times are UTC ms, offsets exclusive at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Look:
+    """One Kafka partition as one batch met it: the planned range `[start, end)` (empty if nothing was new), the log's
+    bounds at plan time, and, once it is sealed, what was read."""
+
+    start: int
+    end: int
+    log_start: int
+    high_watermark: int
+    read: int = 0
+    bytes: int = 0
+    max_kafka_ms: int | None = None
+    open_transaction_since_ms: int | None = None
+
+    @property
+    def to_the_end(self) -> bool:
+        return self.end >= self.high_watermark
+
+
+@dataclass(frozen=True)
+class BatchLook:
+    """`clock_ms` is when its offsets were asked for; `landed_ms` is None before LANDED."""
+
+    batch_id: int
+    state: str
+    clock_ms: int
+    landed_ms: int | None
+    partitions: dict[int, Look] = field(default_factory=dict)
+
+    @property
+    def is_read(self) -> bool:
+        return self.state in ("SEALED", "LANDED")
+
+    def position_ms(self, partition: int) -> int | None:
+        """U: up to which Kafka timestamp the partition has been read; None if that cannot be told."""
+        look = self.partitions.get(partition)
+        if look is None:
+            return None
+        if look.end > look.start:
+            return None if look.max_kafka_ms is None else min(look.max_kafka_ms, self.clock_ms)
+        if look.to_the_end:
+            return self.clock_ms
+        return look.open_transaction_since_ms
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the ledger knows of how far a pipeline is and how fast, all on the accepted topic and without redrives.
+
+    `newest` in whatever state; `landed`: the newest LANDED one; `base`: the batch that the pace is measured from."""
+
+    topic_id: str | None
+    newest: BatchLook | None = None
+    landed: BatchLook | None = None
+    base: BatchLook | None = None
+
+    @property
+    def read(self) -> BatchLook | None:
+        """The batch that says what has been read."""
+        return self.newest if self.newest is not None and self.newest.is_read else self.landed
+
+    def next_offset(self, partition: int, log_start: int) -> int:
+        """N. A partition that no batch has met begins at its log start; what was given up is not waited for."""
+        look = None if self.newest is None else self.newest.partitions.get(partition)
+        if self.newest is None or look is None:
+            return log_start
+        return look.start if self.newest.state in ("PLANNED", "WRITING") else look.end
