@@ -48,7 +48,10 @@ LOOKING = {
         "planning_view", "bound", "get", "open", "refusal", "side_duties", "manifest_files", "gaps", "newest_spec",
         "values",
     },
-    "windows": {"facts", "get", "generation", "certificate", "holds", "landed_files", "owed", "published_starts"},
+    "windows": {
+        "facts", "earlier_facts", "get", "generation", "certificate", "holds", "landed_files", "owed",
+        "published_starts",
+    },
     "recovery": {"identity", "record", "newest_publication_ms", "unknown_generations"},
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
     "redrives": {"dirty_batches", "counts", "duties"},

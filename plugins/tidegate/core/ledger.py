@@ -180,6 +180,10 @@ class BatchLedger(Protocol):
 class WindowLedger(Protocol):
     def facts(self, name: str) -> TopicFacts: ...
 
+    def earlier_facts(self, name: str) -> TopicFacts:
+        """What the batch left behind that a forecast measures from (`core.forecast.earlier`)."""
+        ...
+
     def get(self, name: str, key: WindowKey) -> Window:
         """A window without a row is OPEN."""
         ...

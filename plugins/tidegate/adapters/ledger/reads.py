@@ -9,11 +9,13 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.facts import facts_after
 from tidegate.adapters.ledger.reads_audit import AuditReads
 from tidegate.adapters.ledger.reads_rows import (
     COUNTS,
     batches,
     generation_row,
+    grouped,
     newest_event,
     window_row,
     window_total,
@@ -27,7 +29,7 @@ from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
 from tidegate.core.receipt import DIRTY, FileEntry
 from tidegate.core.views import BatchRow, Event, GenerationRow, Overview, WindowView
-from tidegate.core.watermark import PartitionFacts, TopicFacts
+from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT, WindowKey
 
 b, g, r = schema.batches, schema.generations, schema.batch_ranges
@@ -85,22 +87,7 @@ class SqlReads(AuditReads, WhereReads):
 
     def facts_after(self, name: str, batch_id: int) -> TopicFacts:
         with self._snapshot() as c:
-            batch = row_of(c, b, pipeline=name, batch_id=batch_id, state="LANDED")
-            parts = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=batch_id) if batch else []
-        if batch is None:
-            return TopicFacts(None, None, ())
-        facts = (
-            PartitionFacts(
-                p.partition,
-                p.max_event_ms,
-                bool(p.drained),
-                p.advanced_ms,
-                p.open_transaction_since_ms,
-                p.last_stable_offset,
-            )
-            for p in parts
-        )
-        return TopicFacts(batch_id, batch.clock_ms, tuple(facts))
+            return facts_after(c, name, batch_id)
 
     # ------------------------------------------------------------ events
 
@@ -180,10 +167,8 @@ def _planned_ends(c: Connection, name: str, topic_id: str | None) -> dict[int, i
 def _generations(c: Connection, name: str, window_ms: int) -> list[GenerationRow]:
     """Of one window, with all their files."""
     where: dict[str, Any] = {"pipeline": name, "window_ms": window_ms}
-    batches: dict[int, list[int]] = defaultdict(list)
-    for x in rows_of(c, schema.generation_batches, **where):
-        batches[x.number].append(x.batch_id)
+    made = grouped(rows_of(c, schema.generation_batches, **where), lambda x: x.number)
     files: dict[int, list[FileEntry]] = defaultdict(list)
     for f in rows_of(c, schema.generation_files, **where):
         files[f.number].append(rows.file_entry(f))
-    return [generation_row(row, batches[row.number], files[row.number]) for row in rows_of(c, g, **where)]
+    return [generation_row(row, made[row.number], files[row.number]) for row in rows_of(c, g, **where)]

@@ -10,7 +10,7 @@ from sqlalchemy import and_, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import intents, reopenings, rows, schema
-from tidegate.adapters.ledger.facts import topic_facts
+from tidegate.adapters.ledger.facts import earlier_facts, topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.truths import stored_answer
 from tidegate.core.completeness import Answer
@@ -52,6 +52,10 @@ class SqlWindows:
     def facts(self, name: str) -> TopicFacts:
         with self._store.begin() as c:
             return topic_facts(c, name)
+
+    def earlier_facts(self, name: str) -> TopicFacts:
+        with self._store.begin() as c:
+            return earlier_facts(c, name)
 
     def get(self, name: str, key: WindowKey) -> Window:
         with self._store.begin() as c:
