@@ -15,7 +15,8 @@ from spark_jobs.engine.places import combined
 from spark_jobs.engine.tally import merge
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
-from tidegate.core.batch import KNOWN_RULES, JobPlan
+from tidegate.core.batch import KNOWN_RULES, JobPart, JobPlan
+from tidegate.core.lateness import POLICIES, REROUTE
 from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
 from tidegate.core.offsets import OffsetRange, pack
 from tidegate.core.overflow import Known, overflow_values, staying
@@ -143,18 +144,31 @@ def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
         raise refuse("a replay plan must name its window")
     if plan.mode != "replay" and len(plan.parts) > 1:
         raise refuse(f"a plan of mode {plan.mode} has one part")
-    if pipeline.late_policy != "side":
-        raise refuse(
-            f"late.policy {pipeline.late_policy!r} is not available in this version; there is side",
-            advice="set late.policy to side",
-            field="late.policy",
-        )
+    for part in plan.parts:
+        _check_policy(part, pipeline)
     strange = {plan.rules_version, *(p.rules_version for p in plan.parts)} - KNOWN_RULES
     if strange:
         known = " and ".join(map(str, sorted(KNOWN_RULES)))
         raise refuse(
             f"the plan needs rules version {max(strange)}, this worker knows {known}",
             advice="run workers and control plane from the same release",
+        )
+
+
+def _check_policy(part: JobPart, pipeline: Pipeline) -> None:
+    policy = (pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)).late_policy
+    if policy not in POLICIES:
+        raise refuse(
+            f"late.policy {policy!r} of batch {part.batch_id} is not known to this worker; there are "
+            f"{', '.join(POLICIES)}",
+            advice="run workers and control plane from the same release",
+            field="late.policy",
+        )
+    if policy == REROUTE and part.floor.reroute_ms is None:
+        raise refuse(
+            f"the plan of batch {part.batch_id} does not say which window late rows go to (late.policy is reroute)",
+            advice="run workers and control plane from the same release",
+            field="late.policy",
         )
 
 

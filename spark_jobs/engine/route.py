@@ -1,8 +1,8 @@
-"""Where each record goes: dirty, (filtered,) late or data, by the rules that the batch's plan pinned."""
+"""Where each record goes: dirty, (filtered,) late (by policy) or data, by the rules that the batch's plan pinned."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
-from tidegate.core.lateness import Floor
+from tidegate.core.lateness import DROP, SIDE, Floor
 from tidegate.core.layout import DAY_MS, HIVE_NULL, MAX_NAME_BYTES, MINUTE_MS, fits, window_end, window_start
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.watermark import horizon_ms
@@ -23,8 +23,10 @@ _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this sinc
 class Routed:
     """One entry per record of the chunk; those of bad records mean nothing.
 
-    `event` and `window` (its start) are epoch ms; `values` are the dynamic partition values as text, null for Hive's
-    default partition; `plausible` is false where the event time may not move the watermark.
+    `event` and `window` (the start of the one that the row goes to) are epoch ms; `values` are the dynamic partition
+    values as text, null for Hive's default partition; `plausible` is false where the event time may not move the
+    watermark. `late` rows go to the late table; `rerouted` and `dropped` ones came late under those policies: None is
+    none.
     """
 
     event: pa.Array
@@ -33,6 +35,8 @@ class Routed:
     plausible: pa.Array
     values: dict[str, pa.Array]
     bad: dict[int, Bad]
+    rerouted: pa.Array | None = None
+    dropped: pa.Array | None = None
 
 
 class Router:
@@ -59,7 +63,7 @@ class Router:
                 refuse_misfits(name, texts, bad)
         # rows without an event time are bad: any window does
         window = window_starts(pc.fill_null(event, self._pipeline.windows.start_ms), self._pipeline.windows)
-        return Routed(event, window, self._is_late(window), plausible, values, bad)
+        return self._by_policy(Routed(event, window, self._is_late(window), plausible, values, bad))
 
     def _kafka_time(self, chunk: Chunk, bad: dict[int, Bad]) -> pa.Array:
         if min(chunk.timestamps) < 0 or max(chunk.timestamps) > MAX_MS:
@@ -99,6 +103,16 @@ class Router:
         if not late:
             return pa.repeat(pa.scalar(False), len(window))
         return pc.is_in(window, pa.array(late, pa.int64()))
+
+    def _by_policy(self, routed: Routed) -> Routed:
+        policy, late = self._pipeline.late_policy, routed.late
+        if policy == SIDE or not pc.any(late).as_py():
+            return routed
+        nowhere = pa.repeat(pa.scalar(False), len(late))
+        if policy == DROP:
+            return replace(routed, late=nowhere, dropped=late)
+        window = pc.if_else(late, pa.scalar(self._floor.reroute_ms, pa.int64()), routed.window)
+        return replace(routed, window=window, late=nowhere, rerouted=late)
 
 
 def refuse_misfits(name: str, texts: pa.Array, bad: dict[int, Bad]) -> None:

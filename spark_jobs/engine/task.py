@@ -153,6 +153,7 @@ class _Worker:
             span.tally.events(moving.slice(span.start, span.count))
             if decoded.kept is not None:
                 span.tally.filtered += _true(valid, span) - _true(wanted, span)
+        wanted = _count_late(routed, wanted, spans)
         self._sample(chunk, spans, routed.bad)
         self._gatherer.add_dirty(chunk, spans, routed.bad)
         self._gatherer.add(chunk, spans, decoded.table, routed, wanted)
@@ -163,6 +164,8 @@ class _Worker:
         routed = rules.router.route(chunk, pinned)
         wanted = pc.and_(pc.equal(routed.window, self._plan.window_ms), pc.invert(routed.late))
         wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))
+        if routed.dropped is not None:
+            wanted = pc.and_(wanted, pc.invert(routed.dropped))
         if pinned.kept is not None:
             wanted = pc.and_(wanted, pc.fill_null(pinned.kept, False))
         moving = pc.if_else(pc.and_(wanted, routed.plausible), routed.event, None)
@@ -175,7 +178,7 @@ class _Worker:
         if rules.today is not None:
             rows = self._by_today(rules.today, chunk, spans, wanted)
             values = rules.today.values(rows)
-            routed = Routed(routed.event, routed.window, routed.late, routed.plausible, values, {})
+            routed = replace(routed, values=values, bad={})
         self._gatherer.add(chunk, spans, rows.table, routed, wanted)
 
     def _by_today(self, today: _Today, chunk: Chunk, spans: Spans, wanted: pa.Array) -> Decoded:
@@ -262,6 +265,20 @@ def _all_but(count: int, bad: dict[int, Bad]) -> pa.Array:
     for i in bad:
         flags[i] = False
     return pa.array(flags, pa.bool_())
+
+
+def _count_late(routed: Routed, wanted: pa.Array, spans: Spans) -> pa.Array:
+    """Of the `wanted` rows those that are to be written; rows that are rerouted or dropped are counted."""
+    if routed.rerouted is not None:
+        rerouted = pc.and_(wanted, routed.rerouted)
+        for span in spans:
+            span.tally.rerouted += _true(rerouted, span)
+    if routed.dropped is None:
+        return wanted
+    dropped = pc.and_(wanted, routed.dropped)
+    for span in spans:
+        span.tally.dropped += _true(dropped, span)
+    return pc.and_not(wanted, dropped)
 
 
 def _true(flags: pa.Array, span: Span) -> int:

@@ -145,8 +145,10 @@ def test_a_format_that_does_not_exist_names_those_that_do(tmp_path):
 
 
 def test_what_this_version_cannot_do_it_refuses(tmp_path):
-    with pytest.raises(JobError, match="not available in this version"):
-        run(job_plan(pipeline(tmp_path, late_policy="drop"), [(0, 0, 1)]), {0: records([event()])})
+    with pytest.raises(JobError, match=r"late.policy 'later' of batch 7 is not known to this worker"):
+        run(job_plan(pipeline(tmp_path, late_policy="later"), [(0, 0, 1)]), {0: records([event()])})
+    with pytest.raises(JobError, match="batch 7 does not say which window late rows go to"):
+        run(job_plan(pipeline(tmp_path, late_policy="reroute"), [(0, 0, 1)]), {0: records([event()])})
 
 
 def test_files_roll_by_size_and_open_ones_are_capped(tmp_path, monkeypatch):

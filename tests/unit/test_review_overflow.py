@@ -59,18 +59,18 @@ def test_only_open_windows_are_asked_for_their_values(tmp_path: Path) -> None:
     world.archive(1)
     asked.clear()
     finish(world)
-    assert asked == [(T0 - HOUR, T0 + HOUR - 1), (T0 + 2 * HOUR, None)]
+    assert asked == [(T0, T0 + HOUR - 1), (T0 + 2 * HOUR, None)]
     world.archive(0)
     asked.clear()
     world.produce(record("last", 9.1))
     world.ingest("r2")
-    assert asked == [(T0 - HOUR, T0 - 1), (T0 + 2 * HOUR, None)]
+    assert asked == [(T0 + 2 * HOUR, None)]
     world.close()
 
 
 def test_spans_of_open_windows_are_few() -> None:
-    assert open_spans(Floor(5), 2) == [(3, None)]
-    assert open_spans(Floor(5, (Interval(4, 6), Interval(8, 10))), 2) == [(3, 3), (6, 7), (10, None)]
-    assert open_spans(Floor(5, (Interval(3, 6),)), 2) == [(6, None)]
+    assert open_spans(Floor(5), 4) == [(4, None)]
+    assert open_spans(Floor(5, (Interval(6, 8), Interval(10, 12))), 4) == [(4, 5), (8, 9), (12, None)]
+    assert open_spans(Floor(5, (Interval(4, 6),)), 4) == [(6, None)]
     holes = tuple(Interval(10 * n, 10 * n + 5) for n in range(1, MOST_SPANS + 5))
-    assert open_spans(Floor(0, holes), 2) == [(-2, None)]
+    assert open_spans(Floor(0, holes), 0) == [(0, None)]

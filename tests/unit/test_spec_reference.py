@@ -57,12 +57,6 @@ def test_every_key_is_in_the_schema_and_in_the_reference():
     assert not missing
 
 
-def test_every_value_that_is_refused_by_name_is_in_the_reference():
-    text = markdown()
-    for words in ("`reroute`, `drop`",):
-        assert f"*Not in this version:* {words}." in text
-
-
 def test_the_example_of_the_reference_is_a_pipeline(tmp_path):
     (tmp_path / "flights.yaml").write_text(EXAMPLE)
     pipeline = load_file(tmp_path / "flights.yaml", {})

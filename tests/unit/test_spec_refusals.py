@@ -253,8 +253,7 @@ ONE_VALUE = [
 
 ADDED = [
     # more lines at the end of GOOD, field, what the message says
-    ("late: {policy: reroute} #!", "late.policy", "reroute is not available in this version (available: side)"),
-    ("late: {policy: drop} #!", "late.policy", "drop is not available in this version (available: side)"),
+    ("late: {policy: rerute} #!", "late.policy", "must be side or reroute or drop"),
     ("late: #!", "late", "is empty: give its keys, or leave it out"),
     ("late: side #!", "late", "must be a mapping"),
     ("dirty: {max_count: -1} #!", "dirty.max_count", "greater than or equal to 0, not -1"),
@@ -435,6 +434,28 @@ def test_the_first_window_is_aligned_in_local_time(tmp_path, size, zone, start, 
         load_file(tmp_path / "orders.yaml", {})
     else:
         assert_refused(tmp_path, text, "windows.start", "is not the start of a window")
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "partitions", "good"),
+    [
+        ("Asia/Colombo", "2006-04-14T00:00:00", "[date, hour]", False),  # on the 15th 00:30 became 00:00
+        ("Asia/Colombo", "2006-04-14T00:00:00", "[date, hour, minute]", True),
+        ("Asia/Colombo", "2006-04-16T00:00:00", "[date, hour]", True),
+        ("Australia/Lord_Howe", "1990-01-01T00:00:00", "[date, hour]", True),  # half an hour back, at a full hour
+    ],
+)
+def test_no_two_windows_may_share_a_directory(tmp_path, zone, start, partitions, good):
+    text = GOOD.replace("Europe/Berlin", zone).replace(
+        "partition_by: [date, hour, shop]", f"partition_by: {partitions} #!"
+    )
+    text = text.replace("start: 2024-01-01T00:00:00", f"start: {start}")
+    if good:
+        (tmp_path / "orders.yaml").write_text(text)
+        load_file(tmp_path / "orders.yaml", {})
+    else:
+        wanted = "2006-04-14T18:00Z and 2006-04-14T19:00Z would share date=2006-04-15/hour=00"
+        assert_refused(tmp_path, text, "partition_by", wanted)
 
 
 def test_several_problems_are_one_error_with_a_line_each(tmp_path):

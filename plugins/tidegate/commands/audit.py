@@ -88,6 +88,7 @@ def plain(report: Report) -> dict[str, Any]:
         "dirty": b.dirty,
         "filtered": b.filtered,
         "dropped": b.dropped,
+        "rerouted": b.rerouted,
         "published": t.published,
         "waiting": t.waiting,
         "abandoned": t.abandoned,

@@ -192,6 +192,7 @@ def _print_shares(out: Console, e: Explanation) -> None:
     table = _table("batch", "landed", "rows", "late", "offsets of its rows, by Kafka partition")
     for share in e.shares:
         spans = ", ".join(f"{p}: {n:,} in [{low}, {high}]" for p, (n, low, high) in share.partitions.items())
+        spans += f"; {share.rerouted:,} rows came late for earlier windows (rerouted)" if share.rerouted else ""
         name = f"{share.batch_id} (redrive of {_short_list(share.sources)})" if share.sources else str(share.batch_id)
         table.add_row(name, _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
     out.print(table)

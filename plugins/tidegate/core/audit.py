@@ -30,7 +30,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Totals:
-    """Of all LANDED batches. `data` = `published` + `waiting`; `abandoned` and `lost` are offsets nobody will read."""
+    """Of all LANDED batches. `data` + `reopened` = `published` + `waiting`; `abandoned` and `lost` are offsets nobody
+    will read. `reopened` of the late rows are in generations that took them up."""
 
     balance: Balance
     published: int
@@ -38,6 +39,7 @@ class Totals:
     abandoned: int
     lost: int
     unfinished: int
+    reopened: int = 0
 
 
 _REPAIR = "once its cause is understood, `tidegate repair` clears the block"
@@ -53,8 +55,8 @@ class Books:
         self._chain = _Chain(spine.losses)
         self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
-        self._balance = Balance()
-        self._published = self._waiting = self._abandoned = self._unfinished = 0
+        self._balance, self._rerouted = Balance(), 0
+        self._published = self._waiting = self._abandoned = self._unfinished = self._reopened = 0
         self.published_windows = self.waiting_windows = 0
 
     def as_of_then(self, batch: BatchRow) -> BatchRow:
@@ -87,8 +89,13 @@ class Books:
         """`generation`: the one in force, or None."""
         owed = [t for t in page.totals if t.kind == DATA]
         mine = sum(t.rows for t in owed if self._spine.landed(t.batch_id))
+        self._rerouted += sum(t.rerouted for t in owed if self._spine.landed(t.batch_id))
         if generation is not None:
             later = sum(t.rows for t in owed) - mine  # of batches that landed since then
+            late = [t for t in page.totals if t.kind == LATE and generation.took_up(t.batch_id)]
+            came = sum(t.rows for t in late if self._spine.landed(t.batch_id))
+            self._reopened += came
+            later += sum(t.rows for t in late) - came
             self._published += sum(f.rows for f in generation.files) - later
             self.published_windows += 1
         elif owed:
@@ -101,7 +108,8 @@ class Books:
 
     def totals(self) -> Totals:
         lost = sum(x.end - x.start for x in self._spine.losses)
-        return Totals(self._balance, self._published, self._waiting, self._abandoned, lost, self._unfinished)
+        counted = (self._published, self._waiting, self._abandoned, lost, self._unfinished, self._reopened)
+        return Totals(self._balance, *counted)
 
     def sums(self) -> Iterator[Problem]:
         """When all has been seen: batch ids without a hole, and the balance of the whole pipeline."""
@@ -114,10 +122,14 @@ class Books:
         found = self.totals()
         if not found.balance.holds:
             yield Problem("balance", found.balance.text(), "the problems of single batches say where")
-        if found.balance.data != found.published + found.waiting:
+        if found.balance.rerouted != self._rerouted:
+            read, there = found.balance.rerouted, self._rerouted
+            yield Problem("balance", f"{read:,} rows were rerouted, {there:,} by the windows they went to", RESTORE)
+        if found.balance.data + found.reopened != found.published + found.waiting:
+            late = f" + {found.reopened:,} late ones taken up" if found.reopened else ""
             yield Problem(
                 "balance",
-                f"data {found.balance.data:,} is not published {found.published:,} + waiting {found.waiting:,}",
+                f"data {found.balance.data:,}{late} is not published {found.published:,} + waiting {found.waiting:,}",
                 "the problems of single batches and windows say where",
             )
 
@@ -273,10 +285,10 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
     if page.window is None or page.window.state != "CLOSED":
         yield Problem(subject, f"published, but {'OPEN' if page.window is None else page.window.state}", RESTORE)
     owed: dict[tuple[int, int], int] = defaultdict(int)
-    owing = sorted({t.batch_id for t in page.totals if t.kind == DATA})
-    for t in page.totals:
-        if t.kind == DATA:
-            owed[0, t.partition] += t.rows
+    mine = [t for t in page.totals if t.kind == DATA or (t.kind == LATE and current.took_up(t.batch_id))]
+    owing = sorted({t.batch_id for t in mine})
+    for t in mine:
+        owed[0, t.partition] += t.rows
     there: dict[tuple[int, int], int] = defaultdict(int)
     for f in current.files:
         for p in f.partitions:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Balance:
-    """Rows of a batch, a range or a whole pipeline. `offsets` planned = `read` + `gaps`."""
+    """Rows of a batch, a range or a whole pipeline. `offsets` planned = `read` + `gaps`.
+
+    `rerouted` of the data rows came late; they are counted as data, so this number is no term of any sum."""
 
     offsets: int = 0
     read: int = 0
@@ -18,24 +20,28 @@ class Balance:
     dirty: int = 0
     filtered: int = 0
     dropped: int = 0
+    rerouted: int = 0
 
     def __add__(self, other: Balance) -> Balance:
         return Balance(*(a + b for a, b in zip(self.terms(), other.terms(), strict=True)))
 
     def terms(self) -> tuple[int, ...]:
-        return (self.offsets, self.read, self.gaps, self.data, self.late, self.dirty, self.filtered, self.dropped)
+        counted = (self.offsets, self.read, self.gaps, self.data, self.late, self.dirty, self.filtered, self.dropped)
+        return (*counted, self.rerouted)
 
     @property
     def holds(self) -> bool:
         return (
             self.read == self.data + self.late + self.dirty + self.filtered + self.dropped
             and self.offsets == self.read + self.gaps
+            and 0 <= self.rerouted <= self.data
         )
 
     def text(self) -> str:
         sign = "=" if self.read == self.data + self.late + self.dirty + self.filtered + self.dropped else "≠"
+        rerouted = f" ({self.rerouted:,} of them rerouted)" if self.rerouted else ""
         return (
-            f"read {self.read:,} {sign} data {self.data:,} + late {self.late:,} + dirty {self.dirty:,} "
+            f"read {self.read:,} {sign} data {self.data:,}{rerouted} + late {self.late:,} + dirty {self.dirty:,} "
             f"+ filtered {self.filtered:,} + dropped {self.dropped:,}"
         )
 

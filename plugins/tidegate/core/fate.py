@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.core.instants import iso
-from tidegate.core.lateness import Floor
-from tidegate.core.layout import window_end
+from tidegate.core.lateness import REROUTE, Floor
+from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
@@ -218,7 +218,22 @@ def _seen(life: Life, batch: BatchRow, seen: Sighting, around: Surroundings) -> 
         why = late_because(life.floor, entry.window_ms, around.pinned.windows, batch)
         table = f"{spec.sink.table}__late"
         return replace(base, kind=LATE, words=f"late: {why}; {told}, in {table}", reason=why, table=table)
-    return _data(life, seen, replace(base, words=told), around)
+    why = _rerouted(life, batch, event, entry.window_ms, around)
+    if why:
+        told = f"{why}; it is data of {iso(entry.window_ms)}: {told}"
+    return _data(life, seen, replace(base, words=told, reason=why), around)
+
+
+def _rerouted(life: Life, batch: BatchRow, event: int | None, window_ms: int, around: Surroundings) -> str:
+    """Why the row is not in the window of its own event time; "" if it is."""
+    windows = around.pinned.windows
+    if around.pinned.late_policy != REROUTE or life.floor is None or life.floor.reroute_ms != window_ms:
+        return ""
+    if event is None:
+        n = sum(r.balance.rerouted for r in batch.ranges if r.balance is not None)
+        return f"perhaps rerouted, as {n:,} rows of batch {batch.batch_id}" if n else ""
+    own = window_start(event, windows)
+    return "" if own == window_ms else f"rerouted: {late_because(life.floor, own, windows, batch)}"
 
 
 def _data(life: Life, seen: Sighting, base: Fate, around: Surroundings) -> Fate:
@@ -229,6 +244,10 @@ def _data(life: Life, seen: Sighting, base: Fate, around: Surroundings) -> Fate:
     if placed is not None and placed.state == "CURRENT" and number == placed.number:
         kind = "" if placed.kind == "archive" else f" ({placed.kind})"
         words = f"{base.words}, published in generation {number}{kind} of {iso(window_ms)}"
+        if life.batch is not None and placed.took_up(life.batch.batch_id):
+            why = late_because(life.floor, window_ms, around.pinned.windows, life.batch)
+            words = f"came late: {why}; {words}, since the window was reopened"
+            base = replace(base, reason=why)
         return replace(
             base,
             kind=PUBLISHED,

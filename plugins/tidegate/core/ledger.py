@@ -13,6 +13,7 @@ from typing import Protocol
 from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness import Answer
+from tidegate.core.due import DueLedger
 from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
@@ -317,7 +318,7 @@ class RedriveLedger(Protocol):
         ...
 
     def counts(self, name: str, batch_id: int) -> dict[str, int]:
-        """Rows of a LANDED redrive by what they are: data, late, dirty, filtered, dropped."""
+        """Rows of a LANDED redrive by what they are: data, late, dirty, filtered, dropped; of the data the rerouted."""
         ...
 
     def duties(self, name: str) -> list[tuple[int, int]]:
@@ -393,5 +394,8 @@ class Ledger(Protocol):
 
     @property
     def truths(self) -> TruthLedger: ...
+
+    @property
+    def due(self) -> DueLedger: ...
 
     def close(self) -> None: ...

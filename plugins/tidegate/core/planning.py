@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.batch import RULES_VERSION, Loss, OpenBatch, PartitionPlan, Plan
 from tidegate.core.errors import DataLoss, SourceError, TopicRecreated
-from tidegate.core.lateness import floor_of
+from tidegate.core.lateness import by_policy, floor_of
 from tidegate.core.layout import window_start
 from tidegate.core.offsets import share
 from tidegate.core.pipeline import Pipeline
@@ -64,7 +64,7 @@ def plan_batch(
         topic.topic,
         topic.topic_id,
         clock_ms,
-        floor_of(pipeline.windows, view.not_open, clock_ms),
+        floor_of(pipeline.windows, view.not_open, clock_ms, pipeline.late_policy),
         partitions,
         losses,
     )
@@ -201,7 +201,10 @@ def _first(start: str | int, offsets: PartitionOffsets, at_time: int | None) -> 
 
 
 def revise(plan: Plan, pipeline: Pipeline, spec_version: int) -> Plan:
-    """The next revision of a refused batch: the same ranges, floor and clock, decoded by the mended spec."""
+    """The next revision of a refused batch: the same ranges, floor and clock, decoded by the mended spec.
+
+    Its late rows go by the mended spec's policy: a window that was open for the first revision waits for this one."""
     if pipeline.source.topic != plan.topic:
         raise SourceError(f"batch {plan.batch_id} reads {plan.topic}; a refused batch cannot change its topic")
-    return replace(plan, revision=plan.revision + 1, spec_version=spec_version)
+    floor = by_policy(plan.floor, pipeline.windows, pipeline.late_policy)
+    return replace(plan, revision=plan.revision + 1, spec_version=spec_version, floor=floor)

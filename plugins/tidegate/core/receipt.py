@@ -148,6 +148,8 @@ def arithmetic_errors(receipt: Receipt, planned: Iterable[OffsetRange], gaps: st
         where = f"partition {r.range.partition} [{r.range.start}, {r.range.end})"
         if r.read != r.data + r.late + r.dirty + r.filtered + r.dropped:
             errors.append(f"{where}: read {r.read} is not data + late + dirty + filtered + dropped")
+        if not 0 <= r.rerouted <= r.data:
+            errors.append(f"{where}: {r.rerouted} of {r.data} data rows are said to be rerouted")
         if r.read + sum(len(g) for g in r.gaps) != r.range.count:
             errors.append(
                 f"{where}: {r.read} records and {sum(len(g) for g in r.gaps)} gaps of {r.range.count} offsets"

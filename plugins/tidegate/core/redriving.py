@@ -7,7 +7,7 @@ the batch that read it, or the redrive that took it up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,8 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import PartitionRows, Receipt
 
 _HEADERS = ("$.headers", "$['headers']", '$["headers"]')
+KINDS = ("data", "late", "dirty", "filtered", "dropped", "rerouted")
+"""What a redrive counts its rows as; the rerouted ones are data."""
 MOST_ROWS, MOST_BATCHES = 250_000, 1_000
 """Of one redrive, unless a single batch has more: its coordinates stand in the ledger."""
 
@@ -172,7 +174,11 @@ def coordinates(range_: OffsetRange, gaps: Iterable[Interval]) -> tuple[Interval
 
 def outcome(receipt: Receipt) -> str:
     """`312 data, 5 late, 7 still dirty`"""
-    total = {k: sum(getattr(r, k) for r in receipt.ranges) for k in ("data", "late", "dirty", "filtered", "dropped")}
-    words = [f"{total['data']:,} data", f"{total['late']:,} late", f"{total['dirty']:,} still dirty"]
-    words += [f"{total[k]:,} {k}" for k in ("filtered", "dropped") if total[k]]
-    return ", ".join(words)
+    return counted({k: sum(getattr(r, k) for r in receipt.ranges) for k in KINDS})
+
+
+def counted(rows: Mapping[str, int]) -> str:
+    """Rows of a redrive by what they are now, in words."""
+    rerouted = f" ({rows['rerouted']:,} of them rerouted)" if rows["rerouted"] else ""
+    words = [f"{rows['data']:,} data{rerouted}", f"{rows['late']:,} late", f"{rows['dirty']:,} still dirty"]
+    return ", ".join([*words, *(f"{rows[k]:,} {k}" for k in ("filtered", "dropped") if rows[k])])

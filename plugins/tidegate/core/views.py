@@ -13,7 +13,7 @@ from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
 from tidegate.core.watermark import TopicFacts
-from tidegate.core.window import WindowKey
+from tidegate.core.window import CURRENT, WindowKey
 
 if TYPE_CHECKING:
     from tidegate.core.sighting import OffsetFacts
@@ -81,7 +81,10 @@ class WindowRow:
 
 @dataclass(frozen=True)
 class GenerationRow:
-    """`directory` is where it was assembled, `location` where it lies (URIs). `cleaned_ms`: its files are deleted."""
+    """`directory` is where it was assembled, `location` where it lies (URIs). `cleaned_ms`: its files are deleted.
+
+    Rows of the batches in `late` came late and were taken up; of those in `set_aside` the files have left the late
+    table."""
 
     window_ms: int
     number: int
@@ -99,11 +102,19 @@ class GenerationRow:
     cleaned_ms: int | None = None
     batches: tuple[int, ...] = ()
     files: tuple[FileEntry, ...] = ()
+    late: tuple[int, ...] = ()
+    set_aside: tuple[int, ...] = ()
+
+    def took_up(self, batch_id: int) -> bool:
+        """Whether it is in force and holds the batch's late rows."""
+        return self.state == CURRENT and batch_id in self.late
 
 
 @dataclass(frozen=True)
 class WindowTotal:
-    """What one batch brought for a window from one Kafka partition; offsets inclusive. `kind`: data | late."""
+    """What one batch brought for a window from one Kafka partition; offsets inclusive. `kind`: data | late.
+
+    `rerouted` of its data rows belong to earlier windows, which were not open any more."""
 
     window_ms: int
     batch_id: int
@@ -112,6 +123,7 @@ class WindowTotal:
     rows: int
     min_offset: int
     max_offset: int
+    rerouted: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,8 +183,8 @@ class Spine:
     """Where everything of a pipeline stands, in one snapshot, without files; an audit reads details page by page.
 
     `unlanded`: state of every batch that is not LANDED; `unmoved` LANDED batches still move late and dirty files, or
-    have dirty files that still have to leave their table.
-    Generations have no files, and of their batches the first and the last."""
+    have files that still have to leave their table. Generations have no files, of their batches the first and the last,
+    and all that they took up."""
 
     name: str
     next_batch_id: int

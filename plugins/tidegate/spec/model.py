@@ -55,7 +55,7 @@ UnknownFields = choice("ignore", "capture", "fail")
 Future = choice("dirty", "accept")
 Idle = choice("clock", "follow", "wait")
 OnSilence = choice("hold", "close")
-LatePolicy = choice("side", later=("reroute", "drop"))
+LatePolicy = choice("side", "reroute", "drop")
 FileFormat = choice("parquet", "orc", "text")
 Convert = choice("text")
 Compression = choice("zstd", "snappy", "gzip", "none")
@@ -225,7 +225,12 @@ class WindowsSpec(Section):
 class LateSpec(Section):
     """Records whose window is closing or closed."""
 
-    policy: LatePolicy = key("Where late records go: the table `<table>__late`.", "side")
+    policy: LatePolicy = key(
+        "Where late records go: the table `<table>__late` (side), the oldest window that was open when their batch was "
+        "planned, with their own event time (reroute), or nowhere, only counted (drop). It may change at any time: a "
+        "batch keeps what it was planned with.",
+        "side",
+    )
 
 
 class DirtySpec(Section):

@@ -155,8 +155,7 @@ def _row(path: str, value: dict[str, Any], required: bool) -> str:
         return f"| `{path}` | [section](#{anchor}) | {'required' if required else ''} | {value['description']} |\n"
     if "properties" in value.get("items", {}):
         return f"| `{path}` | list of [mappings](#{anchor}) | required | {value['items']['description']} |\n"
-    later = [f"`{word}`" for kind in kinds for word in kind.get("x-later", ())]
-    about = value["description"] + (f" *Not in this version:* {', '.join(later)}." if later else "")
+    about = value["description"]
     if kinds[0].get("x-type") == "not yet":
         return f"| `{path}` | *not in this version* | | {about} |\n"
     unit = f" ({value['x-unit']})" if "x-unit" in value else ""

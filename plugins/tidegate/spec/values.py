@@ -62,18 +62,16 @@ def _kind(parse: Callable[[Any], Any], name: str, target: Any = Any, **schema: A
     return Annotated[target, BeforeValidator(parse), WithJsonSchema({"type": "string", **schema, "x-type": name})]
 
 
-def choice(*available: str, later: tuple[str, ...] = ()) -> Any:
-    """One of `available`; `later` are words of the design that this version refuses by name."""
+def choice(*available: str) -> Any:
+    """One of `available`."""
 
     def parse(value: object) -> str:
         if value in available:
             return str(value)
-        if value in later:
-            raise ValueError(f"{value} is not available in this version (available: {', '.join(available)})")
         known = " or ".join(available)
         raise ValueError(f"must be {known}, not {show(value)}{nearest(str(value), available)}")
 
-    return _kind(parse, "word", str, enum=list(available), **({"x-later": list(later)} if later else {}))
+    return _kind(parse, "word", str, enum=list(available))
 
 
 def _refuse_unless_null(value: object) -> None:

@@ -20,6 +20,7 @@ from tidegate.workflow.overview import backfill, first_line
 class BatchShare:
     """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset).
 
+    `rerouted` of the rows belong to earlier windows, which were not open any more when the batch was planned.
     `sources`: of a redrive, the batches whose dirty rows these were."""
 
     batch_id: int
@@ -28,6 +29,7 @@ class BatchShare:
     late: int
     partitions: dict[int, tuple[int, int, int]]
     sources: tuple[int, ...] = ()
+    rerouted: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,8 @@ def _shares(view: WindowView) -> tuple[BatchShare, ...]:
         mine = [t for t in view.totals if t.batch_id == batch_id]
         data = {t.partition: (t.rows, t.min_offset, t.max_offset) for t in mine if t.kind == DATA}
         late = sum(t.rows for t in mine if t.kind == LATE)
-        rows = sum(r for r, _, _ in data.values())
-        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, sources.get(batch_id, ())))
+        rows, rerouted = sum(r for r, _, _ in data.values()), sum(t.rerouted for t in mine)
+        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, sources.get(batch_id, ()), rerouted))
     return tuple(shares)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from tidegate.core.batch import JobPlan
 from tidegate.core.instants import iso
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import PartitionValues, window_end
-from tidegate.core.layout import window_start
+from tidegate.core.layout import PartitionValues, window_end, window_start
 from tidegate.core.overflow import Known, Overflow, overflow_values, told
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain
@@ -38,7 +37,7 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
     else:
         (part,) = job.parts
         found = {}
-        for first_ms, last_ms in open_spans(part.floor, pipeline.windows.size_ms):
+        for first_ms, last_ms in open_spans(part.floor, window_start(part.floor.low_ms, pipeline.windows)):
             found |= ctx.ledger.batches.values(ctx.name, first_ms, last_ms)
     beyond = {overflow_values(pipeline)}
     return replace(job, known=Known.of({window: values - beyond for window, values in found.items()}))
@@ -54,9 +53,9 @@ def _of_late_rows(ctx: Context, window_ms: int) -> set[PartitionValues]:
 
 def open_spans(floor: Floor, first_ms: int) -> list[tuple[int, int | None]]:
     """Where windows that the plan saw open can start, UTC ms, inclusive; None: without an end. So that what a pipeline
-    published in years is not looked through for each batch."""
+    published in years is not looked through for each batch. `first_ms`: of the one that holds the low mark."""
     found: list[tuple[int, int | None]] = []
-    at = floor.low_ms - size_ms
+    at = first_ms
     for closed in floor.closed:
         if at < closed.start:
             found.append((at, closed.start - 1))

@@ -31,6 +31,7 @@ class Redriven:
     dirty: int = 0
     filtered: int = 0
     dropped: int = 0
+    rerouted: int = 0
     refused: str = ""
 
     @property
@@ -40,9 +41,7 @@ class Redriven:
         name = f"batch {self.batch_id} (redrive of {self.rows:,} dirty rows of {of})"
         if self.refused:
             return f"{name} was given up, every row stays where it is: {self.refused}"
-        words = [f"{self.data:,} data", f"{self.late:,} late", f"{self.dirty:,} still dirty"]
-        words += [f"{n:,} {k}" for k, n in (("filtered", self.filtered), ("dropped", self.dropped)) if n]
-        return f"{name}: {', '.join(words)}"
+        return f"{name}: {redriving.counted({k: getattr(self, k) for k in redriving.KINDS})}"
 
 
 def preview(ctx: Context, wanted: Sequence[int] | None = None) -> Choice:
@@ -227,7 +226,7 @@ def _plan(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
         first.topic,
         first.topic_id,
         clock_ms,
-        floor_of(ctx.pipeline.windows, view.not_open, clock_ms),
+        floor_of(ctx.pipeline.windows, view.not_open, clock_ms, ctx.pipeline.late_policy),
         (),
         kind=REDRIVE,
         sources=choice.sources,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core import redriving
+from tidegate.core import lateness, redriving
 from tidegate.core.batch import AbandonedBatch, JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import (
     Alarm,
@@ -24,6 +24,8 @@ from tidegate.workflow import overflow, records
 from tidegate.workflow.attempts import refuse_other_records
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt
+
+_COUNTED = ("read", "data", "late", "dirty", "dropped", "rerouted")
 
 
 def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
@@ -87,6 +89,7 @@ def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str)
 def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
     """Raises BatchRefused (content), TopicRecreated."""
     plan = batch.plan
+    _check_windows(ctx, plan, receipt)
     if plan.is_redrive:
         _check_redrive(ctx, plan, receipt)
         return
@@ -102,6 +105,19 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
     _say_samples(ctx, receipt)
     if reason is not None:
         raise BatchRefused(f"batch {plan.batch_id}: {reason}")
+
+
+def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:
+    """R1: whatever wrote it, no row may be in a window where the plan's floor and late policy cannot have sent it."""
+    spec = ctx.pipeline
+    if plan.spec_version != ctx.spec_version:
+        spec = ctx.ledger.pipelines.spec(ctx.name, plan.spec_version)
+    wrong = lateness.errors(plan.floor, spec.windows, spec.late_policy, receipt)
+    if wrong:
+        raise BatchRefused(
+            f"the receipt of batch {plan.batch_id} is not of its plan: {'; '.join(wrong[:3])}",
+            advice="run workers and control plane from the same release",
+        )
 
 
 def _check_redrive(ctx: Context, plan: Plan, receipt: Receipt) -> None:
@@ -213,7 +229,7 @@ def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:
 
 
 def _summary(receipt: Receipt) -> str:
-    total = {k: sum(getattr(r, k) for r in receipt.ranges) for k in ("read", "data", "late", "dirty")}
+    total = {k: sum(getattr(r, k) for r in receipt.ranges) for k in _COUNTED}
     windows = {f.window_ms for f in receipt.files if f.window_ms is not None}
-    counts = ", ".join(f"{k} {v:,}" for k, v in total.items())
+    counts = ", ".join(f"{k} {n:,}" for k, n in total.items() if n or k not in ("dropped", "rerouted"))
     return f"{counts}; {len(receipt.files)} files for {len(windows)} windows"

@@ -272,7 +272,7 @@ class SqlBatches:
                 blocked=None,
             )
             self._store.compare_and_set(c, change, f"landing batch {plan.batch_id}")
-            totals = _window_totals(plan, files)
+            totals = _window_totals(plan, batch.manifest)
             if totals:
                 c.execute(insert(schema.batch_window_totals), totals)
             redrives.take_over(self._store, c, plan)
@@ -367,10 +367,11 @@ def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:
     }
 
 
-def _window_totals(plan: Plan, files: tuple[FileEntry, ...]) -> list[dict[str, Any]]:
+def _window_totals(plan: Plan, manifest: Receipt) -> list[dict[str, Any]]:
     """Rows and offset span for each window, kind and Kafka partition: what a replay reads, and owes."""
+    rerouted = {(plan.floor.reroute_ms, DATA, r.range.partition): r.rerouted for r in manifest.ranges}
     spans: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 2**62, -1])
-    for f in files:
+    for f in manifest.files:
         if f.kind not in (DATA, LATE) or f.window_ms is None:
             continue
         for part in f.partitions:
@@ -388,6 +389,7 @@ def _window_totals(plan: Plan, files: tuple[FileEntry, ...]) -> list[dict[str, A
             "rows": rows_,
             "min_offset": low,
             "max_offset": high,
+            "rerouted": rerouted.get((window, kind, partition), 0),
         }
         for (window, kind, partition), (rows_, low, high) in sorted(spans.items())
     ]

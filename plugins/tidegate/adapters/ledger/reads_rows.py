@@ -17,11 +17,11 @@ from tidegate.adapters.ledger.store import Store
 from tidegate.core.balance import Balance
 from tidegate.core.offsets import Interval, OffsetRange, union
 from tidegate.core.plain import from_plain
-from tidegate.core.receipt import DIRTY
+from tidegate.core.receipt import DIRTY, LATE
 from tidegate.core.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
 from tidegate.core.window import WindowKey
 
-COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped")
+COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
 _DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside")
 
 
@@ -107,13 +107,24 @@ def window_row(row: Any) -> WindowRow:
 
 
 def window_total(row: Any) -> WindowTotal:
-    return WindowTotal(row.window_ms, row.batch_id, row.kind, row.partition, row.rows, row.min_offset, row.max_offset)
+    return WindowTotal(
+        row.window_ms, row.batch_id, row.kind, row.partition, row.rows, row.min_offset, row.max_offset, row.rerouted
+    )
 
 
-def generation_row(row: Any, batch_ids: Iterable[int] = (), files: Iterable[Any] = ()) -> GenerationRow:
-    names = [f for f in GenerationRow.__dataclass_fields__ if f not in ("batches", "files")]
+def generation_row(row: Any, made: Iterable[Any] = (), files: Iterable[Any] = ()) -> GenerationRow:
+    """`made`: its rows of generation_batches."""
+    names = [f for f in GenerationRow.__dataclass_fields__ if f not in ("batches", "files", "late", "set_aside")]
     values = {field: getattr(row, field) for field in names}
-    return GenerationRow(**values, batches=tuple(batch_ids), files=tuple(files))
+    made = tuple(made)
+    late = [x for x in made if x.kind == LATE]
+    return GenerationRow(
+        **values,
+        batches=tuple(x.batch_id for x in made),
+        files=tuple(files),
+        late=tuple(x.batch_id for x in late),
+        set_aside=tuple(x.batch_id for x in late if x.cleared),
+    )
 
 
 def events(c: Connection, name: str, limit: int, subject: str | None) -> list[Event]:

@@ -15,7 +15,7 @@ from tidegate.core.batch import DirtySource, Plan
 from tidegate.core.errors import LostComparison
 from tidegate.core.plain import from_plain
 from tidegate.core.receipt import DIRTY, PartitionRows
-from tidegate.core.redriving import DirtyBatch, add_up, source_batches
+from tidegate.core.redriving import KINDS, DirtyBatch, add_up, source_batches
 
 b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
 _CHUNK = 200
@@ -47,10 +47,9 @@ class SqlRedrives:
         ]  # fmt: skip
 
     def counts(self, name: str, batch_id: int) -> dict[str, int]:
-        kinds = ("data", "late", "dirty", "filtered", "dropped")
-        sums = select(*(func.sum(r.c[k]) for k in kinds)).where(r.c.pipeline == name, r.c.batch_id == batch_id)
+        sums = select(*(func.sum(r.c[k]) for k in KINDS)).where(r.c.pipeline == name, r.c.batch_id == batch_id)
         with self._store.begin() as c:
-            return {k: int(n or 0) for k, n in zip(kinds, c.execute(sums).one(), strict=True)}
+            return {k: int(n or 0) for k, n in zip(KINDS, c.execute(sums).one(), strict=True)}
 
     def duties(self, name: str) -> list[tuple[int, int]]:
         statement = select(o.c.batch_id, o.c.owner).where(

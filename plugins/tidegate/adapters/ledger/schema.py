@@ -146,6 +146,7 @@ batch_window_totals = _table(
     _required("rows", BigInteger),
     _required("min_offset", BigInteger),
     _required("max_offset", BigInteger),
+    Column("rerouted", BigInteger, nullable=False, server_default="0"),  # of the rows: late ones that were sent here
 )
 batch_sources = _table(  # of a redrive: the dirty rows that it takes up; offsets inclusive
     "batch_sources",
@@ -232,6 +233,11 @@ truths = _table(  # what another system said of a window when it was last asked
     _required("asked_ms", BigInteger),
     _required("since_ms", BigInteger),
     Column("accepted", Text),
+)
+archive_notes = _table(  # what the maintenance DAG last saw of a pipeline's windows and their runs
+    "archive_notes",
+    Column("pipeline", _NAME, primary_key=True),
+    _required("content", Text),
 )
 intents = _table(
     "intents",
