@@ -26,6 +26,7 @@ from spark_jobs.engine.sinks import finished
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
+from tests.fakes.truth import FakeTruth
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
@@ -126,6 +127,7 @@ class World:
         self.pipeline = pipeline or make_pipeline(self.location)
         self.wrap = wrap or (lambda name, port: port)
         self.kafka, self.clock, self.catalogue = FakeKafka(), FakeClock(T0 + 100 * HOUR), FakeCatalogue()
+        self.truth = FakeTruth()
         self.kafka.create(TOPIC, 2)
         self.database = folder / "ledger.db"
         shutil.copy(_empty_ledger(), self.database)
@@ -152,6 +154,7 @@ class World:
             self.wrap("launcher", self.launcher),
             self.clock,
             self.said.append,
+            truth=self.truth,
         )
 
     def _register(self, ledger: _WrappedLedger, mark: str) -> int:
@@ -251,6 +254,8 @@ class _WrappedLedger:
         self.recovery = wrap("recovery", ledger.recovery)
         self.repairs = wrap("repairs", ledger.repairs)
         self.redrives = wrap("redrives", ledger.redrives)
+        self.due = wrap("due", ledger.due)
+        self.truths = wrap("truths", ledger.truths)
         self.reopenings = wrap("reopenings", ledger.reopenings)
 
     def __getattr__(self, name: str) -> Any:

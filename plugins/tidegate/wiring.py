@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.adapters.connections import Connection, ConnectionMissing, Lookup, resolve
-from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable, TidegateError
+from tidegate.adapters.connections import (
+    Connection,
+    ConnectionMissing,
+    Lookup,
+    database_url,
+    http_url,
+    resolve,
+)
+from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Launcher
@@ -41,6 +48,7 @@ def context_for(
     from tidegate.adapters.hive import PyHiveCatalogue
     from tidegate.adapters.local_job import LocalLauncher
     from tidegate.adapters.storage import for_uri
+    from tidegate.adapters.truth import truth_of
     from tidegate.adapters.watchdog import Watched
     from tidegate.spec.compiled import fingerprint
 
@@ -66,6 +74,7 @@ def context_for(
             clock=SystemClock(),
             say=say,
             local_launcher=LocalLauncher(say, user=pipeline.sink.user),
+            truth=truth_of(pipeline, lookup),
         )
     except BaseException:
         ledger.close()
@@ -96,8 +105,6 @@ def ledger_url(connection: Connection) -> str:
 
     Holds the password. Raises LedgerError for another type.
     """
-    from sqlalchemy.engine import URL
-
     if connection.conn_type == "sqlite":
         path = connection.host or f"/{connection.schema or ''}"
         return f"sqlite:///{path}"
@@ -108,21 +115,7 @@ def ledger_url(connection: Connection) -> str:
         )
         error.retry = False
         raise error
-    url = URL.create(
-        "postgresql+psycopg2",
-        username=connection.login,
-        password=connection.password,
-        host=connection.host,
-        port=connection.port,
-        database=connection.schema,
-        query={key: str(value) for key, value in connection.extra.items() if key in _LIBPQ},
-    )
-    return url.render_as_string(hide_password=False)
-
-
-_LIBPQ = frozenset(
-    ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "options", "target_session_attrs")
-)
+    return database_url(connection).render_as_string(hide_password=False)
 
 
 def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str, str]:
@@ -138,14 +131,7 @@ def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str
 def registry_secrets(connection: Connection) -> dict[str, str]:
     """Keys as `spark_jobs.engine.secrets` reads them, from an HTTP connection as Airflow reads it: the protocol is in
     the host or in `schema`. Raises TidegateError."""
-    if not connection.host:
-        raise TidegateError(
-            f"connection {connection.conn_id} has no host",
-            advice="give it the address of the schema registry, such as https://registry.example:8081",
-        )
-    protocol = connection.schema if connection.schema in ("http", "https") else "http"
-    url = connection.host if "://" in connection.host else f"{protocol}://{connection.host}"
-    found = {"url": f"{url.rstrip('/')}:{connection.port}" if connection.port else url.rstrip("/")}
+    found = {"url": http_url(connection)}
     if connection.login:
         found |= {"user": connection.login, "password": connection.password or ""}
     return {f"tidegate.registry.{key}": value for key, value in found.items()}

@@ -10,10 +10,17 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.core.errors import TidegateError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+_LIBPQ = frozenset(
+    ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "options", "target_session_attrs")
+)
 
 
 class ConnectionMissing(TidegateError):
@@ -107,3 +114,32 @@ def _extra(extra: Any) -> dict[str, Any]:
     if isinstance(extra, str) and extra:
         extra = json.loads(extra)
     return dict(extra or {})
+
+
+def http_url(connection: Connection) -> str:
+    """The address of an HTTP connection as Airflow reads it: the protocol is in the host or in `schema`.
+
+    Without a slash at its end. Raises TidegateError for one without a host."""
+    if not connection.host:
+        raise TidegateError(
+            f"connection {connection.conn_id} has no host",
+            advice="give it an address, such as https://service.example:8081",
+        )
+    protocol = connection.schema if connection.schema in ("http", "https") else "http"
+    url = connection.host if "://" in connection.host else f"{protocol}://{connection.host}"
+    return f"{url.rstrip('/')}:{connection.port}" if connection.port else url.rstrip("/")
+
+
+def database_url(connection: Connection) -> URL:
+    """SQLAlchemy's address of a connection of type postgres; it holds the password."""
+    from sqlalchemy.engine import URL
+
+    return URL.create(
+        "postgresql+psycopg2",
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+        query={key: str(value) for key, value in connection.extra.items() if key in _LIBPQ},
+    )

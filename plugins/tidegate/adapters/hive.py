@@ -162,6 +162,14 @@ class PyHiveCatalogue:
             except AnswerLost as error:
                 raise _unsure(error) from error
 
+    def first_rows(self, query: str, at_most: int) -> list[tuple]:
+        """The first rows of a query in the connection's database. Raises CatalogueError."""
+        with self._endpoint.link(self._database, self._settings) as link:
+            try:
+                return link.query(query, at_most)
+            except AnswerLost as error:
+                raise _unsure(error) from error
+
     def _alter(self, statement: str) -> None:
         try:
             self._change([sql.cascading(statement)])

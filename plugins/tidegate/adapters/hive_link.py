@@ -140,12 +140,14 @@ class Link:
         """Execute; what it answers is not read. Raises CatalogueError, AnswerLost."""
         self._execute(statement)
 
-    def query(self, statement: str) -> list[tuple]:
-        """Execute and read every row; [] for a statement without a result. Raises CatalogueError, AnswerLost."""
+    def query(self, statement: str, at_most: int | None = None) -> list[tuple]:
+        """Execute and read every row, or the first ones; [] for a statement without a result.
+
+        Raises CatalogueError, AnswerLost."""
         cursor = self._execute(statement)
         with self._judged(statement):
             try:
-                return cursor.fetchall()
+                return cursor.fetchall() if at_most is None else cursor.fetchmany(at_most)
             except (hive.ProgrammingError, TypeError):
                 # No result set; Spark claims to have one after DDL and then describes it with None.
                 return []

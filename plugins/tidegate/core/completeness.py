@@ -15,7 +15,9 @@ way the certificate carries the warning. A window with more rows than expected h
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import Completeness
 from tidegate.core.receipt import DATA, LATE
+from tidegate.core.window import WindowKey
 
 if TYPE_CHECKING:
     from tidegate.core.watermark import Certificate
@@ -33,6 +36,8 @@ OVER_PATIENCE_MS = 3_600_000
 """The longest that a window with more rows than expected waits for another answer."""
 LARGEST_COUNT = 2**63 - 1
 _EXACT_FLOAT = 2**53
+NAMED_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
+"""What a query names to be bound; `::`, as in a cast, is something else."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,20 @@ def counted_kinds(settings: Completeness) -> tuple[str, ...]:
     return (DATA, LATE) if settings.late_too else (DATA,)
 
 
+def parameters(window: WindowKey) -> dict[str, str | int]:
+    """Values for `COUNT_PARAMETERS`; instants as ISO 8601 text in UTC."""
+    return {
+        "start": _instant(window.start_ms),
+        "end": _instant(window.end_ms),
+        "start_ms": window.start_ms,
+        "end_ms": window.end_ms,
+    }
+
+
+def _instant(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def due(settings: Completeness, answer: Answer | None, now_ms: int) -> bool:
     """Whether to ask (again). What is complete or accepted is settled."""
     if answer is None:
@@ -103,6 +122,13 @@ def compare(settings: Completeness, answer: Answer | None, now_ms: int) -> Compa
     return Comparison(
         verdict, action, text, source, answer.rows, answer.expected, answer.asked_ms, until_ms, answer.accepted
     )
+
+
+def longest_wait_ms(settings: Completeness) -> int:
+    """How long after the first question a window may still be held, as far as that is known."""
+    if settings.policy == "warn":
+        return 0
+    return OVER_PATIENCE_MS if settings.patience_ms is None else settings.patience_ms
 
 
 def weighed(certificate: Certificate, comparison: Comparison) -> Certificate:

@@ -23,7 +23,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import ahead, assembly, merging, publication, rebuild, reopening, truth, verification
+from tidegate.workflow import ahead, assembly, merging, publication, rebuild, reopening, truth, truth, verification
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
@@ -36,7 +36,7 @@ def ready(ctx: Context, window: WindowKey) -> Certificate:
         stored = ctx.ledger.windows.certificate(ctx.name, window)
         if stored is not None and stored.ready:
             return stored
-    certificate = _certify(ctx, window, ctx.ledger.windows.facts(ctx.name))
+    certificate = truth.weighed(truth.counts_of(ctx), _certify(ctx, window, ctx.ledger.windows.facts(ctx.name)))
     ctx.ledger.windows.save_certificate(certificate)
     return certificate
 
@@ -140,6 +140,14 @@ def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: s
     return Published(generation.window, generation.number, new, rows, generation.digest, generation.location, note)
 
 
+def _begin_close(ctx: Context, key: WindowKey) -> Certificate:
+    """Another system, if there is one, is asked before the transaction, which then decides by what it has said."""
+    counts = truth.counts_of(ctx)
+    if counts is not None:
+        truth.weighed(counts, _certify(ctx, key, ctx.ledger.windows.facts(ctx.name)))
+    return ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f), truth.weigher(counts))
+
+
 def _next_batch_id(ctx: Context) -> int:
     row = ctx.ledger.pipelines.row(ctx.name)
     return 1 if row is None else row.next_batch_id
@@ -154,7 +162,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
         try:
             if window.state == OPEN:
                 ahead.refuse_if_ahead(ctx, _next_batch_id(ctx))
-                certificate = ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f))
+                certificate = _begin_close(ctx, key)
                 if not certificate.ready:
                     raise NotReady(certificate.text(), advice="the sensor waits for this; clear the ready task")
                 ctx.say(certificate.text())

@@ -12,6 +12,7 @@ from tidegate.core.layout import Layout
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Catalogue, Clock, Launcher, Source, Storage
+from tidegate.core.truth import Truth
 from tidegate.core.window import WindowKey
 
 ATTEMPTS = 8
@@ -29,7 +30,8 @@ def _nonce() -> str:
 class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
-    `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too."""
+    `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
+    if the spec names another system that counts windows too."""
 
     pipeline: Pipeline
     spec_version: int
@@ -43,6 +45,7 @@ class Context:
     nonce: Callable[[], str] = field(default=_nonce)
     request_ttl_ms: int = REQUEST_TTL_MS
     local_launcher: Launcher | None = None
+    truth: Truth | None = None
 
     @property
     def name(self) -> str:

@@ -1,0 +1,126 @@
+"""Counts of windows from a service: one GET for each question, a JSON answer."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from email.message import Message
+from typing import IO, Any
+from urllib.parse import quote
+
+from tidegate.adapters.connections import Connection
+from tidegate.adapters.truth_json import count_in, parsed, shortened
+from tidegate.core.completeness import parameters
+from tidegate.core.errors import TruthUnknown
+from tidegate.core.window import WindowKey
+
+TIMEOUT_S = 30.0
+"""For a whole answer; no single wait is longer either."""
+MOST_BYTES = 1024 * 1024
+_CHUNK = 65_536
+_SETTINGS = frozenset((
+    "allow_redirects", "cert", "check_response", "headers", "max_redirects", "proxies", "proxy", "srv_lookup", "stream",
+    "timeout", "trust_env", "verify", "verify_ssl",
+))  # fmt: skip
+"""What Airflow's HTTP connections say in their extra beside headers."""
+
+
+class HttpTruth:
+    """`path` follows the connection's address; it holds a window's bounds in braces. `count_path` is in the answer.
+
+    Only 200 brings a count. A service that does not know a window yet answers null, or 204. A redirect is not followed:
+    it would take the login along."""
+
+    def __init__(
+        self, base_url: str, connection: Connection, path: str, count_path: str, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._url, self._path, self._count_path = base_url.rstrip("/"), path, count_path
+        self._headers, self._timeout_s = _headers(connection), timeout_s
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_tls(connection)))
+
+    def expected(self, window: WindowKey) -> int | None:
+        """Raises TruthUnknown."""
+        values = {name: quote(str(value), safe="") for name, value in parameters(window).items()}
+        url = f"{self._url}/{self._path.lstrip('/').format(**values)}"
+        body = self._get(url)
+        return None if body is None else count_in(parsed(body, self._url), self._count_path, self._url)
+
+    def _get(self, url: str) -> bytes | None:
+        end = time.monotonic() + self._timeout_s
+        try:
+            request = urllib.request.Request(url, headers=self._headers)
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                if answer.status == http.client.NO_CONTENT:
+                    return None
+                if answer.status != http.client.OK:
+                    raise TruthUnknown(f"{self._url} answers HTTP {answer.status}")
+                return self._read(answer, end)
+        except urllib.error.HTTPError as e:
+            with e:
+                raise TruthUnknown(self._refused(e)) from None
+        except TimeoutError:
+            raise self._slow() from None
+        except (OSError, ValueError, http.client.HTTPException) as e:
+            reason = getattr(e, "reason", None) or e
+            if isinstance(reason, TimeoutError):
+                raise self._slow() from None
+            raise TruthUnknown(
+                f"{self._url} has no answer: {shortened(str(reason) or type(reason).__name__)}"
+            ) from None
+
+    def _read(self, answer: http.client.HTTPResponse, end: float) -> bytes:
+        found = bytearray()
+        while part := answer.read1(_CHUNK):
+            found += part
+            if len(found) > MOST_BYTES:
+                raise TruthUnknown(f"{self._url} answers with more than {MOST_BYTES:,} bytes")
+            if time.monotonic() > end:
+                raise self._slow()
+        if answer.length:  # less has come than its header says
+            raise TruthUnknown(f"{self._url} breaks off its answer")
+        return bytes(found)
+
+    def _slow(self) -> TruthUnknown:
+        return TruthUnknown(f"{self._url} has no whole answer within {self._timeout_s:g} s")
+
+    def _refused(self, error: urllib.error.HTTPError) -> str:
+        if error.code in (401, 403):
+            return f"{self._url} refuses us: HTTP {error.code}; check the connection's login"
+        if 300 <= error.code < 400:
+            return f"{self._url} redirects (HTTP {error.code}): give the connection the address that it leads to"
+        return f"{self._url} answers HTTP {error.code}"
+
+
+def _headers(connection: Connection) -> dict[str, str]:
+    given = connection.extra.get("headers")
+    own = {**(given if isinstance(given, dict) else {}), **connection.extra}
+    headers = {name: value for name, value in own.items() if name not in _SETTINGS and isinstance(value, str)}
+    if connection.login:
+        token = base64.b64encode(f"{connection.login}:{connection.password or ''}".encode()).decode()
+        headers.setdefault("Authorization", f"Basic {token}")
+    elif connection.password:
+        headers.setdefault("Authorization", f"Bearer {connection.password}")
+    return {"Accept": "application/json", **headers}
+
+
+def _tls(connection: Connection) -> ssl.SSLContext:
+    """`verify`, as Airflow reads it: false, or a file with authorities. Raises TruthUnknown."""
+    verify = connection.extra.get("verify", connection.extra.get("verify_ssl", True))
+    try:
+        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    except OSError as e:
+        raise TruthUnknown(f"connection {connection.conn_id}: verify: {verify}: {e.strerror or e}") from None
+    if verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> Any:
+        return None

@@ -1,0 +1,54 @@
+"""Counts in JSON: what a document must be like, and what it says when it is not."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from tidegate.core.completeness import count_of
+from tidegate.core.errors import TruthUnknown
+
+_LONGEST = 200
+
+
+class NotThere(Exception):
+    """The document has nothing at the path."""
+
+
+def parsed(text: bytes, who: str) -> Any:
+    """Numbers as they are written. Raises TruthUnknown, which names `who` wrote it."""
+    try:
+        return json.loads(text.decode(), parse_float=Decimal, parse_constant=_refuse_constant)
+    except (ValueError, ArithmeticError, RecursionError):
+        raise TruthUnknown(f"{who}: not JSON: {shortened(text[:80].decode(errors='replace'))!r}") from None
+
+
+def value_at(document: Any, path: str) -> Any:
+    """What is at a path such as `$.a.b`; null is None. Raises NotThere."""
+    value = document
+    for name in path.removeprefix("$.").split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise NotThere
+        value = value[name]
+    return value
+
+
+def count_in(document: Any, path: str, who: str) -> int | None:
+    """The count at `path`; None where it is null. Raises TruthUnknown."""
+    try:
+        return count_of(value_at(document, path))
+    except NotThere:
+        raise TruthUnknown(f"{who}: nothing at {path}") from None
+    except ValueError as e:
+        raise TruthUnknown(f"{who}: {path}: {e}") from None
+
+
+def shortened(text: str) -> str:
+    """One line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)

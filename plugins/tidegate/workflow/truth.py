@@ -1,0 +1,137 @@
+"""What another system says of a window: asked outside of every ledger transaction, stored, and decided by.
+
+Our own rows are counted before the question, and the answer is stored with that count, by a comparison with the answer
+that stood before: of two who ask at once one is stored, and both go on with that one. The transaction that begins to
+close the window decides by the stored answer alone. It needs no newer one: an answer that says "complete" stays true
+whatever lands later (`core.completeness`), and any other is asked for again by whoever looks after `poll`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.core import completeness
+from tidegate.core.completeness import COMPLETE, Answer, Comparison
+from tidegate.core.errors import LostComparison, StepMissing, TruthUnknown
+from tidegate.core.instants import iso
+from tidegate.core.pipeline import Completeness, Pipeline
+from tidegate.core.ports import Clock
+from tidegate.core.truth import Truth, TruthLedger
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import OPEN, WindowKey
+from tidegate.workflow.context import Context
+
+LONGEST_PROBLEM = 500
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Who is asked for one pipeline, and where answers are kept."""
+
+    pipeline: Pipeline
+    settings: Completeness
+    ledger: TruthLedger
+    truth: Truth | None
+    clock: Clock
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+
+def counts_of(ctx: Context) -> Counts | None:
+    """None for a pipeline whose spec names no other system."""
+    if ctx.pipeline.completeness is None:
+        return None
+    return Counts(ctx.pipeline, ctx.pipeline.completeness, ctx.ledger.truths, ctx.truth, ctx.clock)
+
+
+def weighed(counts: Counts | None, certificate: Certificate) -> Certificate:
+    """The certificate of a window with the other system's count, which is asked for if that is due.
+
+    One whose watermark blocks it stays as it is: the other system is asked for whole windows only."""
+    if counts is None or not _matters(counts.pipeline, certificate):
+        return certificate
+    return _weigh(counts, certificate, gather(counts, certificate.window))
+
+
+def weigher(counts: Counts | None) -> Callable[[Certificate, Answer | None], Certificate] | None:
+    """For the transaction that begins to close the window: decides by what is stored, asks nobody."""
+    if counts is None:
+        return None
+    return lambda certificate, answer: _weigh(counts, certificate, answer)
+
+
+def as_known(counts: Counts | None, certificate: Certificate) -> Certificate:
+    """As `weighed`, for people who only look: nobody is asked."""
+    if counts is None or not _matters(counts.pipeline, certificate):
+        return certificate
+    kinds = completeness.counted_kinds(counts.settings)
+    return _weigh(counts, certificate, counts.ledger.known(counts.name, certificate.window, kinds)[1])
+
+
+def gather(counts: Counts, window: WindowKey, again: bool = False) -> Answer:
+    """The answer that stands for the window: a new one if it is due (or asked for `again`), and stored.
+
+    Raises LedgerError. What keeps the other system from answering is part of the answer."""
+    settings, kinds = counts.settings, completeness.counted_kinds(counts.settings)
+    rows, old = counts.ledger.known(counts.name, window, kinds)
+    now_ms = counts.clock.now_ms()
+    settled = old is not None and old.accepted is not None
+    if old is not None and (settled or not (again or completeness.due(settings, old, now_ms))):
+        return old
+    expected, problem = _ask(counts, window)
+    answer = Answer(settings.source_name, rows, expected, problem, now_ms, now_ms if old is None else old.since_ms)
+    try:
+        counts.ledger.save(counts.name, window, answer, old)
+    except LostComparison:  # somebody else asked at the same time, or accepted what was there
+        return counts.ledger.known(counts.name, window, kinds)[1] or answer
+    return answer
+
+
+def accept(ctx: Context, window: WindowKey, answer: Answer, why: str) -> None:
+    """An operator has the window published with what is there, by the answer that was shown.
+
+    Raises StepMissing where nothing waits for it, LostComparison (look again) if another answer stands there now."""
+    counts = counts_of(ctx)
+    if counts is None:
+        raise StepMissing(f"{ctx.name} asks no other system for counts (completeness)")
+    if ctx.ledger.windows.get(ctx.name, window).state != OPEN:
+        raise StepMissing(f"{ctx.name} {iso(window.start_ms)} is closed already: there is nothing to wait for")
+    if completeness.compare(counts.settings, answer, ctx.clock.now_ms()).verdict == COMPLETE:
+        raise StepMissing(f"{ctx.name} {iso(window.start_ms)} is complete: there is nothing to accept")
+    ctx.ledger.truths.accept(ctx.name, window, answer, why)
+
+
+def held(ctx: Context) -> dict[int, Comparison]:
+    """OPEN windows that are held by another system's count as it is known, by their start (UTC ms)."""
+    settings = ctx.pipeline.completeness
+    if settings is None:
+        return {}
+    now_ms = ctx.clock.now_ms()
+    found = {
+        start: completeness.compare(settings, answer, now_ms)
+        for start, answer in ctx.ledger.truths.waiting(ctx.name).items()
+    }
+    return {start: comparison for start, comparison in found.items() if comparison.action == completeness.HOLD}
+
+
+def _matters(pipeline: Pipeline, certificate: Certificate) -> bool:
+    return certificate.ready and certificate.window.end_ms > pipeline.windows.start_ms
+
+
+def _weigh(counts: Counts, certificate: Certificate, answer: Answer | None) -> Certificate:
+    if not _matters(counts.pipeline, certificate):
+        return certificate
+    comparison = completeness.compare(counts.settings, answer, counts.clock.now_ms())
+    return completeness.weighed(certificate, comparison)
+
+
+def _ask(counts: Counts, window: WindowKey) -> tuple[int | None, str | None]:
+    if counts.truth is None:
+        return None, "nobody is connected to it here"
+    try:
+        return counts.truth.expected(window), None
+    except TruthUnknown as e:
+        return None, str(e).splitlines()[0][:LONGEST_PROBLEM]

@@ -1,0 +1,27 @@
+"""Another system that counts windows, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.core.completeness import count_of
+from tidegate.core.errors import TruthUnknown
+from tidegate.core.window import WindowKey
+
+
+@dataclass
+class FakeTruth:
+    """`counts`: by the window's start, UTC ms; `problem`: why it gives none, while it is set."""
+
+    counts: dict[int, object] = field(default_factory=dict)
+    problem: str = ""
+    asked: list[WindowKey] = field(default_factory=list)
+
+    def expected(self, window: WindowKey) -> int | None:
+        self.asked.append(window)
+        if self.problem:
+            raise TruthUnknown(self.problem)
+        try:
+            return count_of(self.counts.get(window.start_ms))
+        except ValueError as e:
+            raise TruthUnknown(str(e)) from None
