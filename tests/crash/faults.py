@@ -31,6 +31,7 @@ CHANGING: dict[str, frozenset[str]] = {
         {"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions", "execute"}
     ),
     "pipelines": frozenset({"register", "accept_topic"}),
+    "due": frozenset({"save"}),
     "batches": frozenset(
         {"insert_plan", "bind", "take", "replan", "refuse", "seal", "adopt", "land", "mark_side", "abandon", "block"}
     ),

@@ -14,6 +14,7 @@ from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, P
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness import Answer
 from tidegate.core.due import DueLedger
+from tidegate.core.due import DueLedger
 from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
@@ -394,6 +395,9 @@ class Ledger(Protocol):
 
     @property
     def truths(self) -> TruthLedger: ...
+
+    @property
+    def due(self) -> DueLedger: ...
 
     @property
     def due(self) -> DueLedger: ...

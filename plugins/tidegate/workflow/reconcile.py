@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from tidegate.core import due as rules
 from tidegate.core import watermark
 from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
-from tidegate.core.errors import Alarm, StepMissing
-from tidegate.core.layout import window_end, window_start
+from tidegate.core.due import ArchiveNote, Due, RunsSeen
+from tidegate.core.errors import Alarm, LostComparison, StepMissing
+from tidegate.core.offsets import Interval
 from tidegate.core.window import WindowKey
 from tidegate.workflow import cleaning, landing, records
 from tidegate.workflow.context import Context, guard
 
 
-def maintain(ctx: Context) -> list[str]:
-    """The maintenance DAG's duties for one pipeline; what was done, in words."""
+def maintain(ctx: Context, runs: RunsSeen | None = None) -> list[str]:
+    """The maintenance DAG's duties for one pipeline; what was done, in words. `runs`: None where nobody has looked."""
     guard(ctx)
+    note_archive(ctx, runs)
     try:
         done = landing.finish_side_duties(ctx, strict=True)
     except Alarm:
@@ -53,19 +60,41 @@ def reread(ctx: Context, batch_id: int, why: str) -> None:
 
 
 def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:
-    """Windows from `windows.start` up to the global watermark that have no CURRENT generation, oldest first."""
+    """The oldest windows that are due."""
+    return list(islice(due(ctx), limit))
+
+
+def due(ctx: Context) -> Due:
+    """Windows from `windows.start` up to the global watermark that have no CURRENT generation."""
+    return _look(ctx).due
+
+
+def note_archive(ctx: Context, runs: RunsSeen | None = None) -> None:
+    """Remember which windows are published, so that the next look begins there, and what the runs are like."""
+    seen = _look(ctx)
+    old = seen.note or ArchiveNote()
+    published = rules.remembered(seen.parts, seen.due, old.published)
+    if runs is None and published == old.published:
+        return
+    paused, ended = (old.paused, old.ended) if runs is None else (runs.paused, runs.ended)
+    noted_ms = old.noted_ms if runs is None else ctx.clock.now_ms()
+    with suppress(LostComparison):  # somebody has looked since, and says so
+        ctx.ledger.due.save(ctx.name, ArchiveNote(published, paused, ended, noted_ms), seen.note)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """`parts` were not remembered as published, so they were looked at; `due` is what of them is not."""
+
+    note: ArchiveNote | None
+    parts: tuple[Interval, ...]
+    due: Due
+
+
+def _look(ctx: Context) -> _Look:
     spec = ctx.pipeline.windows
-    low = watermark.global_watermark(watermark.watermarks(spec, ctx.ledger.windows.facts(ctx.name)))
-    if low is None:
-        return []
-    published = ctx.ledger.windows.published_starts(ctx.name)
-    due: list[WindowKey] = []
-    start = window_start(spec.start_ms, spec)
-    while len(due) < limit:
-        end = window_end(start, spec)
-        if end > low:
-            break
-        if start not in published:
-            due.append(WindowKey(start, end))
-        start = end
-    return due
+    marks = watermark.watermarks(spec, ctx.ledger.windows.facts(ctx.name), ctx.clock.now_ms())
+    low = watermark.global_watermark(marks)
+    note = ctx.ledger.due.note(ctx.name)
+    parts = () if low is None else rules.unknown(spec, note.published if note else (), low)
+    return _Look(note, parts, rules.due(spec, parts, ctx.ledger.due.published_within(ctx.name, parts)))

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Engine
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.batches import SqlBatches
 from tidegate.adapters.ledger.cleaning import SqlCleaning
+from tidegate.adapters.ledger.due import SqlDue
 from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
@@ -49,6 +50,7 @@ class SqlLedger:
         self.redrives = SqlRedrives(self.store)
         self.reopenings = SqlReopenings(self.store)
         self.truths = SqlTruths(self.store)
+        self.due = SqlDue(self.store)
 
     def close(self) -> None:
         self.store.engine.dispose()

@@ -1,0 +1,106 @@
+"""Which windows are due: the watermark has passed them, and no generation of theirs is in force. Times are UTC ms.
+
+The ledger owns this, not a schedule. What is published stays published, so parts of time in which every window is can
+be remembered: only the rest is looked at, however long ago the first window was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.layout import DAY_MS, window_end, window_start
+from tidegate.core.offsets import Interval, subtract, union, without
+from tidegate.core.pipeline import Windows
+from tidegate.core.window import WindowKey
+
+MOST_REMEMBERED = 64
+
+
+@dataclass(frozen=True)
+class RunsSeen:
+    """What a scheduler says of the archive runs: `paused`, and due windows (starts) whose run has come to its end."""
+
+    paused: bool
+    ended: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ArchiveNote:
+    """What the maintenance DAG last saw.
+
+    `published`: parts of time in which every window has a generation in force. `paused`: the archive DAG was; None
+    while nobody has looked. `ended`: windows (starts) that were due although their archive run had come to its end: it
+    failed, or was marked as a success. `noted_ms`: when that was seen.
+    """
+
+    published: tuple[Interval, ...] = ()
+    paused: bool | None = None
+    ended: tuple[int, ...] = ()
+    noted_ms: int = 0
+
+
+class DueLedger(Protocol):
+    def note(self, name: str) -> ArchiveNote | None: ...
+
+    def save(self, name: str, note: ArchiveNote, old: ArchiveNote | None) -> None:
+        """Replace `old`, which is what was read."""
+        ...
+
+    def published_within(self, name: str, parts: Sequence[Interval]) -> list[int]:
+        """Starts of windows that begin in `parts` and have a generation in force, sorted: one statement."""
+        ...
+
+
+@dataclass(frozen=True)
+class Due:
+    """Windows that are due, as parts of time, oldest first."""
+
+    windows: Windows
+    parts: tuple[Interval, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    @property
+    def count(self) -> int:
+        if self.windows.size_ms < DAY_MS:
+            return sum(len(part) for part in self.parts) // self.windows.size_ms
+        return sum(1 for _ in self)
+
+    @property
+    def ranges(self) -> Iterator[tuple[WindowKey, WindowKey]]:
+        """First and last window of each part."""
+        for part in self.parts:
+            last = window_start(part.end - 1, self.windows)
+            yield WindowKey(part.start, window_end(part.start, self.windows)), WindowKey(last, part.end)
+
+    def __iter__(self) -> Iterator[WindowKey]:
+        """Every one, oldest first; as many as there are."""
+        for part in self.parts:
+            start = part.start
+            while start < part.end:
+                end = window_end(start, self.windows)
+                yield WindowKey(start, end)
+                start = end
+
+    def holds(self, start_ms: int) -> bool:
+        return any(part.start <= start_ms < part.end for part in self.parts)
+
+
+def unknown(windows: Windows, published: Iterable[Interval], low_ms: int) -> tuple[Interval, ...]:
+    """The parts of time up to the watermark of which it is not remembered that their windows are published."""
+    first, last = window_start(windows.start_ms, windows), window_start(low_ms, windows)
+    return subtract(Interval(first, last), published) if first < last else ()
+
+
+def due(windows: Windows, parts: Iterable[Interval], published: Iterable[int]) -> Due:
+    """What is left of `parts` without the windows (starts) that are published."""
+    return Due(windows, without(parts, (Interval(s, window_end(s, windows)) for s in published)))
+
+
+def remembered(parts: Iterable[Interval], left: Due, old: Iterable[Interval]) -> tuple[Interval, ...]:
+    """`old`, and what of `parts` is not due; of too many the longest."""
+    known = union([*old, *without(parts, left.parts)])
+    return tuple(sorted(sorted(known, key=len, reverse=True)[:MOST_REMEMBERED]))
