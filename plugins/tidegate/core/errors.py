@@ -152,7 +152,7 @@ class BatchRefused(TidegateError):
 class OverBudget(TidegateError):
     """A window may be reopened so often, so late and with so many rows only as the spec says."""
 
-    advice = "raise late.reopen_generations, reopen_age or reopen_rows; or once: tidegate reopen --over-budget --why ..."
+    advice = "raise that key; or, for once: tidegate reopen <pipeline> <window> --over-budget --why ..."
 
 
 class ReplayRefused(TidegateError):

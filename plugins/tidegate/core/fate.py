@@ -184,7 +184,8 @@ def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, aro
     if unwritten:
         words = {
             FILTERED: "filtered: it does not meet the pipeline's `where`",
-            DROPPED: "dropped: it came late, and late.policy is drop",
+            DROPPED: f"dropped: its window was not open when batch {batch.batch_id} was planned "
+            f"({_at(batch.planned_ms)}), and late.policy was drop",
         }
         both = "in no file: it was filtered or dropped"
         kind = unwritten[0]

@@ -12,6 +12,7 @@ from tidegate.core.ledger import Intent
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
+from tidegate.core.survey import SurveyLedger
 from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT, WindowKey
 
@@ -221,7 +222,7 @@ class WindowPage:
     generations: tuple[GenerationRow, ...]
 
 
-class LedgerReads(Protocol):
+class LedgerReads(SurveyLedger, Protocol):
     """Each method looks at one instant and changes nothing. Raises LedgerError."""
 
     def names(self) -> list[str]:

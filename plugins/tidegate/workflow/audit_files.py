@@ -78,12 +78,16 @@ class Files:
         self._first = {g.window_ms: g for g in spine.generations if g.number == 1}
         self._current = {g.window_ms for g in spine.generations if g.state == CURRENT}
         self._swapping = {(g.window_ms, g.location) for g in spine.generations if g.state == SWAPPING}
+        self._took_up = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.late}
+        self._aside = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.set_aside}
         self._listed: dict[str, dict[str, int] | None] = {}
 
     def of_batch(self, batch: BatchRow, files: Iterable[FileEntry]) -> Listing:
         """Of a landed batch: what waits for its window, and its late and dirty files."""
         wanted = []
         for f in files:
+            if f.kind == LATE and (batch.batch_id, f.window_ms) in self._took_up:
+                continue  # its rows are in the window's generation
             if f.kind in (LATE, DIRTY):
                 homes = places.side(self._layout, batch, f)
                 wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _SIDE, batch.batch_id))
@@ -175,9 +179,11 @@ class Files:
 
     def _foreign_side(self, batch: BatchRow, files: Iterable[FileEntry]) -> Iterator[Problem]:
         for kind in (LATE, DIRTY):
-            manifest = {f.path.removeprefix(f"{kind}/") for f in files if f.kind == kind}
+            manifest = {f.path.removeprefix(f"{kind}/"): f.window_ms for f in files if f.kind == kind}
             directory = self._layout.side(batch.batch_id, kind)
-            named = set() if kind == DIRTY and batch.set_aside else manifest  # redriven rows have left
+            # redriven rows have left, and so have those that windows took up
+            gone = kind == DIRTY and batch.set_aside
+            named = {p for p, w in manifest.items() if not gone and (batch.batch_id, w) not in self._aside}
             if manifest and batch.side_moved:
                 yield from _foreign(f"batch {batch.batch_id}", directory, self._list(directory) or {}, named)
 

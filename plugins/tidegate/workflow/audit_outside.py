@@ -11,7 +11,7 @@ from tidegate.core.layout import PartitionValues, join, parse_partition_path, pa
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.core.views import BatchRow, GenerationRow, Spine
-from tidegate.core.window import SWAPPING, WindowKey
+from tidegate.core.window import CURRENT, SWAPPING, WindowKey
 from tidegate.workflow.context import Context
 from tidegate.workflow.publication import wanted_partitions, window_values
 
@@ -25,6 +25,7 @@ class Partitions:
 
     def __init__(self, ctx: Context, spine: Spine) -> None:
         self._ctx, self._spine = ctx, spine
+        self._took_up = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.late}
         self._data: Expected = {}
         self._sides: dict[str, Expected] = {LATE: {}, DIRTY: {}}
         self._coming: dict[str, Expected] = {LATE: {}, DIRTY: {}}  # may be there before the ledger has noted it
@@ -45,7 +46,8 @@ class Partitions:
             folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
             place = join(directory, folder) if folder else directory
             values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
-            left = f.kind == DIRTY and batch.redriven_by is not None  # a late ADD may show it again, without a file
+            # a late ADD may show it again, without a file
+            left = batch.redriven_by is not None if f.kind == DIRTY else (batch.batch_id, f.window_ms) in self._took_up
             (self._coming if left else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
 
     def compare(self) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from tidegate.core.fate import MISSING, Fate, fate_of
 from tidegate.core.layout import join, window_end
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
-from tidegate.core.receipt import DATA, DIRTY, FileEntry
+from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.sighting import (
     Candidate,
     Life,
@@ -183,11 +183,12 @@ class _Where:
         assert life.batch is not None
         found: dict[tuple[int | None, str], Candidate] = {}
         for f in life.files:
-            if f.kind != DATA:
+            window = (life.windows or {}).get(f.window_ms or 0)
+            taken_up = f.kind == LATE and _took_up(window, life.batch.batch_id)
+            if window is None or (f.kind != DATA and not taken_up):
                 homes = places.side(self._ctx.layout, life.batch, f)
                 found[None, f.path] = Candidate(f, _uris(homes))
                 continue
-            window = (life.windows or {})[f.window_ms or 0]
             if window.placed is None:
                 homes = places.waiting(self._ctx.layout, life.batch.batch_id, f, window.first)
                 found[None, f.path] = Candidate(f, _uris(homes))
@@ -211,6 +212,11 @@ class _Where:
             return ("_kafka_ts", "timestamp")
         columns = (c for c in spec.data_columns if c.path == event.path)
         return next(((c.name, "timestamp" if c.type == "timestamp" else event.format) for c in columns), None)
+
+
+def _took_up(window: WindowFacts | None, batch_id: int) -> bool:
+    """Whether the window's generation in force holds the batch's late rows."""
+    return window is not None and window.placed is not None and window.placed.took_up(batch_id)
 
 
 def _uris(homes: Sequence[tuple[str, str]]) -> tuple[str, ...]:

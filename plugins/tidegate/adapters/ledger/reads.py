@@ -21,6 +21,7 @@ from tidegate.adapters.ledger.reads_rows import (
     window_total,
 )
 from tidegate.adapters.ledger.reads_rows import events as events_of
+from tidegate.adapters.ledger.reads_survey import SurveyReads
 from tidegate.adapters.ledger.reads_where import WhereReads
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.balance import Balance
@@ -36,7 +37,7 @@ b, g, r = schema.batches, schema.generations, schema.batch_ranges
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 
 
-class SqlReads(AuditReads, WhereReads):
+class SqlReads(AuditReads, WhereReads, SurveyReads):
     """core.views.LedgerReads on PostgreSQL or SQLite."""
 
     @property

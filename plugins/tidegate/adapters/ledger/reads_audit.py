@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger import reopenings, rows, schema
 from tidegate.adapters.ledger.reads_rows import (
     Snapshots,
     batches,
@@ -22,7 +23,7 @@ from tidegate.adapters.ledger.reads_rows import (
 )
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.batch import INGEST
-from tidegate.core.receipt import FileEntry
+from tidegate.core.receipt import LATE, FileEntry
 from tidegate.core.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
 from tidegate.core.views import BatchPage, GenerationRow, LossRow, Spine, WindowPage
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
@@ -53,7 +54,7 @@ class AuditReads(Snapshots):
                 pipeline.topic_id,
                 {state: count for state, count in c.execute(states.order_by(b.c.state))},
                 {row.batch_id: row.state for row in c.execute(unlanded)},
-                int(c.scalar(duties) or 0) + int(c.scalar(kept) or 0),
+                int(c.scalar(duties) or 0) + int(c.scalar(kept) or 0) + len(reopenings.duties(c, name)),
                 tuple(
                     LossRow(x.batch_id, x.partition, x.start, x.end, x.reason)
                     for x in rows_of(c, schema.losses, pipeline=name)
@@ -130,8 +131,12 @@ def _without_files(c: Connection, name: str) -> Iterator[GenerationRow]:
     spans = select(x.c.window_ms, x.c.number, func.min(x.c.batch_id), func.max(x.c.batch_id))
     spans = spans.where(x.c.pipeline == name).group_by(x.c.window_ms, x.c.number)
     found = {(window_ms, number): (low, high) for window_ms, number, low, high in c.execute(spans)}
+    late: dict[tuple[int, int], list[Any]] = defaultdict(list)
+    for made in rows_of(c, x, pipeline=name, kind=LATE):
+        late[made.window_ms, made.number].append(made)
     for row in rows_of(c, g, pipeline=name):
-        yield generation_row(row, found.get((row.window_ms, row.number), ()))
+        key = (row.window_ms, row.number)
+        yield replace(generation_row(row, late.get(key, ())), batches=found.get(key, ()))
 
 
 def _windows(c: Connection, name: str, low: int | None, high: int | None) -> Iterator[WindowPage]:
@@ -154,16 +159,14 @@ def _windows(c: Connection, name: str, low: int | None, high: int | None) -> Ite
         for row in select_rows(c, f, f.c.pipeline == name, wanted):
             held[row.window_ms, row.number].append(rows.file_entry(row))
     for window_ms in sorted({*totals, *owed, *generations, *known}):
-        batch_ids = defaultdict(list)
-        for part in parts.get(window_ms, []):
-            batch_ids[part.number].append(part.batch_id)
+        made = grouped(parts.get(window_ms, []), lambda part: part.number)
         yield WindowPage(
             window_ms,
             window_row(known[window_ms][0]) if window_ms in known else None,
             tuple(window_total(row) for row in totals.get(window_ms, [])),
             tuple((row.batch_id, rows.file_entry(row)) for row in owed.get(window_ms, [])),
             tuple(
-                generation_row(row, batch_ids[row.number], held[window_ms, row.number])
+                generation_row(row, made[row.number], held[window_ms, row.number])
                 for row in generations.get(window_ms, [])
             ),
         )

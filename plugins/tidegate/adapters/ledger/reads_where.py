@@ -16,7 +16,7 @@ from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.batch import INGEST
 from tidegate.core.lateness import Floor
 from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA, DIRTY, FileEntry
+from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.sighting import Earlier, Life, OffsetFacts, WindowFacts
 from tidegate.core.views import BatchRow, LossRow
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
@@ -160,7 +160,7 @@ class _Look:
         if row.state != "LANDED":
             return values
         mine = files.around(partition, offset)
-        windows = {f.window_ms for f in mine if f.kind == DATA and f.window_ms is not None}
+        windows = {f.window_ms for f in mine if f.kind != DIRTY and f.window_ms is not None}
         values["files"] = mine
         values["windows"] = {w: self._window_around(w, partition, offset) for w in windows}
         return values
@@ -201,6 +201,9 @@ class _Look:
                 (g for g in others if g.number == 1 and g.state in (BUILT, SWAPPING)), None
             )
             found = [] if placed is None else rows_of(self._c, schema.generation_files, **key, number=placed.number)
+            if placed is not None:
+                made = rows_of(self._c, schema.generation_batches, **key, number=placed.number, kind=LATE)
+                placed = replace(placed, late=tuple(x.batch_id for x in made))
             facts = WindowFacts(window_ms, row and window_row(row), placed, others)
             self._windows[window_ms] = (facts, _Files(found))
         return self._windows[window_ms]

@@ -45,13 +45,8 @@ class SqlReopenings:
             return [_window(c, name, start, batches) for start, batches in found.items()]
 
     def duties(self, name: str) -> list[tuple[int, int, int]]:
-        statement = (
-            select(x.c.window_ms, x.c.number, x.c.batch_id)
-            .select_from(x.join(g, _same_generation()))
-            .where(x.c.pipeline == name, x.c.kind == LATE, x.c.cleared.is_(False), g.c.state == CURRENT)
-        )
         with self._store.begin() as c:
-            return [tuple(row) for row in c.execute(statement.order_by(x.c.window_ms, x.c.batch_id))]
+            return duties(c, name)
 
     def cleared(self, name: str, window_ms: int, number: int, batch_id: int) -> None:
         mine = and_(x.c.pipeline == name, x.c.window_ms == window_ms, x.c.number == number, x.c.batch_id == batch_id)
@@ -84,6 +79,16 @@ def insert_building(
     made += [where | {"batch_id": i, "kind": LATE, "cleared": done} for i, done in late.items()]
     if made:
         c.execute(insert(x), made)
+
+
+def duties(c: Connection, name: str) -> list[tuple[int, int, int]]:
+    """See core.reopening.ReopenLedger."""
+    statement = (
+        select(x.c.window_ms, x.c.number, x.c.batch_id)
+        .select_from(x.join(g, _same_generation()))
+        .where(x.c.pipeline == name, x.c.kind == LATE, x.c.cleared.is_(False), g.c.state == CURRENT)
+    )
+    return [tuple(row) for row in c.execute(statement.order_by(x.c.window_ms, x.c.batch_id))]
 
 
 def carried(c: Connection, name: str, key: WindowKey, number: int) -> dict[int, bool]:
