@@ -24,9 +24,11 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
+from tidegate.core.due import RunsSeen
 from tidegate.core.window import WindowKey
+from tidegate.orchestration import runs as module
 from tidegate.orchestration.backfill import sweep, to_scheduled
-from tidegate.orchestration.runs import MOST_QUEUED, create_missing_runs, trigger_after_backlog
+from tidegate.orchestration.runs import MOST_QUEUED, Filled, create_missing_runs, trigger_after_backlog
 from tidegate.orchestration.timetable import from_ms, to_ms
 
 ARCHIVE, INGEST = "tram_positions.archive", "tram_positions.ingest"
@@ -171,42 +173,100 @@ def front(session: Session, quarter: int | None) -> None:
     session.commit()
 
 
+def fill(session: Session, *quarters: int, dag_id: str = ARCHIVE) -> Filled:
+    found = create_missing_runs(dag_id, windows(*quarters), to_ms(timezone.utcnow()) + 1, session)
+    session.commit()
+    return found
+
+
 def test_windows_that_the_schedule_went_past_get_runs_once(session: Session) -> None:
     add_run(session, "success", DagRunType.SCHEDULED, QUARTER * 1)
     front(session, 40)
-    made = create_missing_runs(ARCHIVE, windows(0, 1, 2), session)
-    session.commit()
-    assert made == ["scheduled__2024-10-27T01:00:00+00:00", "scheduled__2024-10-27T01:30:00+00:00"]
+    made = fill(session, 0, 1, 2).created
+    assert made == ("scheduled__2024-10-27T01:00:00+00:00", "scheduled__2024-10-27T01:30:00+00:00")
     run = session.query(DagRun).filter_by(run_id=made[1]).one()
     assert (run.state, run.run_type, run.external_trigger) == ("queued", "scheduled", False)
     assert (run.data_interval_start, run.data_interval_end) == (FIRST + QUARTER * 2, FIRST + QUARTER * 3)
     assert {t.task_id for t in run.get_task_instances(session=session)} == {"ready", "publish"}
-    assert create_missing_runs(ARCHIVE, windows(0, 1, 2), session) == []
+    assert fill(session, 0, 1, 2).created == ()
 
 
 def test_no_run_is_created_ahead_of_the_schedule(session: Session) -> None:
     front(session, 2)
-    assert len(create_missing_runs(ARCHIVE, windows(1, 2, 3), session)) == 1
+    assert len(fill(session, 1, 2, 3).created) == 1
+
+
+def test_a_backfill_ahead_of_the_schedule_is_its_front(session: Session) -> None:
+    """The next run that Airflow has noted is an old one until the DAG is parsed again."""
+    front(session, 2)
+    add_run(session, "success", at=QUARTER * 5)
+    assert len(fill(session, 1, 2, 3, 4, 6).created) == 4
 
 
 def test_few_at_a_time(session: Session) -> None:
     front(session, 100)
-    assert len(create_missing_runs(ARCHIVE, windows(*range(50)), session)) == MOST_QUEUED
-    session.commit()
-    assert create_missing_runs(ARCHIVE, windows(*range(50)), session) == []
+    assert len(fill(session, *range(50)).created) == MOST_QUEUED
+    assert fill(session, *range(50)).created == ()
+
+
+def test_a_hole_behind_windows_that_have_failed_is_filled(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many due windows have a run: those without one are found, page by page."""
+    monkeypatch.setattr(module, "PAGE", 3)
+    for quarter in range(7):
+        add_run(session, "failed", DagRunType.SCHEDULED, QUARTER * quarter)
+    front(session, 100)
+    found = fill(session, *range(9))
+    assert found.created == tuple(f"scheduled__{(FIRST + QUARTER * q).isoformat()}" for q in (7, 8))
+    assert found.seen == RunsSeen(False, tuple(key.start_ms for key in windows(*range(7))))
+
+
+@pytest.mark.parametrize(
+    ("states", "ended"),
+    [
+        (("failed",), True),
+        (("success",), True),  # by hand: the ledger knows of no publication
+        (("running",), False),
+        (("queued",), False),
+        (("failed", "running"), False),  # somebody tries it again by hand
+    ],
+)
+def test_a_window_whose_run_has_ended_is_told_and_gets_no_other(
+    session: Session, states: tuple[str, ...], ended: bool
+) -> None:
+    for n, state in enumerate(states):
+        run = add_run(session, state, DagRunType.MANUAL if n else DagRunType.SCHEDULED, timedelta(minutes=n))
+        run.data_interval_start, run.data_interval_end = FIRST, FIRST + QUARTER
+    front(session, 100)
+    found = fill(session, 0)
+    assert found == Filled((), RunsSeen(False, (to_ms(FIRST),) if ended else ()))
+
+
+def test_a_run_that_has_just_ended_may_have_published_since(session: Session) -> None:
+    run = add_run(session, "success", DagRunType.SCHEDULED)
+    run.end_date = timezone.utcnow()
+    front(session, 100)
+    found = create_missing_runs(ARCHIVE, windows(0), to_ms(timezone.utcnow()) - 60_000, session)
+    assert found == Filled((), RunsSeen(False, ()))
+
+
+def test_a_run_by_hand_is_its_windows_run(session: Session) -> None:
+    run = add_run(session, "running", DagRunType.MANUAL, timedelta(minutes=20))
+    run.data_interval_start, run.data_interval_end = FIRST + QUARTER, FIRST + QUARTER * 2
+    front(session, 100)
+    assert fill(session, 1).created == ()
 
 
 def test_a_paused_dag_gets_no_runs(session: Session) -> None:
     front(session, 100)
     session.query(DagModel).update({"is_paused": True})
     session.commit()
-    assert create_missing_runs(ARCHIVE, windows(0), session) == []
+    assert fill(session, 0) == Filled((), RunsSeen(True, ()))
     assert "paused" in trigger_after_backlog(INGEST, 7)
     assert session.query(DagRun).count() == 0
 
 
 def test_an_unknown_dag_gets_no_runs(session: Session) -> None:
-    assert create_missing_runs("gone.archive", windows(0), session) == []
+    assert fill(session, 0, dag_id="gone.archive") == Filled()
 
 
 def test_a_backlog_triggers_one_run_however_often_it_is_asked_for(session: Session) -> None:
@@ -218,7 +278,7 @@ def test_a_backlog_triggers_one_run_however_often_it_is_asked_for(session: Sessi
 
 def test_a_run_created_here_has_the_window_that_the_schedule_would_give_it(session: Session) -> None:
     front(session, 100)
-    create_missing_runs(ARCHIVE, windows(3), session)
+    fill(session, 3)
     run = session.query(DagRun).one()
     scheduled = dag().timetable.infer_manual_data_interval(run_after=from_ms(windows(3)[0].start_ms))
     assert (run.data_interval_start, run.data_interval_end) == scheduled

@@ -143,12 +143,17 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     done: list[str] = []
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
     monkeypatch.setattr("tidegate.orchestration.backfill.sweep", lambda ids, session: done.append("sweep") or ["x"])
-    monkeypatch.setattr(runs, "create_missing_runs", lambda dag, windows, session: done.append(f"fill {windows}") or [])
-    monkeypatch.setattr(reconcile, "due_windows", lambda c: ["w"])
-    monkeypatch.setattr(reconcile, "maintain", lambda c: done.append("maintain") or [])
+
+    def fill(dag: str, windows: list[str], looked_ms: int, session: None) -> runs.Filled:
+        done.append(f"fill {windows}")
+        return runs.Filled(("a run",), "seen")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs, "create_missing_runs", fill)
+    monkeypatch.setattr(reconcile, "due", lambda c: ["w"])
+    monkeypatch.setattr(reconcile, "maintain", lambda c, seen: done.append(f"maintain {seen}") or [])
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
-    assert done == ["sweep", "fill ['w']", "maintain"]
+    assert done == ["sweep", "fill ['w']", "maintain seen"]
 
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")

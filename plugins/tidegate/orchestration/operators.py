@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.models.baseoperator import BaseOperator
+from airflow.utils import timezone
 
 from tidegate.core.errors import SpecError, TidegateError
 from tidegate.core.layout import window_end, window_start
@@ -176,10 +177,13 @@ class MaintainOperator(PipelineOperator):
         from tidegate.orchestration.runs import create_missing_runs
         from tidegate.workflow import reconcile
 
+        looked_ms = to_ms(timezone.utcnow())
+        due = reconcile.due(ctx)
         with create_session() as session:
-            for run_id in create_missing_runs(self.archive_dag_id, reconcile.due_windows(ctx), session):
-                self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
-        for line in reconcile.maintain(ctx):
+            filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session)
+        for run_id in filled.created:
+            self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
+        for line in reconcile.maintain(ctx, filled.seen):
             self.log.info(line)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from tidegate.core.due import RunsSeen
 from tidegate.core.window import WindowKey
 
 if TYPE_CHECKING:
@@ -12,6 +15,11 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MOST_QUEUED = 8
+MOST_TOLD = 200
+"""Windows whose run has ended that are noted by name."""
+PAGE = 2000
+"""Windows whose runs are asked for at once."""
+_ENDED, _ON_ITS_WAY = "ended", "on its way"
 
 
 def trigger_after_backlog(dag_id: str, batch_id: int) -> str:
@@ -35,35 +43,60 @@ def trigger_after_backlog(dag_id: str, batch_id: int) -> str:
     return f"a backlog is left; triggered {run_id}"
 
 
-def create_missing_runs(dag_id: str, windows: Sequence[WindowKey], session: Session) -> list[str]:
-    """Scheduled runs for `windows` that the scheduler went past, few at a time. Returns their run ids.
+@dataclass(frozen=True)
+class Filled:
+    """`created`: run ids. `seen`: None where nobody could look, as while the scheduler works on this DAG."""
 
-    None while the DAG is paused, and none from the schedule's own next run on: a scheduled run ahead of it would make
-    the scheduler skip everything between. Queued runs count against max_active_runs, so the schedule waits for those
-    made here: right, because they are ready, and why there are never more than MOST_QUEUED.
+    created: tuple[str, ...] = ()
+    seen: RunsSeen | None = None
+
+
+def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> Filled:
+    """Scheduled runs for windows that are due (oldest first, as the ledger said after `looked_ms`, UTC ms) and that the
+    schedule has gone past, few at a time.
+
+    A window with a run of any state gets no other: what has failed is for people to look at and clear. None is made
+    while the DAG is paused, and none from the schedule's front on: it comes there by itself. Queued runs count against
+    max_active_runs, so the schedule waits for those made here: right, because they are ready, and why there are never
+    more than MOST_QUEUED.
     """
-    from airflow.models.dag import DagModel
     from airflow.models.dagbag import DagBag
 
-    model = session.get(DagModel, dag_id)
-    if not windows or model is None or model.is_paused or not model.is_active:
-        return []
+    model = _locked(dag_id, session)
+    if model is None or not model.is_active:
+        return Filled()
+    front = _front(model, session)
+    missing, ended = _without_runs(dag_id, (k for k in due if front is None or k.start_ms < front), looked_ms, session)
+    seen = RunsSeen(model.is_paused, tuple(ended[:MOST_TOLD]))
     bag = DagBag(read_dags_from_db=True)
-    dag = bag.get_dag(dag_id, session=session)
+    dag = None if model.is_paused or not missing else bag.get_dag(dag_id, session=session)
     if dag is None:
-        return []
-    limit = MOST_QUEUED - _queued_runs(dag_id, session)
-    behind = _behind_schedule(windows, model)
-    taken = _logical_dates(dag_id, behind, session)
-    missing = [key for key in behind if key.start_ms not in taken]
-    return [_create(dag, key, bag.dags_hash.get(dag_id), session) for key in missing[: max(0, limit)]]
+        return Filled((), seen)
+    room = max(0, MOST_QUEUED - _queued_runs(dag_id, session))
+    return Filled(tuple(_create(dag, key, bag.dags_hash.get(dag_id), session) for key in missing[:room]), seen)
 
 
-def _behind_schedule(windows: Sequence[WindowKey], model: DagModel) -> list[WindowKey]:
+def _locked(dag_id: str, session: Session) -> DagModel | None:
+    """The scheduler makes runs under this lock: two would make one run twice. A frozen one holds it, so no waiting."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.sqlalchemy import with_row_locks
+    from sqlalchemy import select
+
+    mine = select(DagModel).where(DagModel.dag_id == dag_id)
+    return session.scalar(with_row_locks(mine, session, of=DagModel, skip_locked=True))
+
+
+def _front(model: DagModel, session: Session) -> int | None:
+    """Where the schedule is (UTC ms): its next run, or its latest where that is further, as after a backfill ahead."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.types import DagRunType
+    from sqlalchemy import func, select
+
     from tidegate.orchestration.timetable import to_ms
 
-    front = model.next_dagrun
-    return sorted(key for key in windows if front is None or key.start_ms < to_ms(front))
+    automated = DagRun.run_type.in_((DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB))
+    latest = session.scalar(select(func.max(DagRun.execution_date)).where(DagRun.dag_id == model.dag_id, automated))
+    return max((to_ms(at) for at in (model.next_dagrun, latest) if at is not None), default=None)
 
 
 def _queued_runs(dag_id: str, session: Session) -> int:
@@ -75,19 +108,38 @@ def _queued_runs(dag_id: str, session: Session) -> int:
     return session.scalar(queued) or 0
 
 
-def _logical_dates(dag_id: str, windows: Collection[WindowKey], session: Session) -> set[int]:
+def _without_runs(
+    dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session
+) -> tuple[list[WindowKey], list[int]]:
+    """The first windows that have no run (MOST_QUEUED at most), and the starts of those whose runs have all ended."""
+    missing: list[WindowKey] = []
+    ended: list[int] = []
+    windows = iter(due)
+    while page := list(islice(windows, PAGE)):
+        states = _states(dag_id, page, looked_ms, session)
+        ended += [key.start_ms for key in page if states.get(key.start_ms) == {_ENDED}]
+        missing += [key for key in page if key.start_ms not in states][: MOST_QUEUED - len(missing)]
+    return missing, ended
+
+
+def _states(dag_id: str, page: Sequence[WindowKey], looked_ms: int, session: Session) -> dict[int, set[str]]:
+    """By window what its runs are: ended before the ledger was looked at, or not."""
     from airflow.models.dagrun import DagRun
+    from airflow.utils.state import State
     from sqlalchemy import select
 
     from tidegate.orchestration.timetable import from_ms, to_ms
 
-    if not windows:
-        return set()
-    first, last = (from_ms(key.start_ms) for key in (min(windows), max(windows)))
-    found = select(DagRun.execution_date).where(
-        DagRun.dag_id == dag_id, DagRun.execution_date >= first, DagRun.execution_date <= last
+    first, end = from_ms(page[0].start_ms), from_ms(page[-1].end_ms)
+    found = select(DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRun.end_date).where(
+        DagRun.dag_id == dag_id, DagRun.execution_date >= first, DagRun.execution_date < end
     )
-    return {to_ms(date) for date in session.scalars(found)}
+    states: dict[int, set[str]] = {}
+    for at, begin, state, ended in session.execute(found):
+        over = state in State.finished_dr_states and (ended is None or to_ms(ended) < looked_ms)
+        for start in {to_ms(at), to_ms(begin or at)}:  # a run by hand has a date of its own within the window
+            states.setdefault(start, set()).add(_ENDED if over else _ON_ITS_WAY)
+    return states
 
 
 def _create(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) -> str:
