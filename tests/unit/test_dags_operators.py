@@ -12,7 +12,6 @@ import pendulum
 import pytest
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
-from airflow.utils.context import OutletEventAccessors
 
 from tests.world import make_pipeline
 from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable
@@ -20,7 +19,7 @@ from tidegate.core.plain import dumps
 from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
 from tidegate.orchestration import datasets, hub, operators, runs, sensors
-from tidegate.workflow import archive, ingest, reconcile, replay
+from tidegate.workflow import announcing, archive, ingest, reconcile, replay
 from tidegate.workflow.context import Published
 
 PIPELINE = make_pipeline("file:///lake/readings")
@@ -34,7 +33,6 @@ def context(start: pendulum.DateTime = FOUR, end: pendulum.DateTime | None = Non
         "ti": SimpleNamespace(dag_id="readings.ingest", run_id="manual__1", task_id="t", try_number=2),
         "data_interval_start": start,
         "data_interval_end": end or start.add(hours=1),
-        "outlet_events": OutletEventAccessors(),
     }
 
 
@@ -113,18 +111,15 @@ def test_only_a_new_generation_is_an_event(
 ) -> None:
     windows: list[WindowKey] = []
     monkeypatch.setattr(module, call, lambda c, window: windows.append(window) or published(new))
-    announced: list[Published] = []
-    monkeypatch.setattr(archive, "announced", lambda c, what: announced.append(what))
+    monkeypatch.setattr(announcing, "notice", lambda c, window, number: (window, number))
+    announced: list[Any] = []
+    monkeypatch.setattr(datasets, "announce", lambda c, notice, ti: announced.append((notice, ti.task_id)) or "told")
     where, task = context(), kind(task_id="t", dag=None, pipeline=PIPELINE)
     assert task.outlets == [datasets.dataset_of(PIPELINE)]  # so that the dataset is known before the first event
     task.execute(where)
     assert windows == [WINDOW]
-    # Airflow emits one event for each outlet that is left
-    assert len(task.outlets) == new
-    assert announced == [published(True)] * new  # else a retry would say it again
-    extra = where["outlet_events"][datasets.dataset_of(PIPELINE)].extra
-    if new:
-        assert (extra["generation"], extra["rows"], extra["window_start"]) == (2, 300, "2013-01-05T04:00:00+00:00")
+    assert announced == [((WINDOW, 2), "t")] * new
+    assert task.outlets == []  # Airflow emits one event for each outlet that is left
 
 
 @pytest.mark.parametrize(
@@ -151,9 +146,10 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(runs, "create_missing_runs", fill)
     monkeypatch.setattr(reconcile, "due", lambda c: ["w"])
     monkeypatch.setattr(reconcile, "maintain", lambda c, seen: done.append(f"maintain {seen}") or [])
+    monkeypatch.setattr(announcing, "due", lambda c: done.append("announce") or [])
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
-    assert done == ["sweep", "fill ['w']", "maintain seen"]
+    assert done == ["sweep", "fill ['w']", "maintain seen", "announce"]
 
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")
@@ -161,7 +157,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(operators.PipelineOperator, "_open", down)
     with pytest.raises(AirflowException, match="ledger is down"):
         run(operators.MaintainOperator, context(), **more)
-    assert done[3:] == ["sweep"]
+    assert done[4:] == ["sweep"]
 
 
 class _Session:

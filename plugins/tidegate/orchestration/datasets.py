@@ -1,41 +1,72 @@
-"""The Airflow dataset of a pipeline's table, `tidegate://<database>.<table>`, for DAGs that are scheduled by it."""
+"""The Airflow dataset of a pipeline's table, `tidegate://<database>.<table>`, and its events: one for each generation.
+
+An event is written by us, in a transaction of its own, and not left to the end of the task: a task may have several
+to tell of (maintenance) or die after it, and only so can a second try see that the first one has told already.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow.datasets import Dataset
 
+from tidegate.core import announcing
+from tidegate.core.instants import iso
 from tidegate.core.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from airflow.models.baseoperator import BaseOperator
-    from airflow.utils.context import Context
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy.orm import Session
 
-    from tidegate.workflow.context import Published
+    from tidegate.core.announcing import Notice
+    from tidegate.workflow.context import Context as PipelineContext
+
+CLOCKS_DIFFER = timedelta(hours=1)
+"""Between the host that published and the one that looks for the event."""
 
 
 def dataset_of(pipeline: Pipeline) -> Dataset:
     """The outlet of the publishing tasks, and what a consumer names in its `schedule`."""
-    return Dataset(f"tidegate://{pipeline.sink.table}")
+    return dataset_named(pipeline.sink.table)
 
 
-def announce(task: BaseOperator, published: Published, context: Context) -> None:
-    """A new generation is one event, with the window and what is in force there; an unchanged one is none.
+def dataset_named(table: str) -> Dataset:
+    """`table` is `database.table`."""
+    return Dataset(f"tidegate://{table}")
 
-    Airflow emits an event for each outlet that a task has when it succeeds, so an unchanged window drops its outlet.
-    Not an alias, which could simply stay empty: the first two tasks to publish at once would both insert its dataset,
-    and the loser would die after its work, without a state.
-    """
-    dataset = dataset_of(task.pipeline)
-    if not published.new:
-        task.outlets = []
-        return
-    context["outlet_events"][dataset].extra = {
-        "window_start": context["data_interval_start"].isoformat(),
-        "window_end": context["data_interval_end"].isoformat(),
-        "generation": published.generation,
-        "rows": published.rows,
-        "digest": published.digest,
-        "location": published.location,
-    }
+
+def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) -> str:
+    """One event for this generation, whoever else tries at the same time and however often; what was done, in words.
+
+    The ledger hears of it last: a task that dies in between finds the event, and only says so."""
+    from airflow.utils.session import create_session
+
+    from tidegate.workflow import announcing as work
+
+    with create_session() as session:
+        done = register(ctx.pipeline, notice, task_instance, session)
+    if done is None:
+        return f"{dataset_of(ctx.pipeline).uri}: Airflow does not know the dataset yet; the maintenance DAG tells of it"
+    work.told(ctx, notice)
+    what = "event of" if done else "there was an event already of"
+    return f"{dataset_of(ctx.pipeline).uri}: {what} generation {notice.number}, {iso(notice.window.start_ms)}"
+
+
+def register(pipeline: Pipeline, notice: Notice, task_instance: TaskInstance, session: Session) -> bool | None:
+    """True if the event was added, False if it was there, None if no DAG that is known to Airflow has the dataset."""
+    from airflow.datasets.manager import dataset_manager
+    from airflow.models.dataset import DatasetEvent, DatasetModel
+    from sqlalchemy import select
+
+    dataset, extra = dataset_of(pipeline), announcing.extra(pipeline, notice)
+    # one at a time: between the look and the event nobody else may add it
+    known = session.scalar(select(DatasetModel.id).where(DatasetModel.uri == dataset.uri).with_for_update())
+    if known is None:
+        return None
+    since = datetime.fromtimestamp(notice.published_ms / 1000, UTC) - CLOCKS_DIFFER
+    told = select(DatasetEvent.extra).where(DatasetEvent.dataset_id == known, DatasetEvent.timestamp >= since)
+    if any(announcing.same(other or {}, extra) for other in session.scalars(told)):
+        return False
+    dataset_manager.register_dataset_change(task_instance=task_instance, dataset=dataset, extra=extra, session=session)
+    return True

@@ -175,7 +175,7 @@ class MaintainOperator(PipelineOperator):
         from airflow.utils.session import create_session
 
         from tidegate.orchestration.runs import create_missing_runs
-        from tidegate.workflow import reconcile
+        from tidegate.workflow import announcing, reconcile
 
         looked_ms = to_ms(timezone.utcnow())
         due = reconcile.due(ctx)
@@ -183,8 +183,12 @@ class MaintainOperator(PipelineOperator):
             filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session)
         for run_id in filled.created:
             self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
-        for line in reconcile.maintain(ctx, filled.seen):
-            self.log.info(line)
+        try:
+            for line in reconcile.maintain(ctx, filled.seen):
+                self.log.info(line)
+        finally:  # also where something waits for a human: other DAGs wait for these
+            for notice in announcing.due(ctx):
+                self.log.info(datasets.announce(ctx, notice, context["ti"]))
 
 
 @contextmanager
@@ -224,12 +228,17 @@ def window_of(pipeline: Pipeline, context: Context) -> WindowKey:
 
 def report(task: BaseOperator, ctx: PipelineContext, published: Published, context: Context) -> None:
     """Say what is in force now, to the log and, if it is new, to the DAGs that are scheduled by the table."""
-    from tidegate.workflow import archive
+    from tidegate.workflow import announcing
 
+    task.outlets = []  # Airflow would add an event of its own, for an unchanged window too
     what = "published" if published.new else "unchanged"
     task.log.info(
         "%s: generation %s, %s rows, %s", what, published.generation, f"{published.rows:,}", published.location
     )
-    datasets.announce(task, published, context)
-    if published.new:  # last: a task that dies before this finds the generation still unannounced and says it again
-        archive.announced(ctx, published)
+    if not published.new:
+        return
+    notice = announcing.notice(ctx, published.window, published.generation)
+    if notice is None:
+        task.log.info("another generation is in force by now, and told of by whoever published it")
+    else:
+        task.log.info(datasets.announce(ctx, notice, context["ti"]))

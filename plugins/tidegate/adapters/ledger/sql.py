@@ -9,6 +9,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.engine import Engine
 
 from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.announcements import SqlAnnouncements
 from tidegate.adapters.ledger.batches import SqlBatches
 from tidegate.adapters.ledger.cleaning import SqlCleaning
 from tidegate.adapters.ledger.due import SqlDue
@@ -51,6 +52,7 @@ class SqlLedger:
         self.reopenings = SqlReopenings(self.store)
         self.truths = SqlTruths(self.store)
         self.due = SqlDue(self.store)
+        self.announcements = SqlAnnouncements(self.store)
 
     def close(self) -> None:
         self.store.engine.dispose()

@@ -1,0 +1,264 @@
+"""Dataset events: one for each generation in force, with what a consumer should know, whoever published it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import airflow_home
+import pytest
+from sqlalchemy import create_engine, insert, select
+
+from tests.world import HOUR, World, record, window
+from tidegate.adapters.ledger import schema
+from tidegate.core import announcing as rules
+from tidegate.core.completeness import Comparison
+from tidegate.core.errors import LostComparison
+from tidegate.core.instants import iso
+from tidegate.orchestration import datasets
+from tidegate.workflow import announcing, archive
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def airflow(world: World) -> Any:
+    """Airflow's own database, which knows the pipeline's dataset and nothing of it."""
+    airflow_home.make_database()
+    from airflow.models.dataset import DatasetDagRunQueue, DatasetEvent, DatasetModel
+    from airflow.utils.session import create_session
+
+    uri = datasets.dataset_of(world.pipeline).uri
+    with create_session() as session:
+        for model in (DatasetEvent, DatasetDagRunQueue, DatasetModel):
+            session.query(model).delete()
+        session.add(DatasetModel(uri=uri))
+
+    def events() -> list[dict[str, Any]]:
+        with create_session() as session:
+            found = session.query(DatasetEvent).order_by(DatasetEvent.id).all()
+            return [dict(event.extra, source=event.source_task_id) for event in found]
+
+    return events
+
+
+TI = SimpleNamespace(task_id="publish", dag_id="readings.archive", run_id="r", map_index=-1)
+
+
+def hours(world: World, *names: str) -> None:
+    """Two hours with a row of each name, and time that has gone on."""
+    for hour in (0, 1):
+        for i, name in enumerate(names):
+            world.produce(record(f"{name}{hour}", hour + 0.5, site=name, value=i), partition=i % 2)
+    for partition in (0, 1):
+        world.produce(record("later", 9), partition=partition)
+    world.ingest("r1")
+
+
+def published(world: World, hour: int = 0) -> Any:
+    ctx = world.context()
+    return ctx, archive.publish(ctx, window(hour))
+
+
+def announce(ctx: Any, number: int = 1, hour: int = 0) -> str:
+    notice = announcing.notice(ctx, window(hour), number)
+    assert notice is not None
+    return datasets.announce(ctx, notice, TI)
+
+
+def test_an_event_carries_what_a_consumer_should_know(world: World, airflow: Any) -> None:
+    hours(world, "a", "b", "c")
+    ctx, done = published(world)
+    assert "event of generation 1" in announce(ctx)
+    (extra,) = airflow()
+    assert extra == {
+        "pipeline": "readings",
+        "table": "lake.readings",
+        "window": "20130105T000000Z",
+        "window_start": "2013-01-05T00:00:00+00:00",
+        "window_end": "2013-01-05T01:00:00+00:00",
+        "partition": "date=2013-01-05/hour=00",
+        "generation": 1,
+        "kind": "archive",
+        "rows": 3,
+        "files": 3,
+        "partitions": 3,
+        "digest": done.digest,
+        "location": done.location,
+        "published_at": "2013-01-09T04:00:00+00:00",
+        "first_batch": 1,
+        "last_batch": 1,
+        "batches": 1,
+        "late_rows": 0,
+        "late_rows_taken_up": 0,
+        "rerouted_rows": 0,
+        "watermark": "2013-01-05T08:00:00+00:00",
+        "ready_reason": f"watermark {iso(window(8).start_ms)} has passed the window's end {iso(window(1).start_ms)}",
+        "decided_at": "2013-01-09T04:00:00+00:00",
+        "warning": None,
+        "source": "publish",
+    }
+
+
+def test_an_event_of_a_thousand_partitions_is_as_short_as_any(world: World) -> None:
+    hours(world, "a")
+    ctx, done = published(world)
+    engine = create_engine(f"sqlite:///{world.database}")
+    files = schema.generation_files
+    with engine.begin() as c:
+        first = dict(c.execute(select(files)).mappings().one())
+        more = [first | {"path": f"{i}", "partition_values": f"{'x' * 200}{i}"} for i in range(999)]
+        c.execute(insert(files), more)
+    engine.dispose()
+    notice = announcing.notice(ctx, window(0), 1)
+    assert notice is not None
+    extra = rules.extra(world.pipeline, notice)
+    assert (extra["partitions"], extra["files"], extra["rows"]) == (1000, 1000, done.rows)
+    assert len(json.dumps(extra)) < 2000
+    assert json.loads(json.dumps(extra)) == extra
+    assert notice.certificate is not None
+    endless = replace(notice, certificate=replace(notice.certificate, reason="partition 7 " * 10_000))
+    assert len(json.dumps(rules.extra(world.pipeline, endless))) < 4000
+
+
+def test_a_window_without_rows_is_told_of(world: World, airflow: Any) -> None:
+    world.produce(record("later", 9))
+    world.produce(record("later", 9), partition=1)
+    world.ingest("r1")
+    ctx, _ = published(world)
+    announce(ctx)
+    (extra,) = airflow()
+    assert [extra[k] for k in ("rows", "files", "partitions", "batches", "first_batch")] == [0, 0, 0, 0, None]
+
+
+def test_a_warning_of_completeness_reaches_the_consumer(world: World) -> None:
+    hours(world, "a")
+    ctx, _ = published(world)
+    notice = announcing.notice(ctx, window(0), 1)
+    assert notice is not None
+    assert notice.certificate is not None
+
+    def warned(action: str) -> Any:
+        found = Comparison("short", action, "3 rows fewer than audit says", "audit")
+        return rules.extra(world.pipeline, replace(notice, certificate=replace(notice.certificate, completeness=found)))
+
+    assert warned("warn")["warning"] == "3 rows fewer than audit says"
+    assert warned("publish")["warning"] is None
+
+
+def test_each_generation_is_one_event_however_often_it_is_told(world: World, airflow: Any) -> None:
+    hours(world, "a")
+    ctx, _ = published(world)
+    announce(ctx)
+    assert "an event already" in announce(ctx)
+    assert len(airflow()) == 1
+    a_file = next(Path(world.location.removeprefix("file://")).glob("date=*/hour=00/*/*.parquet"))
+    a_file.unlink()  # Clear rebuilds it
+    ctx, healed = published(world)
+    assert (healed.new, healed.generation) == (True, 2)
+    announce(ctx, 2)
+    assert [(e["generation"], e["kind"]) for e in airflow()] == [(1, "archive"), (2, "heal")]
+
+
+def test_a_death_between_the_event_and_the_ledger_is_made_up_for_without_a_second_one(
+    world: World, airflow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours(world, "a")
+    ctx, _ = published(world)
+    with monkeypatch.context() as dying:
+        dying.setattr(announcing, "told", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            announce(ctx)
+    assert len(airflow()) == 1
+    ctx, again = published(world)
+    assert again.new, "the ledger does not know that it was told of"
+    announce(ctx)
+    assert len(airflow()) == 1
+    _, once_more = published(world)
+    assert not once_more.new
+
+
+def test_what_nobody_told_of_is_told_by_maintenance_once(world: World, airflow: Any) -> None:
+    """A publication whose task died, and generations that were published where no Airflow is."""
+    world.change_spec(archive=replace(world.pipeline.archive, on_publish=("REFRESH lake.readings",)))
+    hours(world, "a")
+    published(world, 0)
+    published(world, 1)
+    world.catalogue.statements.clear()
+    assert list(announcing.due(world.context())) == [], "its own task may be about to"
+    world.clock.advance(rules.GRACE_MS)
+    for _ in range(2):
+        ctx = world.context()
+        for notice in announcing.due(ctx):
+            datasets.announce(ctx, notice, TI)
+    assert [e["window"] for e in airflow()] == ["20130105T000000Z", "20130105T010000Z"]
+    assert world.catalogue.statements == ["REFRESH lake.readings"] * 2
+
+
+def test_what_was_published_long_ago_is_no_news(world: World) -> None:
+    hours(world, "a")
+    published(world)
+    world.clock.advance(rules.MOST_DAYS_MS + HOUR)
+    assert list(announcing.due(world.context())) == []
+
+
+def test_what_another_generation_has_replaced_is_not_told_of(world: World) -> None:
+    hours(world, "a")
+    published(world)
+    next(Path(world.location.removeprefix("file://")).glob("date=*/hour=00/*/*.parquet")).unlink()
+    ctx, healed = published(world)
+    assert healed.generation == 2
+    assert announcing.notice(ctx, window(0), 1) is None
+    world.clock.advance(rules.GRACE_MS)
+    assert [notice.number for notice in announcing.due(ctx)] == [2]
+
+
+def test_a_number_that_came_twice_is_another_event(world: World, airflow: Any) -> None:
+    """A failover forgot generation 1 after it was told of; the new one has other content."""
+    hours(world, "a")
+    ctx, _ = published(world)
+    announce(ctx)
+    notice = announcing.notice(ctx, window(0), 1)
+    assert notice is not None
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        assert datasets.register(world.pipeline, replace(notice, digest="other"), TI, session) is True
+    assert len(airflow()) == 2
+
+
+def test_a_publication_that_the_ledger_has_forgotten_is_an_error(world: World, airflow: Any) -> None:
+    hours(world, "a")
+    ctx, _ = published(world)
+    notice = announcing.notice(ctx, window(0), 1)
+    assert notice is not None
+    with pytest.raises(LostComparison):
+        datasets.announce(ctx, replace(notice, number=7), TI)
+
+
+def test_a_dataset_that_airflow_does_not_know_yet_is_left_to_maintenance(world: World, airflow: Any) -> None:
+    from airflow.models.dataset import DatasetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.query(DatasetModel).delete()
+    hours(world, "a")
+    ctx, _ = published(world)
+    assert "does not know" in announce(ctx)
+    _, again = published(world)
+    assert again.new
+
+
+def test_other_windows_and_tables_have_events_of_their_own(world: World, airflow: Any) -> None:
+    hours(world, "a")
+    ctx, _ = published(world, 0)
+    announce(ctx)
+    ctx, _ = published(world, 1)
+    announce(ctx, hour=1)
+    assert [e["window_start"] for e in airflow()] == ["2013-01-05T00:00:00+00:00", "2013-01-05T01:00:00+00:00"]
