@@ -38,7 +38,7 @@ PORTS = {
 }
 """The ports by their protocols' names."""
 
-NO_PORTS = {"Clock", "DirtyReader", "FileReader", "Ledger", "LedgerReads", "RowReader"}
+NO_PORTS = {"Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger", "LedgerReads", "RowReader"}
 """Protocols that change nothing, or only hold ports."""
 
 LOOKING = {
@@ -51,7 +51,7 @@ LOOKING = {
     },
     "windows": {
         "facts", "earlier_facts", "get", "generation", "certificate", "holds", "landed_files", "owed",
-        "published_starts",
+        "published_starts", "grounds",
     },
     "recovery": {"identity", "record", "newest_publication_ms", "unknown_generations"},
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},

@@ -14,7 +14,7 @@ from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, P
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness import Answer
 from tidegate.core.due import DueLedger
-from tidegate.core.due import DueLedger
+from tidegate.core.grounds import GroundsLedger
 from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
@@ -179,12 +179,8 @@ class BatchLedger(Protocol):
         ...
 
 
-class WindowLedger(Protocol):
+class WindowLedger(GroundsLedger, Protocol):
     def facts(self, name: str) -> TopicFacts: ...
-
-    def earlier_facts(self, name: str) -> TopicFacts:
-        """What the batch left behind that a forecast measures from (`core.forecast.earlier`)."""
-        ...
 
     def get(self, name: str, key: WindowKey) -> Window:
         """A window without a row is OPEN."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from tidegate.core.errors import Alarm, LostComparison, PathExists, PathMissing
@@ -12,6 +13,9 @@ from tidegate.core.window import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.context import Context
 from tidegate.workflow.merging import as_published, merge_small, published_path
 from tidegate.workflow.moves import MovedOn, manifest_of, move_files
+
+MAX_FILES = 5000
+"""Of a window's files that its certificate names: a reader's first look must not take minutes."""
 
 
 def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
@@ -90,6 +94,8 @@ def certify_built(ctx: Context, generation: BuiltGeneration) -> None:
 
 
 def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration, entries: Sequence[FileEntry]) -> bytes:
+    files = manifest_of(entries)
+    grounds = ctx.ledger.windows.grounds(ctx.name, generation.window, generation.batches, generation.late)
     content = {
         "pipeline": ctx.name,
         "window": generation.window,
@@ -98,9 +104,11 @@ def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration,
         "kind": generation.kind,
         "batches": generation.batches,
         "rows": sum(e.rows for e in entries),
-        "files": manifest_of(entries),
+        "file_count": len(files),
+        "files": dict(itertools.islice(sorted(files.items()), MAX_FILES)),
         "digest": content_digest(entries),
         "certificate": ctx.ledger.windows.certificate(ctx.name, generation.window),
+        "grounds": grounds,
     }
     return dumps(content).encode()
 

@@ -11,10 +11,12 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import intents, reopenings, rows, schema
 from tidegate.adapters.ledger.facts import earlier_facts, topic_facts
+from tidegate.adapters.ledger.grounds import grounds_of
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.truths import stored_answer
 from tidegate.core.completeness import Answer
 from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import LandedFile, Moved, OwedSpan
@@ -142,6 +144,10 @@ class SqlWindows:
         with self._store.begin() as c:
             found = c.execute(statement.order_by(t.c.batch_id, t.c.partition)).all()
         return [OwedSpan(r.batch_id, r.partition, r.rows, r.min_offset, r.max_offset) for r in found]
+
+    def grounds(self, name: str, key: WindowKey, batches: Iterable[int], late: Iterable[int] = ()) -> Grounds:
+        with self._store.begin() as c:
+            return grounds_of(c, name, key, batches, late)
 
     # ------------------------------------------------------------ certificates and closing
 

@@ -1,0 +1,164 @@
+"""Certificates of published windows: in the directory and in the ledger, and bounded whatever a window is made of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from tests.world import T0, TOPIC, World, record, window
+from tidegate.adapters.ledger import grounds as reads
+from tidegate.adapters.ledger import schema
+from tidegate.core import grounds as rules
+from tidegate.core.grounds import Gap, Grounds, Lost, PartitionGround, RangeGround
+from tidegate.core.pipeline import Column
+from tidegate.core.plain import from_plain
+from tidegate.workflow import archive, assembly, ingest, reconcile, redrive
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def certificate(world: World, hour: int = 0) -> dict:
+    path = world.folder / f"lake/readings/date=2013-01-05/hour={hour:02}/_certificate.json"
+    return json.loads(path.read_text())
+
+
+def grounds(world: World, hour: int = 0) -> Grounds:
+    return from_plain(Grounds, certificate(world, hour)["grounds"])
+
+
+def test_which_batches_ranges_and_counts(world: World) -> None:
+    """As `_certificate.json` tells them: the same that the ledger's tables give, at any later time."""
+    world.produce(record("a", 0.1), record("b", 1.1), record("c", 0.2))
+    world.produce(record("d", 0.3), partition=1)
+    world.ingest("r1")
+    world.produce(record("e", 3.1), record("f", 0.4))
+    world.ingest("r2")
+    world.archive(0)
+    told, found = certificate(world), grounds(world)
+    assert (told["generation"], told["batches"], told["rows"], told["file_count"]) == (1, [1, 2], 4, len(told["files"]))
+    assert told["certificate"]["ready"]
+    assert [(b.batch_id, b.rows, b.floor_ms, b.spec_version) for b in found.batches] == [
+        (1, 3, window(0).start_ms, 1),
+        (2, 1, window(0).start_ms, 1),
+    ]
+    assert found.partitions == (PartitionGround(0, 3, 0, 4, 2, 5, 0), PartitionGround(1, 1, 0, 0, 1, 1, 0))
+    assert found.ranges == (
+        RangeGround(1, 0, 0, 3, 2, 0, 2),
+        RangeGround(1, 1, 0, 1, 1, 0, 0),
+        RangeGround(2, 0, 3, 5, 1, 4, 4),
+    )
+    assert (found.closing_batch, found.range_count, found.gaps, found.losses) == (3, 3, 0, ())
+    ledger = world.context().ledger
+    assert ledger.windows.grounds("readings", window(0), (1, 2)) == found
+    world.close()
+
+
+def test_gaps_and_losses_are_named(world: World) -> None:
+    world.pipeline = replace(world.pipeline, source=replace(world.pipeline.source, gaps="allow", on_data_loss="record"))
+    world.produce(record("a", 0.1))
+    world.kafka.skip(TOPIC, 0, 2)
+    world.produce(record("b", 0.2))
+    world.ingest("r1")
+    world.produce(*[record(f"lost{i}", 0.3) for i in range(3)], record("c", 0.5), record("d", 3.0))
+    world.kafka.trim(TOPIC, 0, 7)
+    world.ingest("r2")
+    world.archive(0)
+    found = grounds(world)
+    assert (found.gaps, found.gap_intervals, found.gap_ranges) == (2, (Gap(1, 0, 1, 3),), 1)
+    assert (found.losses, found.loss_count) == ((Lost(2, 0, 4, 7, "retention"),), 1)
+    assert found.partitions[0].offsets == 4 + 2
+
+
+def test_a_batch_that_was_given_up_between_is_named(world: World) -> None:
+    world.produce(record("a", 0.1))
+    world.ingest("r1")
+    world.produce(record("gone", 0.2), record("gone too", 0.3))
+    ctx = world.context()
+    ingest.plan(ctx, "r2")
+    reconcile.abandon(ctx, 2, "the broker's disk is gone")
+    world.produce(record("b", 0.4), record("c", 3.0))
+    world.ingest("r3")
+    world.archive(0)
+    assert grounds(world).losses == (Lost(2, 0, 1, 3, "abandoned"),)
+    assert certificate(world)["batches"] == [1, 3]
+
+
+def test_an_hour_without_rows_rests_on_nothing(world: World) -> None:
+    world.produce(record("a", 0.1), record("b", 3.1))
+    world.ingest("r1")
+    world.archive(1)
+    found = grounds(world, 1)
+    assert (found.rows, found.batches, found.ranges, found.closing_batch) == (0, (), (), 2)
+
+
+def test_what_lies_between_redriven_rows_is_no_gap(world: World) -> None:
+    world.pipeline = replace(world.pipeline, columns=world.pipeline.columns[:2])
+    number = Column("value", "int", "$.value", nullable=False)
+    world.change_spec(columns=(*world.pipeline.columns, number))
+    odd = [{"id": name, "at": T0 + 1, "other": 1} for name in "ab"]
+    world.produce(odd[0], record("c", 0.1), record("d", 3.1), odd[1])
+    world.ingest("r1")
+    world.change_spec(columns=(*world.pipeline.columns[:2], replace(number, path="$.other")))
+    assert redrive.plan(world.context(), "redrive") is not None
+    redrive.carry_out(world.context(), "redrive")
+    world.archive(0)
+    found = grounds(world)
+    assert [(b.batch_id, b.kind, b.rows) for b in found.batches] == [(1, "ingest", 1), (2, "redrive", 2)]
+    assert found.partitions == (PartitionGround(0, 3, 0, 3, 2, 4, 0),)
+    assert found.gap_intervals == ()
+
+
+def test_the_file_stays_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of batches times partitions, of gaps and of files are cut and say how many there are; sums are whole."""
+    for module in (rules, reads):
+        monkeypatch.setattr(module, "MAX_GAPS", 2)
+    monkeypatch.setattr(reads, "MAX_RANGES", 2)
+    monkeypatch.setattr(reads, "MAX_LOSSES", 2)
+    monkeypatch.setattr(assembly, "MAX_FILES", 1)
+    world.pipeline = replace(world.pipeline, source=replace(world.pipeline.source, gaps="allow"))
+    for batch in range(4):
+        for p in (0, 1):
+            world.produce(record(f"{batch}{p}", 0.1), partition=p)
+            world.kafka.skip(TOPIC, p, 1)
+            world.produce(record(f"{batch}{p}+", 0.1 if batch < 3 else 3.0), partition=p)
+        world.ingest(f"r{batch}")
+    ctx = world.context()
+    with ctx.ledger.store.begin() as c:  # type: ignore[attr-defined]
+        for n in range(4):
+            values = {"pipeline": "readings", "partition": 0, "start": n, "end": n + 1, "batch_id": 2, "reason": "x"}
+            c.execute(insert(schema.losses).values(**values))
+    world.archive(0)
+    told, found = certificate(world), grounds(world)
+    assert (len(told["files"]), told["file_count"]) == (1, 4)
+    assert (len(found.ranges), found.range_count) == (2, 8)
+    assert (len(found.gap_intervals), found.gap_ranges, found.gaps) == (2, 8, 8)
+    assert (len(found.losses), found.loss_count) == (2, 4)
+    assert found.rows == told["rows"] == 14
+
+
+def test_a_certificate_of_an_earlier_version_is_read(world: World) -> None:
+    """The ledger's own, without the fields that came later."""
+    world.produce(record("a", 0.1), record("b", 3.1))
+    world.ingest("r1")
+    ctx = world.context()
+    archive.ready(ctx, window(0))
+    t = schema.certificates
+    with ctx.ledger.store.begin() as c:  # type: ignore[attr-defined]
+        (row,) = c.execute(t.select()).all()
+        old = json.loads(row.content)
+        for mark in old["partitions"]:
+            del mark["held"], mark["last_stable_offset"]
+        old.pop("completeness", None)
+        c.execute(t.update().values(content=json.dumps(old)))
+    stored = ctx.ledger.windows.certificate("readings", window(0))
+    assert stored is not None
+    assert stored.ready
+    assert [m.held for m in stored.partitions] == ["", ""]
+    world.close()
