@@ -240,6 +240,15 @@ def test_yaml_means_what_it_looks_like(tmp_path):
     assert load_file(path, LAKE).owner == "12:30:45"  # not 45045, as YAML 1.1 has it
 
 
+@pytest.mark.parametrize(("said", "expected"), [(None, 86_400_000), ("6h", 21_600_000), ("null", None)])
+def test_a_loss_warning_is_a_day_unless_said_otherwise(tmp_path, said, expected):
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        pipeline_text("a").replace("source:\n", f"source:\n  loss_warning: {said}\n" if said else "source:\n")
+    )
+    assert load_file(path, LAKE).source.loss_warning_ms == expected
+
+
 def changed(pipeline: Pipeline, field: str) -> Pipeline:
     """With another value in `field` (dotted)."""
     head, _, rest = field.partition(".")
@@ -269,7 +278,11 @@ def test_what_decides_rows_makes_a_new_version(tram, field):
 
 
 @pytest.mark.parametrize(
-    "field", ["owner", "tags", "description", "ingest.max_records", "ingest.pool", "archive.sla_ms", "archive.retries"]
+    "field",
+    [
+        *("owner", "tags", "description", "ingest.max_records", "ingest.pool", "archive.sla_ms", "archive.retries"),
+        "source.loss_warning_ms",
+    ],
 )
 def test_how_it_is_run_makes_no_new_version(tram, field):
     assert fingerprint(changed(tram, field)) == fingerprint(tram)

@@ -18,6 +18,7 @@ class Source:
     isolation: str = "read_committed"  # read_committed | read_uncommitted
     gaps: str = "forbid"  # forbid | allow
     on_data_loss: str = "fail"  # fail | record
+    loss_warning_ms: int | None = 86_400_000  # time to loss that is worth a warning; None: never
 
 
 SKIPPED_FIELD = "_"
@@ -172,8 +173,6 @@ class ArchiveRun:
 
 
 @dataclass(frozen=True)
-class Cleaning:
-@dataclass(frozen=True)
 class Reopening:
     """When a published window takes up late rows: by itself once the oldest has waited `after_ms` (None: never), and
     not more than `generations` times, not when it ended longer than `age_ms` ago, not `rows` at once (None: no limit).
@@ -185,6 +184,8 @@ class Reopening:
     rows: int | None = 10_000_000
 
 
+@dataclass(frozen=True)
+class Cleaning:
     """How long what nobody needs any more is kept, ms; None: for ever."""
 
     attempts_ms: int | None = 86_400_000
@@ -250,9 +251,9 @@ class Pipeline:
     description: str = ""
     clean: Cleaning = Cleaning()
     completeness: Completeness | None = None
+    reopening: Reopening = Reopening()
 
     @property
-    reopening: Reopening = Reopening()
     def time_partitions(self) -> tuple[str, ...]:
         return tuple(p for p in self.partition_by if p in TIME_PARTITIONS)
 

@@ -63,6 +63,7 @@ def fingerprint(pipeline: Pipeline) -> str:
     Owner, schedules, pools and the like are left out: changing them makes no new version.
     """
     content = {key: value for key, value in to_plain(pipeline).items() if key not in OPERATIONS}
+    content["source"] = {key: value for key, value in content["source"].items() if key != "loss_warning_ms"}
     # what an earlier release did not know must not make a new version of each pipeline
     content["format"] = {key: value for key, value in content["format"].items() if value is not None}
     content["columns"] = [
@@ -79,7 +80,7 @@ def _column(spec: ColumnSpec) -> Column:
 
 def _source(spec: SourceSpec, timezone: str) -> Source:
     start = epoch_ms(local_instant(spec.start, timezone)) if isinstance(spec.start, datetime) else spec.start
-    return Source(spec.conn_id, spec.topic, start, spec.isolation, spec.gaps, spec.on_data_loss)
+    return Source(spec.conn_id, spec.topic, start, spec.isolation, spec.gaps, spec.on_data_loss, spec.loss_warning)
 
 
 def _event_time(spec: PipelineSpec) -> EventTime:

@@ -83,6 +83,11 @@ class SourceSpec(Section):
         "intervals to the ledger and go on.",
         "fail",
     )
+    loss_warning: Duration | None = key(
+        "Warn when Kafka's retention would pass unread records within this time at the present pace; a quarter of it "
+        "is critical. null: no warning. docs/event-time.md says how the time is found.",
+        "1d",
+    )
 
 
 class FormatSpec(Section):
