@@ -37,6 +37,13 @@ def test_columns_that_a_running_pipeline_takes(change: dict[str, object], tables
     assert altered(BASE, replace(BASE, **change)) == tables_change
 
 
+def test_the_late_policy_may_change_at_any_time() -> None:
+    """Each batch keeps the one that it was planned with."""
+    for late_policy in ("side", "reroute", "drop"):
+        assert reasons(late_policy=late_policy) == []
+        assert not altered(BASE, replace(BASE, late_policy=late_policy))
+
+
 def test_a_late_table_alone_may_change() -> None:
     """Its partition columns are ordinary ones: their order is the table's."""
     two = replace(BASE, partition_by=("date", "hour", "site", "id"))

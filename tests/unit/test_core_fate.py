@@ -183,7 +183,7 @@ def balanced(**counts: int) -> Life:
     ("counts", "kind", "says"),
     [
         ({"filtered": 1}, fate.FILTERED, "does not meet the pipeline's `where`"),
-        ({"dropped": 1}, fate.DROPPED, "late.policy is drop"),
+        ({"dropped": 1}, fate.DROPPED, "late.policy was drop"),
         ({"filtered": 1, "dropped": 1}, fate.FILTERED, "it was filtered or dropped"),
         ({}, fate.MISSING, "no file has it"),
     ],
