@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.core.announcing import AnnouncementLedger
 from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness import Answer
@@ -396,6 +397,6 @@ class Ledger(Protocol):
     def due(self) -> DueLedger: ...
 
     @property
-    def due(self) -> DueLedger: ...
+    def announcements(self) -> AnnouncementLedger: ...
 
     def close(self) -> None: ...
