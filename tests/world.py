@@ -255,7 +255,6 @@ class _WrappedLedger:
         self.repairs = wrap("repairs", ledger.repairs)
         self.redrives = wrap("redrives", ledger.redrives)
         self.due = wrap("due", ledger.due)
-        self.due = wrap("due", ledger.due)
         self.truths = wrap("truths", ledger.truths)
         self.reopenings = wrap("reopenings", ledger.reopenings)
 

@@ -239,11 +239,6 @@ archive_notes = _table(  # what the maintenance DAG last saw of a pipeline's win
     Column("pipeline", _NAME, primary_key=True),
     _required("content", Text),
 )
-archive_notes = _table(  # what the maintenance DAG last saw of a pipeline's windows and their runs
-    "archive_notes",
-    Column("pipeline", _NAME, primary_key=True),
-    _required("content", Text),
-)
 intents = _table(
     "intents",
     Column("call_id", String(40), primary_key=True),

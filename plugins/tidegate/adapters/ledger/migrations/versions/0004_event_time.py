@@ -20,12 +20,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pipeline"),
     )
     op.create_table(
-        "archive_notes",
-        sa.Column("pipeline", sa.String(200), nullable=False),
-        sa.Column("content", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("pipeline"),
-    )
-    op.create_table(
         "truths",
         sa.Column("pipeline", sa.String(200), nullable=False),
         sa.Column("window_ms", sa.BigInteger(), autoincrement=False, nullable=False),
