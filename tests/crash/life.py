@@ -12,9 +12,9 @@ from tests.crash.scenario import Step, Task
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import Alarm, BatchRefused, ReplayRefused, StorageAhead
-from tidegate.core.pipeline import Column, DirtyLimits, Merge
+from tidegate.core.pipeline import Column, DirtyLimits, Merge, Reopening
 from tidegate.core.window import WindowKey
-from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, replay
+from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, reopen, replay
 from tidegate.workflow.context import Published
 
 WORK = "lake/readings/_tidegate"
@@ -29,6 +29,7 @@ def beginning(folder: Path, wrap: Callable[[str, Any], Any]) -> World:
         spec,
         source=replace(spec.source, start="latest"),
         archive=replace(spec.archive, on_publish=("REFRESH lake.readings",)),
+        reopening=Reopening(age_ms=None),
     )
     return World(folder, spec, wrap)
 
@@ -58,6 +59,10 @@ def publish(hour: int) -> Task:
 
 def rebuild(hour: int) -> Task:
     return Task(f"replay {hour}", lambda world: _announce(world, replay.replay, window(hour)))
+
+
+def take_up(hour: int) -> Task:
+    return Task(f"reopen {hour}", lambda world: _announce(world, reopen.reopen, window(hour)))
 
 
 def _announce(world: World, step: Callable[..., Published], key: WindowKey) -> None:
@@ -311,6 +316,7 @@ STEPS = (
     Step("replay with other columns", other_columns, (rebuild(0),)),
     Step("heal", lose_a_file, (publish(1),)),
     Step("unchanged replay", nothing, (rebuild(1),)),
+    Step("reopening", nothing, (take_up(0),)),
     Step("replay with other partitions", other_sites, (rebuild(0),)),
     Step("cleaning", ten_days_later, ()),
     Step(
@@ -346,6 +352,7 @@ STEPS = (
         ),
     ),
     Step("redrive", odd_records, (plan_redrive("redrive 1"), carry_out("redrive 1"))),
+    Step("reopening by directory", nothing, (take_up(1),)),
     Step("columns more", more_columns, (rebuild(2),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
     Step("refused replay", nothing, (replace(rebuild(0), refusal=(ReplayRefused,)),)),

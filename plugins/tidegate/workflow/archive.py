@@ -76,9 +76,7 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
         ctx.say(f"mended: {line}")
     if not found.lost_files:
         ctx.say(f"generation {generation.number} is as it was published ({len(generation.files)} files)")
-        if not generation.announced:  # an earlier try ended between publishing it and telling others
-            return _published(ctx, generation, new=True)
-        return _published(ctx, generation, new=False, note="verified")
+        return standing(ctx, generation, "verified")
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
     number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, "heal")
     return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
@@ -131,6 +129,13 @@ def _remade(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
 def announced(ctx: Context, published: Published) -> None:
     """Whoever has told the world of a new generation says so; until then every try says it is new."""
     ctx.ledger.windows.announced(ctx.name, published.window, published.generation)
+
+
+def standing(ctx: Context, generation: PublishedGeneration, note: str) -> Published:
+    """The generation in force; it is new if an earlier try ended between publishing it and telling others."""
+    if not generation.announced:
+        return _published(ctx, generation, new=True)
+    return _published(ctx, generation, new=False, note=note)
 
 
 def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: str = "") -> Published:

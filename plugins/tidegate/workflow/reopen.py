@@ -72,11 +72,11 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
             advice="clear the publish or replay task that began it, or wait for it; then reopen the window",
         )
     if choice.late is None:
-        return _unchanged(newest, "no late rows wait")
+        return archive.standing(ctx, newest, "no late rows wait")
     landing.finish_side_duties(ctx)
     choice = preview(ctx, key)
     if choice.late is None:
-        return _unchanged(newest, "no late rows wait")
+        return archive.standing(ctx, newest, "no late rows wait")
     if not choice.late.settled:
         raise NotReady(
             f"{ctx.name} {iso(key.start_ms)}: {choice.late.rows:,} late rows are not in the late table yet",
@@ -89,11 +89,6 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
     rows = sum(b.rows for b in choice.late.settled)
     ctx.say(f"reopening {iso(key.start_ms)}: {rows:,} late rows become part of generation {number}")
     return archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, number))
-
-
-def _unchanged(generation: PublishedGeneration, note: str) -> Published:
-    rows = sum(f.rows for f in generation.files)
-    return Published(generation.window, generation.number, False, rows, generation.digest, generation.location, note)
 
 
 def _refuse_spec(ctx: Context) -> None:
