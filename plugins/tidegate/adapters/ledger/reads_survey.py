@@ -1,0 +1,236 @@
+"""Many pipelines in a few statements, whatever their number: the ground of measures and of the forecast of losses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import and_, case, func, select
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.facts import NOTHING, partition_facts
+from tidegate.adapters.ledger.reads_rows import Snapshots
+from tidegate.core.batch import INGEST
+from tidegate.core.due import ArchiveNote
+from tidegate.core.offsets import Interval
+from tidegate.core.plain import loads
+from tidegate.core.progress import BatchLook, Look, Progress
+from tidegate.core.receipt import DIRTY
+from tidegate.core.retention import HORIZON_MS
+from tidegate.core.survey import Counts, Published, Survey
+from tidegate.core.watermark import TopicFacts
+from tidegate.core.window import CURRENT
+
+b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
+parts, o, losses = schema.batch_partitions, schema.row_owners, schema.losses
+_OPEN = ("PLANNED", "WRITING", "SEALED")
+_FATES = ("data", "late", "dirty", "filtered", "dropped")
+NAMES, SPANS = 5_000, 5_000
+"""Values in one statement; SQLite takes no more than about 32,000."""
+
+
+class SurveyReads(Snapshots):
+    """core.survey.SurveyLedger on PostgreSQL or SQLite."""
+
+    def survey(self, names: Collection[str], now_ms: int) -> dict[str, Survey]:
+        wanted, found = sorted(names), {}
+        for at in range(0, len(wanted), NAMES):
+            with self._snapshot() as c:
+                found |= _survey(c, wanted[at : at + NAMES], now_ms)
+        return found
+
+    def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
+        wanted, found = sorted(names), {}
+        for at in range(0, len(wanted), NAMES):
+            with self._snapshot() as c:
+                found |= {name: one for name, (one, _) in _progress(c, wanted[at : at + NAMES], now_ms).items()}
+        return found
+
+    def published_within_each(self, wanted: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:
+        spans = [(name, part.start, part.end) for name, within in sorted(wanted.items()) for part in within]
+        found: dict[str, list[int]] = {name: [] for name in wanted}
+        for at in range(0, len(spans), SPANS):
+            with self._snapshot() as c:
+                for row in _published(c, spans[at : at + SPANS]):
+                    found[row.pipeline].append(row.window_ms)
+        return {name: sorted(starts) for name, starts in found.items()}
+
+
+def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Survey]:
+    counts, published = _counts(c, names), _generations(c, names)
+    waiting, lost, notes = _waiting(c, names), _lost(c, names), _notes(c, names)
+    found = {}
+    for name, (progress, facts) in _progress(c, names, now_ms).items():
+        since, held = waiting.get(name, (None, 0))
+        found[name] = Survey(
+            progress,
+            facts,
+            counts.get(name, Counts()),
+            published.get(name, Published()),
+            notes.get(name),
+            since,
+            held,
+            lost.get(name, 0),
+        )
+    return found
+
+
+def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tuple[Progress, TopicFacts]]:
+    """Also what readiness rests on, since it is the newest landed batch's too."""
+    ends = _ends(names, now_ms - HORIZON_MS)
+    heads = c.execute(select(ends)).all()
+    batches = {(x.pipeline, x.batch_id): x for x in c.execute(_of(ends, b))}
+    met: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for row in c.execute(_of(ends, parts)):
+        met[row.pipeline, row.batch_id].append(row)
+    ranges = {(x.pipeline, x.batch_id, x.partition): x for x in c.execute(_of(ends, r))}
+
+    def look(name: str, batch_id: int | None, topic_id: str | None) -> BatchLook | None:
+        batch = batches.get((name, batch_id))
+        if batch is None or batch.topic_id != topic_id:
+            return None
+        seen = {x.partition: _look(x, ranges.get((name, x.batch_id, x.partition))) for x in met[name, batch.batch_id]}
+        return BatchLook(batch.batch_id, batch.state, batch.clock_ms, batch.landed_ms, seen)
+
+    found = {}
+    for head in heads:
+        looks = (look(head.name, i, head.topic_id) for i in (head.newest, head.landed, head.base))
+        found[head.name] = (Progress(head.topic_id, *looks), _facts(batches, met, head))
+    return found
+
+
+def _facts(batches: dict[Any, Any], met: dict[Any, list[Any]], head: Any) -> TopicFacts:
+    landed = batches.get((head.name, head.landed))
+    if landed is None:
+        return NOTHING
+    rows = sorted(met[head.name, head.landed], key=lambda x: x.partition)
+    return TopicFacts(landed.batch_id, landed.clock_ms, tuple(map(partition_facts, rows)))
+
+
+def _ends(names: Sequence[str], landed_before_ms: int) -> Any:
+    """For each pipeline the batches that tell its position and pace (core.progress); each is one probe of an index."""
+
+    def one(*where: Any, oldest: bool = False) -> Any:
+        n = b.alias()
+        order = n.c.batch_id if oldest else n.c.batch_id.desc()
+        found = select(n.c.batch_id).where(n.c.kind == INGEST, *(w(n) for w in where)).order_by(order).limit(1)
+        return found.scalar_subquery()
+
+    def landed(n: Any) -> Any:
+        return n.c.state == "LANDED"
+
+    heads = (
+        select(
+            p.c.name,
+            p.c.topic_id,
+            one(lambda n: n.c.pipeline == p.c.name, lambda n: n.c.topic_id == p.c.topic_id).label("newest"),
+            one(lambda n: n.c.pipeline == p.c.name, landed).label("landed"),
+        )
+        .where(p.c.name.in_(names))
+        .cte("heads")
+    )
+
+    def before(n: Any) -> Any:
+        same = and_(n.c.pipeline == heads.c.name, n.c.topic_id == heads.c.topic_id)
+        return and_(same, n.c.batch_id < heads.c.landed)
+
+    base = func.coalesce(
+        one(before, landed, lambda n: n.c.landed_ms <= landed_before_ms), one(before, landed, oldest=True)
+    )
+    return select(heads.c.name, heads.c.topic_id, heads.c.newest, heads.c.landed, base.label("base")).cte("ends")
+
+
+def _of(ends: Any, table: Any) -> Any:
+    """The rows of `table` that belong to the batches of `ends`."""
+    columns = [x for x in table.c if x.name not in ("receipt", "floor", "gaps")]  # large, and not wanted
+    mine = and_(table.c.pipeline == ends.c.name, table.c.batch_id.in_([ends.c.newest, ends.c.landed, ends.c.base]))
+    return select(*columns).select_from(ends.join(table, mine))
+
+
+def _look(part: Any, planned: Any | None) -> Look:
+    """A partition without a range had nothing new."""
+    if planned is None:
+        start, read, size, newest = part.planned_end, 0, 0, None
+    else:
+        start, read, size, newest = planned.start, planned.read or 0, planned.bytes or 0, planned.max_kafka_ms
+    return Look(
+        start,
+        part.planned_end,
+        part.log_start,
+        part.high_watermark,
+        read,
+        size,
+        newest,
+        part.open_transaction_since_ms,
+    )
+
+
+def _counts(c: Connection, names: Sequence[str]) -> dict[str, Counts]:
+    """Over all ranges that have landed: the one statement that grows with the ledger."""
+    landed = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.state == "LANDED")
+    owned = and_(o.c.pipeline == r.c.pipeline, o.c.batch_id == r.c.batch_id, o.c.kind == DIRTY)
+    mine = {name: r.c[name] for name in ("read", *_FATES, "rerouted", "bytes")}
+    mine["offsets"] = r.c.end - r.c.start
+    became = sum((r.c[fate] for fate in _FATES[1:]), r.c[_FATES[0]])
+    mine["unaccounted"] = func.abs(r.c.read - became)
+    sums = [func.sum(case((b.c.kind == INGEST, value), else_=0)).label(name) for name, value in mine.items()]
+    sums.append(func.sum(case((o.c.owner.is_(None), r.c.dirty), else_=0)).label("dirty_now"))
+    joined = r.join(b, landed).outerjoin(o, owned)
+    statement = select(r.c.pipeline, *sums).select_from(joined).where(r.c.pipeline.in_(names)).group_by(r.c.pipeline)
+    return {
+        row["pipeline"]: Counts(**{name: int(row[name] or 0) for name in Counts.__dataclass_fields__})
+        for row in c.execute(statement).mappings()
+    }
+
+
+def _generations(c: Connection, names: Sequence[str]) -> dict[str, Published]:
+    current = and_(g.c.pipeline.in_(names), g.c.state == CURRENT)
+    totals = (
+        select(g.c.pipeline, func.count().label("windows"), func.sum(g.c.rows).label("rows"))
+        .add_columns(func.max(g.c.window_ms).label("newest"))
+        .where(current)
+        .group_by(g.c.pipeline)
+        .subquery()
+    )
+    first = and_(g.c.pipeline == totals.c.pipeline, g.c.window_ms == totals.c.newest, g.c.number == 1)
+    statement = select(totals, g.c.published_ms).select_from(totals.outerjoin(g, first))
+    return {x.pipeline: Published(x.windows, int(x.rows or 0), x.newest, x.published_ms) for x in c.execute(statement)}
+
+
+def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None, int]]:
+    """When the open batch was planned, and how many batches and windows wait for a human."""
+    w = schema.windows
+    held = case((b.c.blocked.is_not(None) | b.c.refused.is_not(None), 1), else_=0)
+    batches = select(b.c.pipeline, func.min(b.c.planned_ms), func.sum(held))
+    batches = batches.where(b.c.pipeline.in_(names), b.c.state.in_(_OPEN)).group_by(b.c.pipeline)
+    found = {name: (since, int(count or 0)) for name, since, count in c.execute(batches)}
+    windows = select(w.c.pipeline, func.count()).where(w.c.pipeline.in_(names), w.c.blocked.is_not(None))
+    for name, count in c.execute(windows.group_by(w.c.pipeline)):
+        since, before = found.get(name, (None, 0))
+        found[name] = (since, before + count)
+    return found
+
+
+def _lost(c: Connection, names: Sequence[str]) -> dict[str, int]:
+    statement = select(losses.c.pipeline, func.sum(losses.c.end - losses.c.start))
+    found = c.execute(statement.where(losses.c.pipeline.in_(names)).group_by(losses.c.pipeline))
+    return {name: int(lost) for name, lost in found}
+
+
+def _notes(c: Connection, names: Sequence[str]) -> dict[str, ArchiveNote]:
+    n = schema.archive_notes
+    return {x.pipeline: loads(ArchiveNote, x.content) for x in c.execute(select(n).where(n.c.pipeline.in_(names)))}
+
+
+def _published(c: Connection, spans: Sequence[tuple[str, int, int]]) -> list[Any]:
+    """The state is compared here: in WHERE it would tempt SQLite to walk over every published window by its index."""
+    mark = "(?, ?, ?)" if c.dialect.paramstyle == "qmark" else "(%s, %s, %s)"
+    statement = (
+        f"WITH asked(pipeline, low, high) AS (VALUES {', '.join([mark] * len(spans))}) "
+        "SELECT g.pipeline, g.window_ms, g.state FROM asked AS a JOIN generations AS g "
+        "ON g.pipeline = a.pipeline AND g.window_ms >= a.low AND g.window_ms < a.high"
+    )
+    rows = c.exec_driver_sql(statement, tuple(value for span in spans for value in span))
+    return [row for row in rows if row.state == CURRENT]

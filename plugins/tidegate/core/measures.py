@@ -1,0 +1,176 @@
+"""What is measured of a pipeline, by the names that Prometheus knows; docs/metrics.md explains each.
+
+Base units: seconds, bytes, records. A measure that does not exist at the moment (no loss ahead, nothing due) is left
+out, never -1 or NaN. Counters only grow, except that a ledger which was restored from a backup may know less."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tidegate.core.due import Due
+from tidegate.core.layout import window_end
+from tidegate.core.losswarning import CRITICAL, OK, WARN, TimeToLoss
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+from tidegate.core.survey import Counts, Survey
+from tidegate.core.watermark import global_watermark, watermarks
+
+GAUGE, COUNTER = "gauge", "counter"
+FATES = ("data", "late", "dirty", "filtered", "dropped")
+LEVELS = {OK: 0, WARN: 1, CRITICAL: 2}
+
+FAMILIES: dict[str, tuple[str, str]] = {
+    "tidegate_spec_ok": (GAUGE, "1 if the pipeline's YAML can be used, else 0."),
+    "tidegate_kafka_ok": (GAUGE, "1 if Kafka answered for the pipeline's topic, else 0; without an answer lag and "
+                                 "time to loss are left out."),
+    "tidegate_held": (GAUGE, "Batches and windows that wait for a human: refused or blocked."),
+    "tidegate_lag_records": (GAUGE, "Offsets of the topic that have not been read, up to the log's end."),
+    "tidegate_records_read_total": (COUNTER, "Records read from Kafka by batches that have landed."),
+    "tidegate_read_bytes_total": (COUNTER, "Keys and values of those records, as Kafka delivered them."),
+    "tidegate_records_total": (COUNTER, "Records that have landed, by what became of them."),
+    "tidegate_records_rerouted_total": (COUNTER, "Late records among the data: in the window that was the oldest open "
+                                                 "one."),
+    "tidegate_dirty_records": (GAUGE, "Dirty records that no redrive has taken up."),
+    "tidegate_unaccounted_records": (GAUGE, "Records read whose fate is not known, over all ranges: anything but 0 is "
+                                            "a broken promise."),
+    "tidegate_lost_offsets_total": (COUNTER, "Offsets that were gone from the topic before they were read, and "
+                                             "recorded as lost."),
+    "tidegate_landed_age_seconds": (GAUGE, "Time since the newest batch landed."),
+    "tidegate_open_batch_age_seconds": (GAUGE, "Time since the batch was planned that has not landed."),
+    "tidegate_watermark_delay_seconds": (GAUGE, "How far the global watermark is behind the clock."),
+    "tidegate_windows_due": (GAUGE, "Windows that the watermark has passed and that are not published."),
+    "tidegate_oldest_due_age_seconds": (GAUGE, "Time since the oldest due window ended."),
+    "tidegate_windows_published": (GAUGE, "Windows with a generation in force."),
+    "tidegate_rows_published": (GAUGE, "Rows of the generations in force."),
+    "tidegate_publish_delay_seconds": (GAUGE, "From the end of the newest published window to its first publication."),
+    "tidegate_time_to_loss_seconds": (GAUGE, "Until Kafka's retention passes unread records at the present pace; 0 "
+                                             "while it does; left out if it never does, or nobody knows."),
+    "tidegate_time_to_loss_stopped_seconds": (GAUGE, "The same if reading stopped now."),
+    "tidegate_loss_level": (GAUGE, "0 ok, 1 warn, 2 critical, by source.loss_warning; left out if not known."),
+}  # fmt: skip
+"""Name -> kind and help, in the order in which they are printed."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One value of a family of FAMILIES; `labels` are (name, value) pairs, the pipeline first."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+    @property
+    def kind(self) -> str:
+        return FAMILIES[self.name][0]
+
+    @property
+    def help(self) -> str:
+        return FAMILIES[self.name][1]
+
+
+def measures(
+    pipeline: Pipeline,
+    survey: Survey | None,
+    topic: TopicState | None,
+    loss: TimeToLoss | None,
+    due: Due | None,
+    now_ms: int,
+) -> list[Measure]:
+    """`survey` is None before any run has registered the pipeline; `topic` and `loss` are None if Kafka gave no answer,
+    `due` before there is a watermark."""
+    values: dict[str, float | None] = {"tidegate_spec_ok": 1, "tidegate_kafka_ok": int(topic is not None)}
+    if survey is not None:
+        values |= _of_ledger(pipeline, survey, due, now_ms)
+        if topic is not None and survey.progress.topic_id in (None, topic.topic_id):
+            values["tidegate_lag_records"] = sum(
+                max(0, o.high_watermark - max(o.log_start, survey.progress.next_offset(p, o.log_start)))
+                for p, o in topic.partitions.items()
+            )
+    if loss is not None:
+        values["tidegate_time_to_loss_seconds"] = _seconds(loss.at_pace_ms)
+        values["tidegate_time_to_loss_stopped_seconds"] = _seconds(loss.stopped_ms)
+        values["tidegate_loss_level"] = LEVELS.get(loss.level)
+    label = (("pipeline", pipeline.name),)
+    found = [Measure(name, label, value) for name, value in values.items() if value is not None]
+    if survey is not None:
+        found += [
+            Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(survey.counts, fate)) for fate in FATES
+        ]
+    return found
+
+
+def broken(name: str) -> Measure:
+    """A pipeline whose YAML is none."""
+    return Measure("tidegate_spec_ok", (("pipeline", name),), 0)
+
+
+def _of_ledger(pipeline: Pipeline, survey: Survey, due: Due | None, now_ms: int) -> dict[str, float | None]:
+    counts, published, landed = survey.counts, survey.published, survey.progress.landed
+    low = global_watermark(watermarks(pipeline.windows, survey.facts, now_ms))
+    oldest = None if not due else next(due.keys(), None)
+    delay = None
+    if published.newest_start_ms is not None and published.first_published_ms is not None:
+        delay = published.first_published_ms - window_end(published.newest_start_ms, pipeline.windows)
+    return _of_counts(counts) | {
+        "tidegate_held": survey.held,
+        "tidegate_lost_offsets_total": survey.lost,
+        "tidegate_landed_age_seconds": None if landed is None else _age(landed.landed_ms, now_ms),
+        "tidegate_open_batch_age_seconds": _age(survey.open_since_ms, now_ms),
+        "tidegate_watermark_delay_seconds": None if low is None else (now_ms - low) / 1000,
+        "tidegate_windows_due": 0 if due is None else due.count,
+        "tidegate_oldest_due_age_seconds": None if oldest is None else _age(oldest.end_ms, now_ms),
+        "tidegate_windows_published": published.windows,
+        "tidegate_rows_published": published.rows,
+        "tidegate_publish_delay_seconds": _seconds(delay),
+    }
+
+
+def _of_counts(counts: Counts) -> dict[str, float | None]:
+    return {
+        "tidegate_records_read_total": counts.read,
+        "tidegate_read_bytes_total": counts.bytes,
+        "tidegate_records_rerouted_total": counts.rerouted,
+        "tidegate_dirty_records": counts.dirty_now,
+        "tidegate_unaccounted_records": counts.unaccounted,
+    }
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def _age(since_ms: int | None, now_ms: int) -> float | None:
+    return None if since_ms is None else max(0, now_ms - since_ms) / 1000
+
+
+# ---------------------------------------------------------------- the text format
+
+
+def exposition(found: Iterable[Measure]) -> Iterator[str]:
+    """Lines of Prometheus' text format 0.0.4, without line ends: each family once, with its help and type."""
+    by_name: dict[str, list[Measure]] = {name: [] for name in FAMILIES}
+    for measure in found:
+        by_name[measure.name].append(measure)
+    for name, (kind, text) in FAMILIES.items():
+        if by_name[name]:
+            yield f"# HELP {name} {_escaped(text, quoted=False)}"
+            yield f"# TYPE {name} {kind}"
+            yield from (f"{name}{_labels(m.labels)} {_number(m.value)}" for m in by_name[name])
+
+
+def _labels(pairs: tuple[tuple[str, str], ...]) -> str:
+    inside = ",".join(f'{name}="{_escaped(value, quoted=True)}"' for name, value in pairs)
+    return f"{{{inside}}}" if inside else ""
+
+
+def _escaped(text: str, *, quoted: bool) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace('"', '\\"') if quoted else text
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) else repr(float(value))

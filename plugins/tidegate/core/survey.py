@@ -1,0 +1,75 @@
+"""What the ledger says of many pipelines at once: the ground of measures, alerts and the forecast of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.due import ArchiveNote
+from tidegate.core.offsets import Interval
+from tidegate.core.progress import Progress
+from tidegate.core.watermark import TopicFacts
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sums over the LANDED batches but redrives; each only grows. `bytes`: keys and values as Kafka delivered them.
+
+    `unaccounted` sums, range by range, what `read` differs by from what its records became: 0, or the promise is
+    broken. `dirty_now` are dirty rows that no redrive has taken up."""
+
+    offsets: int = 0
+    read: int = 0
+    data: int = 0
+    late: int = 0
+    dirty: int = 0
+    filtered: int = 0
+    dropped: int = 0
+    rerouted: int = 0
+    bytes: int = 0
+    unaccounted: int = 0
+    dirty_now: int = 0
+
+
+@dataclass(frozen=True)
+class Published:
+    """Generations in force: how many windows and rows; and of the newest window, `[start, end)` and when its first
+    generation came into force (UTC ms; None: none has)."""
+
+    windows: int = 0
+    rows: int = 0
+    newest_start_ms: int | None = None
+    first_published_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
+    for a human (refused or blocked); `lost` offsets were gone before they were read."""
+
+    progress: Progress
+    facts: TopicFacts
+    counts: Counts = Counts()
+    published: Published = Published()
+    note: ArchiveNote | None = None
+    open_since_ms: int | None = None
+    held: int = 0
+    lost: int = 0
+
+
+class SurveyLedger(Protocol):
+    """Part of core.views.LedgerReads. Raises LedgerError."""
+
+    def survey(self, names: Collection[str], now_ms: int) -> dict[str, Survey]:
+        """Those of `names` that the ledger knows, as of one instant, by a number of statements that does not grow with
+        them."""
+        ...
+
+    def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
+        """The part of a survey that is always small."""
+        ...
+
+    def published_within_each(self, parts: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:
+        """For each pipeline the starts of windows within its parts that have a generation in force: one statement."""
+        ...

@@ -1,0 +1,49 @@
+"""Measures of many pipelines at once: a few statements of the ledger, and what Kafka has said. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidegate.core import due as rules
+from tidegate.core.due import Due
+from tidegate.core.losswarning import TimeToLoss, time_to_loss
+from tidegate.core.measures import Measure, measures
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+from tidegate.core.survey import Survey, SurveyLedger
+from tidegate.core.watermark import global_watermark, watermarks
+
+
+def measure_all(
+    pipelines: Sequence[Pipeline], topics: Mapping[str, TopicState], reads: SurveyLedger, now_ms: int
+) -> list[Measure]:
+    """`topics` by the pipeline's name, of those for which Kafka answered. Raises LedgerError."""
+    surveys = reads.survey([one.name for one in pipelines], now_ms)
+    due = _due(pipelines, surveys, reads, now_ms)
+    found: list[Measure] = []
+    for one in pipelines:
+        survey, topic = surveys.get(one.name), topics.get(one.name)
+        loss = None if survey is None or topic is None else loss_of(one, topic, survey, now_ms)
+        found += measures(one, survey, topic, loss, due.get(one.name), now_ms)
+    return found
+
+
+def loss_of(pipeline: Pipeline, topic: TopicState, survey: Survey, now_ms: int) -> TimeToLoss:
+    """By `source.loss_warning`."""
+    return time_to_loss(topic, survey.progress, now_ms, pipeline.source.loss_warning_ms)
+
+
+def _due(
+    pipelines: Sequence[Pipeline], surveys: Mapping[str, Survey], reads: SurveyLedger, now_ms: int
+) -> dict[str, Due]:
+    """Of those that have a watermark; one statement asks for all that is not remembered as published."""
+    parts = {}
+    for one in pipelines:
+        survey = surveys.get(one.name)
+        low = None if survey is None else global_watermark(watermarks(one.windows, survey.facts, now_ms))
+        if survey is not None and low is not None:
+            note = survey.note
+            parts[one.name] = rules.unknown(one.windows, note.published if note else (), low)
+    published = reads.published_within_each(parts)
+    windows = {one.name: one.windows for one in pipelines}
+    return {name: rules.due(windows[name], left, published[name]) for name, left in parts.items()}
