@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 KAFKA_S = 2.0
 EVENTS = 8
+DUE_LISTED = 1000
+"""Windows that JSON names one by one; its ranges hold all."""
 NOT_ASKED = "not asked"
 
 
@@ -142,7 +145,9 @@ def _first(error: BaseException) -> str:
 
 
 def _plain(line: Line) -> dict[str, Any]:
+    from tidegate.core.instants import iso
     from tidegate.core.plain import to_plain
+    from tidegate.workflow import overdue
 
     if line.status is None:
         return {"name": line.name, "well": False, "error": line.error}
@@ -154,8 +159,13 @@ def _plain(line: Line) -> dict[str, Any]:
         "kafka": line.kafka,
         "watermark_ms": s.watermark_ms,
         "next_window": _window(s.next_window),
-        "due": [{"start_ms": k.start_ms, "end_ms": k.end_ms} for k in s.due],
+        "due": [{"start_ms": k.start_ms, "end_ms": k.end_ms} for k in islice(s.due, DUE_LISTED)],
+        "due_count": s.due.count,
+        "due_ranges": overdue.plain(s.due),
         "due_since_ms": s.due_since_ms,
+        "due_ended": [iso(start) for start in overdue.ended(s.due, s.archive)],
+        "archive_paused": s.archive.paused if s.archive else None,
+        "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
         "blocks": to_plain(s.blocks),
         "side_duties": list(s.side_duties),
     }
@@ -263,9 +273,7 @@ def _behind(line: Line) -> str:
 
 
 def _due(status: PipelineStatus) -> str:
-    from tidegate.workflow.overview import DUE_LIMIT
-
-    return f"{len(status.due):,}{'+' if len(status.due) == DUE_LIMIT else ''}"
+    return f"{status.due.count:,}"
 
 
 def _print_one(line: Line) -> None:
@@ -338,14 +346,18 @@ def _behind_words(line: Line) -> str:
 
 
 def _due_words(status: PipelineStatus) -> str:
-    from tidegate.core.instants import iso
-    from tidegate.workflow.overview import count_due
+    from tidegate.workflow import overdue
 
     if not status.due:
         return "none"
-    since = f", since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
-    first, last = iso(status.due[0].start_ms), iso(status.due[-1].start_ms)
-    return f"{count_due(status)} ready and not published: {first} to {last}{since}"
+    since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
+    *_, (_, last) = status.due.ranges
+    over = len(overdue.ended(status.due, status.archive))
+    return (
+        f"{overdue.count(status.due)} due and not published: {overdue.ranges(status.due)}{since}"
+        + (f"; {over:,} of them have a run that has ended" if over else "")
+        + f"\nto fill: {overdue.backfill(status.name, next(iter(status.due)), last)}"
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:

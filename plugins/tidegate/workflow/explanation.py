@@ -13,7 +13,8 @@ from tidegate.core.views import GenerationRow, LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import CURRENT, DISCARDED, OPEN, RETIRED, WindowKey
 from tidegate.workflow.context import Context
-from tidegate.workflow.overview import backfill, first_line
+from tidegate.workflow.overdue import backfill
+from tidegate.workflow.overview import first_line
 
 
 @dataclass(frozen=True)

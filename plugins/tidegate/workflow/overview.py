@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 from tidegate.core import watermark
-from tidegate.core.instants import iso, span
+from tidegate.core.due import ArchiveNote, Due
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.ledger import Block
 from tidegate.core.pipeline import Pipeline
@@ -14,18 +13,9 @@ from tidegate.core.ports import Clock, TopicState
 from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
+from tidegate.workflow import overdue, reconcile
 from tidegate.workflow.context import Context
-from tidegate.workflow.reconcile import due_windows
-
-DUE_LIMIT = 1000
-
-
-@dataclass(frozen=True)
-class Concern:
-    """Why a pipeline is not well, and what to do."""
-
-    what: str
-    advice: str
+from tidegate.workflow.overdue import Concern
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class Lag:
 class PipelineStatus:
     """`next_window` is the oldest one that may not be closed yet; its certificate says who blocks it.
 
-    `due` are windows that may be published and are not, at most DUE_LIMIT; `due_since_ms` is when the batch landed
+    `due` are windows that may be published and are not; `due_since_ms` is when the batch landed
     that made the oldest of them ready. Times are UTC ms."""
 
     name: str
@@ -50,8 +40,9 @@ class PipelineStatus:
     lag: Lag | None
     watermark_ms: int | None
     next_window: Certificate | None
-    due: tuple[WindowKey, ...]
+    due: Due
     due_since_ms: int | None
+    archive: ArchiveNote | None
     blocks: tuple[Block, ...]
     side_duties: tuple[int, ...]
     concerns: tuple[Concern, ...]
@@ -67,11 +58,11 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     overview = reads.overview(pipeline.name, events)
     if overview is None:
         lag = None if topic is None else _lag({}, topic)
-        return PipelineStatus(pipeline.name, None, lag, None, None, (), None, (), (), ())
+        return PipelineStatus(pipeline.name, None, lag, None, None, Due(pipeline.windows, ()), None, None, (), (), ())
     facts = ledger.windows.facts(pipeline.name)
     marks = watermark.watermarks(pipeline.windows, facts)
-    due = tuple(due_windows(ctx, DUE_LIMIT))
-    since = _due_since(pipeline, reads, due[0]) if due else None
+    look = reconcile.look(ctx)
+    since = overdue.due_since(pipeline, reads, look.due) if look.due else None
     lag = None if topic is None else _lag(overview.planned_ends, topic)
     found = PipelineStatus(
         pipeline.name,
@@ -79,8 +70,9 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         lag,
         watermark.global_watermark(marks),
         _next_window(pipeline, facts, clock),
-        due,
+        look.due,
         since,
+        look.note,
         tuple(ledger.pipelines.blocks(pipeline.name)),
         tuple(batch_id for batch_id, _ in ledger.batches.side_duties(pipeline.name)),
         (),
@@ -103,19 +95,6 @@ def _next_window(pipeline: Pipeline, facts: TopicFacts, clock: Clock) -> Certifi
     start = window_start(at, pipeline.windows)
     key = WindowKey(start, window_end(start, pipeline.windows))
     return watermark.certify(pipeline.name, pipeline.windows, facts, key, clock.now_ms())
-
-
-def _due_since(pipeline: Pipeline, reads: LedgerReads, oldest: WindowKey) -> int | None:
-    """When the first batch landed after which the watermark had passed the window's end: watermarks only rise."""
-    landed = reads.landed(pipeline.name)
-
-    def passed(batch_id: int) -> bool:
-        marks = watermark.watermarks(pipeline.windows, reads.facts_after(pipeline.name, batch_id))
-        low = watermark.global_watermark(marks)
-        return low is not None and low >= oldest.end_ms
-
-    n = bisect_left(landed, True, key=lambda pair: passed(pair[0]))
-    return landed[n][1] if n < len(landed) else None
 
 
 def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock) -> PipelineStatus:
@@ -148,27 +127,8 @@ def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock) -> P
                 "source.on_data_loss: record goes on without them",
             )
         )
-    sla = pipeline.archive.sla_ms
-    if found.due_since_ms is not None and clock.now_ms() - found.due_since_ms > sla:
-        waited, oldest = span(clock.now_ms() - found.due_since_ms), found.due[0]
-        concerns.append(
-            Concern(
-                f"{count_due(found)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}",
-                f"unpause {name}.archive, or run: {backfill(name, found.due[0], found.due[-1])}",
-            )
-        )
+    concerns += overdue.concerns(pipeline, found.due, found.due_since_ms, found.archive, clock.now_ms())
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
-
-
-def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
-    """The command that publishes these windows."""
-    return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
-
-
-def count_due(found: PipelineStatus) -> str:
-    count = len(found.due)
-    more = " or more" if count == DUE_LIMIT else ""
-    return f"{count:,}{more} window{' is' if count == 1 else 's are'}"
 
 
 def first_line(text: str) -> str:

@@ -13,7 +13,7 @@ from tidegate.core.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, StepMissing
 from tidegate.core.offsets import Interval
 from tidegate.core.window import WindowKey
-from tidegate.workflow import cleaning, landing, records
+from tidegate.workflow import cleaning, landing, records, reopen
 from tidegate.workflow.context import Context, guard
 
 
@@ -26,6 +26,7 @@ def maintain(ctx: Context, runs: RunsSeen | None = None) -> list[str]:
     except Alarm:
         cleaning.clean(ctx)  # one batch that waits for a human must not fill the disk
         raise
+    done += reopen.by_itself(ctx)
     return done + cleaning.clean(ctx).lines()
 
 
@@ -66,12 +67,12 @@ def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:
 
 def due(ctx: Context) -> Due:
     """Windows from `windows.start` up to the global watermark that have no CURRENT generation."""
-    return _look(ctx).due
+    return look(ctx).due
 
 
 def note_archive(ctx: Context, runs: RunsSeen | None = None) -> None:
     """Remember which windows are published, so that the next look begins there, and what the runs are like."""
-    seen = _look(ctx)
+    seen = look(ctx)
     old = seen.note or ArchiveNote()
     published = rules.remembered(seen.parts, seen.due, old.published)
     if runs is None and published == old.published:
@@ -83,7 +84,7 @@ def note_archive(ctx: Context, runs: RunsSeen | None = None) -> None:
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """`parts` were not remembered as published, so they were looked at; `due` is what of them is not."""
 
     note: ArchiveNote | None
@@ -91,10 +92,11 @@ class _Look:
     due: Due
 
 
-def _look(ctx: Context) -> _Look:
+def look(ctx: Context) -> Look:
+    """What is due, from where it is remembered that all is published. Reads only."""
     spec = ctx.pipeline.windows
     marks = watermark.watermarks(spec, ctx.ledger.windows.facts(ctx.name), ctx.clock.now_ms())
     low = watermark.global_watermark(marks)
     note = ctx.ledger.due.note(ctx.name)
     parts = () if low is None else rules.unknown(spec, note.published if note else (), low)
-    return _Look(note, parts, rules.due(spec, parts, ctx.ledger.due.published_within(ctx.name, parts)))
+    return Look(note, parts, rules.due(spec, parts, ctx.ledger.due.published_within(ctx.name, parts)))

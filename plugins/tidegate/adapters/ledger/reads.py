@@ -86,6 +86,15 @@ class SqlReads(AuditReads, WhereReads, SurveyReads):
         with self._snapshot() as c:
             return [(row.batch_id, row.landed_ms) for row in c.execute(statement.order_by(b.c.batch_id))]
 
+    def landed_upto(self, name: str, batch_id: int | None = None) -> tuple[int, int] | None:
+        mine = and_(b.c.pipeline == name, b.c.state == "LANDED", b.c.kind == INGEST)
+        if batch_id is not None:
+            mine = and_(mine, b.c.batch_id <= batch_id)
+        statement = select(b.c.batch_id, b.c.landed_ms).where(mine).order_by(b.c.batch_id.desc()).limit(1)
+        with self._snapshot() as c:
+            row = c.execute(statement).first()
+        return None if row is None else (row.batch_id, row.landed_ms)
+
     def facts_after(self, name: str, batch_id: int) -> TopicFacts:
         with self._snapshot() as c:
             return facts_after(c, name, batch_id)

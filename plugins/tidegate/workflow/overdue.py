@@ -1,0 +1,132 @@
+"""Windows that are due, for people: which, since when, why nothing comes, and the command that fills them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from tidegate.core import watermark
+from tidegate.core.due import ArchiveNote, Due
+from tidegate.core.instants import iso, span
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.views import LedgerReads
+from tidegate.core.window import WindowKey
+
+RANGES_SHOWN = 3
+MAINTAINED_MS = 3_600_000
+"""The maintenance DAG looks every ten minutes; so long without a word from it, and it does not run."""
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Why a pipeline is not well, and what to do."""
+
+    what: str
+    advice: str
+
+
+def due_since(pipeline: Pipeline, reads: LedgerReads, due: Due) -> int | None:
+    """When the first batch landed after which the oldest could be published (UTC ms): watermarks only rise."""
+    oldest, ready = next(iter(due)), reads.landed_upto(pipeline.name)
+    if ready is None:
+        return None
+    unready = 0
+    while ready[0] - unready > 1:
+        middle = (unready + ready[0]) // 2
+        found = reads.landed_upto(pipeline.name, middle)
+        if found is None or found[0] <= unready or not _passed(pipeline, reads, found[0], oldest):
+            unready = middle
+        else:
+            ready = found
+    return ready[1]
+
+
+def _passed(pipeline: Pipeline, reads: LedgerReads, batch_id: int, window: WindowKey) -> bool:
+    marks = watermark.watermarks(pipeline.windows, reads.facts_after(pipeline.name, batch_id))
+    low = watermark.global_watermark(marks)
+    return low is not None and low >= window.end_ms
+
+
+def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:
+    """Windows (starts) that are still due, and whose archive run had ended when maintenance last looked."""
+    return tuple(start for start in note.ended if due.holds(start)) if note else ()
+
+
+def concerns(
+    pipeline: Pipeline, due: Due, since_ms: int | None, note: ArchiveNote | None, now_ms: int
+) -> list[Concern]:
+    """What has ended without a publication at once, what nobody publishes once `archive.sla` is over."""
+    name, over = pipeline.name, ended(due, note)
+    found: list[Concern] = []
+    if over:
+        runs = f"the archive runs of {len(over):,} windows have" if len(over) > 1 else "the archive run of a window has"
+        found.append(
+            Concern(
+                f"{runs} ended without a publication: {_instants(over)}",
+                f"look at the log of the failed task and mend what it says, then: {clear(name, over[0], over[-1])}",
+            )
+        )
+    late = since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms
+    if late and due.count > len(over):
+        waited, oldest = span(now_ms - since_ms), next(iter(due))  # type: ignore[operator]
+        what = f"{count(due)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
+        found.append(Concern(f"{what}: {ranges(due)}", _remedy(name, due, note, now_ms)))
+    return found
+
+
+def _remedy(name: str, due: Due, note: ArchiveNote | None, now_ms: int) -> str:
+    *_, (_, last) = due.ranges
+    fill = backfill(name, next(iter(due)), last)
+    if note is not None and note.paused:
+        return f"{name}.archive was paused when last looked at: unpause it, or run: {fill}"
+    if note is None or not note.noted_ms or now_ms - note.noted_ms > MAINTAINED_MS:
+        return (
+            f"{name}.maintain, which makes the missing runs, has not looked for an hour: unpause {name}.archive "
+            f"and {name}.maintain, or run: {fill}"
+        )
+    return f"unpause {name}.archive, or run: {fill}"
+
+
+def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
+    """The command that publishes these windows."""
+    return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
+
+
+def clear(name: str, first_ms: int, last_ms: int) -> str:
+    """The command that lets failed runs try again."""
+    return f"airflow tasks clear {name}.archive --only-failed --yes -s {iso(first_ms)} -e {iso(last_ms)}"
+
+
+def count(due: Due) -> str:
+    """`1 window is`, `12 windows are`."""
+    number = due.count
+    return f"{number:,} window{' is' if number == 1 else 's are'}"
+
+
+def ranges(due: Due) -> str:
+    """First and last window of each part: `2026-11-20T04:00Z .. 15:00Z, 2026-11-21T02:00Z`."""
+    parts = list(due.ranges)
+    shown = [_range(first.start_ms, last.start_ms) for first, last in parts[:RANGES_SHOWN]]
+    if len(parts) > RANGES_SHOWN:
+        last = _range(parts[-1][0].start_ms, parts[-1][1].start_ms)
+        shown.append(f"and {len(parts) - RANGES_SHOWN:,} more ranges, the last {last}")
+    return ", ".join(shown)
+
+
+def _range(first_ms: int, last_ms: int) -> str:
+    first, last = iso(first_ms), iso(last_ms)
+    if first == last:
+        return first
+    return f"{first} .. {last.partition('T')[2] if first[:10] == last[:10] else last}"
+
+
+def _instants(starts: tuple[int, ...]) -> str:
+    return ", ".join(islice(map(iso, starts), RANGES_SHOWN)) + (", ..." if len(starts) > RANGES_SHOWN else "")
+
+
+def plain(due: Due) -> list[dict[str, int]]:
+    """For JSON."""
+    return [
+        {"first_ms": first.start_ms, "last_ms": last.start_ms, "windows": Due(due.windows, (part,)).count}
+        for part, (first, last) in zip(due.parts, due.ranges, strict=True)
+    ]
