@@ -15,6 +15,7 @@ from tests.world import HOUR, World, make_pipeline, record, window
 from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
 from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, Merge, Pipeline, Reopening
+from tidegate.core.reopening import MOST_REFUSED
 from tidegate.workflow import archive, ingest, reconcile, redrive, reopen
 from tidegate.workflow.audit import audit
 from tidegate.workflow.where import where
@@ -371,3 +372,57 @@ def test_hive_away(world: World) -> None:
     world.close()
     reopened(world)
     once(world, [*BOTH, (0, 6)])
+
+
+# ---------------------------------------------------------------- by itself
+
+
+def maintained(world: World) -> list[str]:
+    done = reconcile.maintain(world.context())
+    world.close()
+    return [line for line in done if "reopened" in line]
+
+
+def test_the_maintenance_dag_reopens_what_has_waited_long_enough(world: World) -> None:
+    assert maintained(world) == []
+    world.change_spec(reopening=Reopening(after_ms=2 * HOUR))
+    assert maintained(world) == []
+    world.clock.advance(2 * HOUR)
+    (line,) = maintained(world)
+    assert "2013-01-05T00:00Z was reopened as generation 2: 4 rows" in line
+    once(world, BOTH)
+    assert maintained(world) == []
+
+
+def test_it_leaves_a_window_alone_that_is_over_its_budget(world: World) -> None:
+    world.change_spec(reopening=Reopening(after_ms=0, rows=1))
+    assert maintained(world) == []
+    once(world, BOTH[:2], [(0, 3), (0, 4)])
+
+
+def test_it_gives_up_what_is_refused_again_and_again(world: World) -> None:
+    world.change_spec(reopening=Reopening(after_ms=0))
+    (late,) = (world.folder / WORK / "late").rglob("*.parquet")
+    kept = late.read_bytes()
+    late.unlink()
+    for _ in range(MOST_REFUSED):
+        (line,) = maintained(world)
+        assert "late file lost" in line
+    assert maintained(world) == []
+    late.write_bytes(kept)
+    assert reopened(world).new
+    once(world, BOTH)
+
+
+def test_it_reopens_a_few_windows_a_run(world: World) -> None:
+    world.produce(record("up", 9.9))
+    world.produce(record("up", 9.9), partition=1)
+    world.ingest("r3")
+    for hour in range(1, 6):
+        world.archive(hour)
+    world.produce(*(record("late", hour + 0.5) for hour in range(1, 6)))
+    world.ingest("r4")
+    world.change_spec(reopening=Reopening(after_ms=0))
+    assert [len(maintained(world)) for _ in range(3)] == [3, 3, 0]
+    assert world.table("__late") == []
+    balanced(world)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tidegate.core.ledger import OwedSpan
 
 
+MOST_REFUSED = 2
+"""So often a reopening is refused before it is no more tried by itself."""
+
+
 @dataclass(frozen=True)
 class LateBatch:
     """Late rows of one LANDED batch for one window, that no generation in force holds.
@@ -36,8 +40,8 @@ class LateBatch:
 class LateWindow:
     """A window for which late rows wait. `current`: its generation in force, None if it was never published.
 
-    `reopened`: how many of its generations took late rows up. `working`: one of its generations is being built or
-    swapped in. `blocked`: by an alarm, its reason."""
+    `reopened`: how many of its generations took late rows up; `refused`: how many since the one in force were refused.
+    `working`: one of its generations is being built or swapped in. `blocked`: by an alarm, its reason."""
 
     start_ms: int
     batches: tuple[LateBatch, ...]
@@ -45,6 +49,7 @@ class LateWindow:
     reopened: int
     working: bool
     blocked: str | None = None
+    refused: int = 0
 
     @property
     def rows(self) -> int:
@@ -97,6 +102,8 @@ def _hours(ms: int) -> str:
 def is_due(window: LateWindow, budget: Reopening, now_ms: int) -> bool:
     """Whether the spec wants the window to be reopened by itself, its budget left aside."""
     if budget.after_ms is None or window.current is None or window.working or window.blocked is not None:
+        return False
+    if window.refused >= MOST_REFUSED:
         return False
     return any(now_ms - b.landed_ms >= budget.after_ms for b in window.settled)
 

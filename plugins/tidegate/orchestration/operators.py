@@ -154,7 +154,10 @@ class ReplayOperator(PipelineOperator):
 
 
 class MaintainOperator(PipelineOperator):
-    """Duties that no other run does: stranded backfill runs, missing archive runs, what batches and windows left."""
+    """Duties that no other run does: stranded backfill runs, missing archive runs, late rows that waited long enough,
+    what batches and windows left."""
+
+    runs_spark = True  # only where a window that is reopened is large
 
     def __init__(self, *, pipeline: Pipeline, dag_ids: Sequence[str], archive_dag_id: str, **operator_args: Any):
         super().__init__(pipeline=pipeline, **operator_args)

@@ -16,12 +16,13 @@ from tidegate.core.pipeline import (
     IngestRun,
     Merge,
     Pipeline,
+    Reopening,
     Sink,
     Source,
     Windows,
 )
 from tidegate.core.plain import dumps, to_plain
-from tidegate.spec.model import ColumnSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec, SourceSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
 from tidegate.spec.values import KAFKA_TIMESTAMP
@@ -49,6 +50,7 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         ingest=_ingest(spec.ingest),
         archive=_archive(spec.archive, archive_runs(spec)),
         late_policy=spec.late.policy,
+        reopening=_reopening(spec.late),
         dirty=DirtyLimits(spec.dirty.max_count, spec.dirty.max_ratio),
         where=spec.where,
         kafka_columns=spec.kafka_columns,
@@ -142,6 +144,10 @@ def _archive(spec: ArchiveSpec, max_active_runs: int) -> ArchiveRun:
         swap=spec.swap,
         merge=Merge(spec.merge.min_files, spec.merge.local_size),
     )
+
+
+def _reopening(spec: LateSpec) -> Reopening:
+    return Reopening(spec.reopen_after, spec.reopen_generations, spec.reopen_age, spec.reopen_rows)
 
 
 def _clean(spec: CleanSpec) -> Cleaning:

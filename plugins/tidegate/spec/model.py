@@ -236,6 +236,21 @@ class LateSpec(Section):
         "batch keeps what it was planned with.",
         "side",
     )
+    reopen_after: Period | None = key(
+        "How long the oldest late row of a published window waits, from its landing on, before the maintenance DAG "
+        "reopens the window: its next generation takes all of them up. null: only `tidegate reopen` does.",
+        None,
+    )
+    reopen_generations: CountOrZero | None = key(
+        "How often a window may be reopened; null sets no limit. A window that is over this or one of the next two "
+        "limits waits for `tidegate reopen --over-budget`.",
+        3,
+        unit="generations",
+    )
+    reopen_age: Period | None = key("How long after its end a window may be reopened; null sets no limit.", "7d")
+    reopen_rows: Count | None = key(
+        "How many late rows one reopening may take up; null sets no limit.", 10_000_000, unit="records"
+    )
 
 
 class DirtySpec(Section):

@@ -35,6 +35,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_columns(spec),
         *_event_time(spec),
         *_windows(spec),
+        *_late(spec),
         *_time_partitions(spec),
         *_dynamic_partitions(spec),
         *_text(spec),
@@ -107,6 +108,12 @@ def _windows(spec: PipelineSpec) -> Iterator[Problem]:
     if windows.max_age is not None and windows.max_age < windows.watermark_delay + windows.size:
         message = "must be at least windows.size + windows.watermark_delay, or records are late before a window closes"
         yield Problem(("windows", "max_age"), message)
+
+
+def _late(spec: PipelineSpec) -> Iterator[Problem]:
+    if spec.late.reopen_after is not None and not spec.kafka_columns:
+        message = "needs kafka_columns: true, without which nobody can tell a row that was taken up from a double"
+        yield Problem(("late", "reopen_after"), message)
 
 
 def _divides_a_day(size_ms: int) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core import reopening
-from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError
+from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError, TidegateError
 from tidegate.core.instants import iso
+from tidegate.core.layout import window_end
 from tidegate.core.reopening import LateWindow
 from tidegate.core.tables import data_table
 from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey
@@ -14,6 +15,9 @@ from tidegate.workflow import ahead, archive, landing
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.tables import bring_up
+
+MOST = 3
+"""Windows that one run of the maintenance DAG reopens; the next run goes on."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,31 @@ def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = F
         landing.finish_side_duties(ctx)
         return published
     raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def by_itself(ctx: Context, most: int = MOST) -> list[str]:
+    """What the spec's `late.reopen_after` asks for, the oldest windows first, at most `most`; what was done, in words.
+
+    What one window is refused for holds up no other duty."""
+    budget, now_ms = ctx.pipeline.reopening, ctx.clock.now_ms()
+    if budget.after_ms is None or not ctx.pipeline.kafka_columns:
+        return []
+    done: list[str] = []
+    for late in ctx.ledger.reopenings.candidates(ctx.name):
+        key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
+        if not reopening.is_due(late, budget, now_ms) or reopening.over_budget(late, key.end_ms, budget, now_ms):
+            continue
+        if len(done) == most:
+            break
+        try:
+            published = reopen(ctx, key, "late.reopen_after")
+        except TidegateError as e:
+            done.append(f"{iso(key.start_ms)} could not be reopened: {e}")
+            if e.retry:
+                break  # what is down costs each window its time-out: the rest waits for the next run
+            continue
+        done.append(f"{iso(key.start_ms)} was reopened as generation {published.generation}: {published.rows:,} rows")
+    return done
 
 
 def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> Published:

@@ -122,11 +122,14 @@ def _window(c: Connection, name: str, window_ms: int, batches: list[LateBatch]) 
     made = rows_of(c, g, pipeline=name, window_ms=window_ms)
     w = schema.windows
     blocked = c.scalar(select(w.c.blocked).where(w.c.pipeline == name, w.c.start_ms == window_ms))
+    current = next((row.number for row in made if row.state == CURRENT), None)
+    reopenings = [row for row in made if row.kind == REOPEN]
     return LateWindow(
         window_ms,
         tuple(batches),
-        next((row.number for row in made if row.state == CURRENT), None),
-        sum(row.kind == REOPEN and row.state != DISCARDED for row in made),
+        current,
+        sum(row.state != DISCARDED for row in reopenings),
         any(row.state not in _FINISHED for row in made),
         blocked,
+        sum(row.state == DISCARDED and row.number > (current or 0) for row in reopenings),
     )
