@@ -13,10 +13,14 @@ from tidegate.commands.output import advice, console, json_option, paragraph, pr
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tidegate.core.grounds import Grounds
     from tidegate.core.pipeline import Pipeline
     from tidegate.core.watermark import Certificate
     from tidegate.core.window import WindowKey
     from tidegate.workflow.explanation import Explanation
+
+MANY = 10
+"""Lines of a list that people read; `--json` has all."""
 
 
 @click.command()
@@ -112,16 +116,19 @@ def _print(e: Explanation) -> None:
     out = console()
     style = "bold green" if e.published else "bold yellow"
     out.print(Text(f"{e.pipeline} {iso(e.window.start_ms)} to {iso(e.window.end_ms)}: {e.summary}", style=style))
-    advice(out, "next", e.next_step)
+    holds_command = "airflow " in e.next_step or "tidegate " in e.next_step
+    (advice if holds_command else paragraph)(out, "next", e.next_step)
     paragraph(out, "window", f"{e.state}, {e.partition}, id {window_id(e.window.start_ms)}{_closed(e)}")
     if e.view.window is not None and e.view.window.blocked:
         paragraph(out, "BLOCKED", e.view.window.blocked, "red")
-    paragraph(out, "now", _certificate(e.now))
+    if e.now.reason not in e.summary:
+        paragraph(out, "now", _certificate(e.now))
     if e.stored is not None and (e.stored.ready, e.stored.reason) != (e.now.ready, e.now.reason):
         paragraph(out, "stored", f"{_certificate(e.stored)} (decided {iso(e.stored.decided_ms // 1000 * 1000)})")
     if not e.published and not e.now.ready:
         _print_partitions(out, e.now)
     _print_generations(out, e)
+    _print_grounds(out, e.grounds)
     _print_shares(out, e)
     for intent in e.view.intents:
         text = f"no answer yet for a change to {intent.location}; it may be executed until {iso(intent.deadline_ms)}"
@@ -145,8 +152,10 @@ def _print_partitions(out: Console, certificate: Certificate) -> None:
     from tidegate.core.instants import iso
 
     table = _table("partition", "watermark", "by", "newest event", "drained", "last read", padding=1)
-    for p in certificate.partitions:
-        blocks = p.partition in certificate.blockers
+    blockers = set(certificate.blockers)
+    shown = sorted(certificate.partitions, key=lambda p: (p.partition not in blockers, p.partition))[: 2 * MANY]
+    for p in shown:
+        blocks = p.partition in blockers
         drained = "yes" if p.drained else "no"
         table.add_row(
             f"{p.partition}{' blocks' if blocks else ''}",
@@ -159,6 +168,8 @@ def _print_partitions(out: Console, certificate: Certificate) -> None:
         )
     if certificate.partitions:
         out.print(table)
+    if len(certificate.partitions) > len(shown):
+        paragraph(out, "", f"and {len(certificate.partitions) - len(shown):,} more partitions: --json has them all")
 
 
 def _print_generations(out: Console, e: Explanation) -> None:
@@ -185,17 +196,48 @@ def _print_generations(out: Console, e: Explanation) -> None:
             paragraph(out, "location", g.location)
 
 
+def _print_grounds(out: Console, grounds: Grounds | None) -> None:
+    """What the generation in force rests on, in lines that stay few."""
+    from tidegate.core.instants import iso
+
+    if grounds is None or grounds.closing_batch is None:
+        return
+    floor = f", floor up to {iso(grounds.floor_ms)}" if grounds.floor_ms is not None else ""
+    paragraph(
+        out,
+        "rests on",
+        f"{grounds.rows:,} rows in {grounds.range_count:,} ranges of {len(grounds.batches):,} batches{floor}; rows "
+        f"that batch {grounds.closing_batch} and later ones bring for it are late",
+    )
+    table = _table("partition", "rows", "first", "last", "batches", "offsets", "gaps")
+    for p in grounds.partitions[:MANY]:
+        table.add_row(*(f"{n:,}" for n in (p.partition, p.rows, p.first, p.last, p.batches, p.offsets, p.gaps)))
+    if grounds.partitions:
+        out.print(table)
+    if len(grounds.partitions) > MANY:
+        paragraph(out, "", f"and {len(grounds.partitions) - MANY:,} more partitions: --json has them all")
+    for g in grounds.gap_intervals[:MANY]:
+        paragraph(out, "gap", f"batch {g.batch_id} partition {g.partition}: no record at offsets [{g.start}, {g.end})")
+    for lost in grounds.losses[:MANY]:
+        where = f"batch {lost.batch_id} partition {lost.partition}: offsets [{lost.start}, {lost.end})"
+        paragraph(out, "lost", f"{where} were never read ({lost.reason})", "yellow")
+
+
 def _print_shares(out: Console, e: Explanation) -> None:
     if not e.shares:
         paragraph(out, "rows", "no landed batch has any")
         return
     table = _table("batch", "landed", "rows", "late", "offsets of its rows, by Kafka partition")
-    for share in e.shares:
-        spans = ", ".join(f"{p}: {n:,} in [{low}, {high}]" for p, (n, low, high) in share.partitions.items())
+    for share in e.shares[: 2 * MANY]:
+        told = list(share.partitions.items())[:MANY]
+        spans = ", ".join(f"{p}: {n:,} in [{low}, {high}]" for p, (n, low, high) in told)
+        spans += f", and {len(share.partitions) - MANY:,} more" if len(share.partitions) > MANY else ""
         spans += f"; {share.rerouted:,} rows came late for earlier windows (rerouted)" if share.rerouted else ""
         name = f"{share.batch_id} (redrive of {_short_list(share.sources)})" if share.sources else str(share.batch_id)
         table.add_row(name, _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
     out.print(table)
+    if len(e.shares) > 2 * MANY:
+        paragraph(out, "", f"and {len(e.shares) - 2 * MANY:,} more batches: --json has them all")
 
 
 def _table(*columns: str, padding: int = 2) -> Any:

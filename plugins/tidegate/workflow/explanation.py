@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core import watermark
+from tidegate.core import forecast, watermark
+from tidegate.core.blocking import next_step
+from tidegate.core.forecast import Forecast
+from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
 from tidegate.core.layout import time_values, window_end, window_start
 from tidegate.core.pipeline import Pipeline
@@ -35,7 +38,8 @@ class BatchShare:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`now` is a certificate made from today's ledger, `stored` the one that was acted on. `waits_for` are batches."""
+    """`now` is a certificate made from today's ledger, `stored` the one that was acted on. `waits_for` are batches;
+    `forecast` says when a blocked window is expected, `grounds` what the generation in force rests on."""
 
     pipeline: str
     window: WindowKey
@@ -49,6 +53,8 @@ class Explanation:
     waits_for: tuple[int, ...]
     shares: tuple[BatchShare, ...]
     view: WindowView
+    forecast: Forecast | None = None
+    grounds: Grounds | None = None
 
 
 def window_at(pipeline: Pipeline, instant_ms: int) -> WindowKey:
@@ -61,10 +67,12 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
     """Raises LedgerError."""
     name, spec = ctx.name, ctx.pipeline
     view = reads.window(name, key)
-    certificate = watermark.certify(name, spec.windows, ctx.ledger.windows.facts(name), key, ctx.clock.now_ms())
+    facts = ctx.ledger.windows.facts(name)
+    certificate = watermark.certify(name, spec.windows, facts, key, ctx.clock.now_ms())
+    expected = forecast_of(ctx, certificate, facts) if view.window is None else None
     waits_for = _waits_for(ctx, reads, view)
     state = view.window.state if view.window is not None else OPEN
-    summary, step = _words(ctx, view, certificate, waits_for)
+    summary, step = _words(ctx, view, certificate, waits_for, expected)
     values = time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)
     return Explanation(
         name,
@@ -79,7 +87,27 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
         waits_for,
         _shares(view),
         view,
+        expected,
+        _grounds(ctx, view, key),
     )
+
+
+def forecast_of(ctx: Context, certificate: Certificate, facts: watermark.TopicFacts) -> Forecast | None:
+    """When the window of this certificate, made of `facts`, is expected to be ready; None if no partition blocks it."""
+    if certificate.ready or not certificate.blockers:
+        return None
+    before = ctx.ledger.windows.earlier_facts(ctx.name)
+    return forecast.forecast(ctx.pipeline.windows, facts, before, certificate, ctx.clock.now_ms())
+
+
+def _grounds(ctx: Context, view: WindowView, key: WindowKey) -> Grounds | None:
+    if not any(g.state == CURRENT for g in view.generations):
+        return None
+    window = ctx.ledger.windows.get(ctx.name, key)
+    if window.current is None:
+        return None
+    generation = ctx.ledger.windows.generation(ctx.name, key, window.current)
+    return ctx.ledger.windows.grounds(ctx.name, key, generation.batches, generation.late)
 
 
 def _waits_for(ctx: Context, reads: LedgerReads, view: WindowView) -> tuple[int, ...]:
@@ -105,7 +133,9 @@ def _shares(view: WindowView) -> tuple[BatchShare, ...]:
     return tuple(shares)
 
 
-def _words(ctx: Context, view: WindowView, now: Certificate, waits_for: tuple[int, ...]) -> tuple[str, str]:
+def _words(
+    ctx: Context, view: WindowView, now: Certificate, waits_for: tuple[int, ...], expected: Forecast | None
+) -> tuple[str, str]:
     """(where it stands, what to do next)."""
     name, key = ctx.name, now.window
     run = backfill(name, key, key)
@@ -139,9 +169,10 @@ def _words(ctx: Context, view: WindowView, now: Certificate, waits_for: tuple[in
     if now.ready:
         return "ready, but nobody has published it", run
     if now.blockers:
-        behind, of = len(now.blockers), len(now.partitions)
-        step = f"nothing: more records make it ready; is {name}.ingest running? tidegate status {name}"
-        return f"not ready: {behind} of {of} Kafka partitions hold it back", step
+        when = f"; {expected.text()}" if expected is not None else ""
+        many = len(now.blockers)
+        who = f"blocked by {now.reason}" if many == 1 else f"blocked by {many} of {len(now.partitions)}: {now.reason}"
+        return f"{who}{when}", next_step(name, ctx.pipeline.windows, now)
     return f"not ready: {now.reason}", f"look at the runs of {name}.ingest"
 
 

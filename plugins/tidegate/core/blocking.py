@@ -1,0 +1,78 @@
+"""What to do about a Kafka partition that holds a window, and what is odd about a topic as a whole."""
+
+from __future__ import annotations
+
+from tidegate.core.instants import iso, span
+from tidegate.core.pipeline import Windows
+from tidegate.core.watermark import Certificate, Held, PartitionWatermark, TopicFacts, lag_ms, watermarks
+
+
+def next_step(pipeline: str, windows: Windows, certificate: Certificate) -> str:
+    """What helps against the first partition that blocks, one that nothing heals by itself before the others."""
+    blocking = [m for m in certificate.partitions if m.partition in set(certificate.blockers)]
+    stuck = [m for m in blocking if _stays(windows, m)]
+    return _advice(pipeline, windows, (stuck or blocking)[0]) if blocking else f"look at the runs of {pipeline}.ingest"
+
+
+def _stays(windows: Windows, mark: PartitionWatermark) -> bool:
+    if mark.open_transaction_since_ms is not None:
+        return True
+    return mark.drained and (windows.idle == "wait" or mark.held in (Held.LAG, Held.ALONE))
+
+
+def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark) -> str:
+    who = f"partition {mark.partition}"
+    if mark.open_transaction_since_ms is not None:
+        return (
+            f"commit or abort the transaction that is open in {who}: `kafka-transactions.sh find-hanging` names it, "
+            "`abort` ends one whose producer is gone"
+        )
+    if not mark.drained:
+        return f"nothing if {pipeline}.ingest is running: it still has to read {who} to its end"
+    if windows.idle == "wait":
+        return (
+            f"{who} needs a later record; if it is to stay quiet, windows.idle: clock (a live topic) or follow (a load "
+            "of old data) lets another time stand in"
+        )
+    if windows.idle == "follow":
+        return "nothing if more is to come: a later record in any partition helps; if the load is over, it is complete"
+    if mark.held == Held.LAG:
+        return (
+            "windows.idle: follow for a load of old data; for a live topic that is always so far behind, a longer "
+            "windows.idle_max_lag, or null"
+        )
+    if mark.held == Held.BEHIND:
+        return f"nothing: {who} counts as idle once it has been quiet for {span(windows.topic_silence_ms)}"
+    return (
+        f"nothing if later records are to come; is the producer alive? windows.on_silence: close lets the clock close "
+        f"windows once the topic has been silent for {span(windows.topic_silence_ms)}"
+    )
+
+
+def oddities(windows: Windows, facts: TopicFacts, now_ms: int, unread: int | None) -> list[tuple[str, str]]:
+    """(what, what to do) about a topic whose windows hold though it is read to its end. `unread` records wait in Kafka;
+    None: nobody asked."""
+    marks = watermarks(windows, facts, now_ms)
+    if windows.idle != "clock" or not marks or not all(m.drained for m in marks):
+        return []
+    if any(m.held == Held.LAG for m in marks):
+        lag = lag_ms(facts)
+        how_old = "no event time was read" if lag is None else f"the newest event was {span(lag)} old when it was read"
+        return [
+            (
+                f"{how_old}: windows.idle: clock does not stand in for idle partitions, and windows hold",
+                "windows.idle: follow for a load of old data; a longer windows.idle_max_lag, or null, if the topic is "
+                "always so far behind",
+            )
+        ]
+    advanced = max((p.advanced_ms for p in facts.partitions if p.advanced_ms is not None), default=None)
+    if windows.on_silence == "hold" and unread == 0 and advanced is not None:
+        quiet = now_ms - advanced
+        if quiet >= windows.topic_silence_ms:
+            return [
+                (
+                    f"the topic has been silent since {iso(advanced // 1000 * 1000)}, for {span(quiet)}: windows hold",
+                    "are the producers alive? windows.on_silence: close lets the clock close windows of a silent topic",
+                )
+            ]
+    return []

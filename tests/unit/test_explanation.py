@@ -1,0 +1,113 @@
+"""`tidegate explain` in words to act on: who blocks, what it lacks, when it is expected, what helps, what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.world import HOUR, T0, TOPIC, World, record, window
+from tidegate.core.plain import to_plain
+from tidegate.workflow.explanation import Explanation, explain
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    world.clock.advance(-100 * HOUR)  # T0
+    yield world
+    world.close()
+
+
+def told(world: World, hour: int) -> Explanation:
+    ctx = world.context()
+    return explain(ctx, ctx.ledger.reads, window(hour))  # type: ignore[attr-defined]
+
+
+def live(world: World, **windows: object) -> None:
+    """Two partitions whose events are as old as the clock, an ingest run every 10 minutes from 00:10 to 02:00."""
+    world.change_spec(windows=replace(world.pipeline.windows, watermark_delay_ms=30 * MINUTE, **windows))
+    for run in range(1, 13):
+        world.clock.advance(10 * MINUTE)
+        for p in (0, 1):
+            if p == 0 or run <= 6:
+                world.produce(record(f"{p}-{run}", run / 6 - 0.01), partition=p)
+        world.ingest(f"r{run}")
+
+
+def test_blocked_by_a_partition_whose_producer_is_idle(world: World) -> None:
+    live(world, idle="wait")
+    found = told(world, 0)
+    assert found.summary == (
+        "blocked by partition 1: last event 2013-01-05T00:59:24Z, watermark 2013-01-05T00:29:24Z is 31 min short; "
+        "idle since 2013-01-05T01:00Z; expected readiness unknown: the watermark of partition 1 has not moved in the "
+        "last 60 min"
+    )
+    assert "partition 1 needs a later record" in found.next_step
+    assert not found.published
+
+
+def test_blocked_and_expected_by_its_pace(world: World) -> None:
+    live(world, idle="clock")
+    found = told(world, 1)
+    assert found.forecast is not None
+    assert found.forecast.at_ms == T0 + 2 * HOUR + 30 * MINUTE + 36_000
+    assert found.summary.startswith("blocked by 2 of 2: partition 0: last event 2013-01-05T01:59:24Z")
+    assert found.summary.endswith("expected ready 2013-01-05T02:30:36Z (by the pace of partition 0 in the last 60 min)")
+    assert to_plain(found)["forecast"]["partition"] == 0
+    assert "nothing if later records are to come" in found.next_step
+
+
+def test_blocked_by_an_open_transaction(world: World) -> None:
+    live(world, idle="clock")
+    world.kafka.begin(TOPIC, 1)
+    world.produce(record("held", 1.9), partition=1)
+    world.clock.advance(HOUR)
+    world.produce(record("on", 2.99))
+    world.ingest("r")
+    found = told(world, 1)
+    assert found.summary.startswith(
+        "blocked by partition 1: an open transaction holds it since 2013-01-05T03:00Z, from offset 6 on; expected "
+        "readiness unknown: the open transaction of partition 1"
+    )
+    assert "kafka-transactions.sh find-hanging" in found.next_step
+
+
+def test_blocked_by_a_backlog(world: World) -> None:
+    world.change_spec(ingest=replace(world.pipeline.ingest, max_records=4))
+    world.clock.advance(10 * HOUR)
+    world.produce(*[record(f"a{i}", i / 10) for i in range(40)])
+    world.ingest("r1")
+    assert "more is waiting to be ingested" in told(world, 0).summary
+    assert (
+        told(world, 0).next_step == "nothing if readings.ingest is running: it still has to read partition 0 to its end"
+    )
+    world.clock.advance(5 * MINUTE)
+    world.ingest("r2")
+    found = told(world, 0)
+    assert found.forecast is not None
+    assert found.forecast.at_ms == world.clock.now_ms() + 16 * MINUTE + 15_000, "0.4 h in 5 minutes, 1.3 h to go"
+
+
+def test_nothing_has_landed_yet(world: World) -> None:
+    found = told(world, 0)
+    assert found.summary == "not ready: no batch has landed yet: run the ingest DAG (an empty topic has none)"
+    assert found.forecast is None
+
+
+def test_a_published_window_says_what_it_rests_on(world: World) -> None:
+    live(world, idle="clock")
+    world.archive(0)
+    world.produce(record("late", 0.4), partition=1)
+    world.ingest("late")
+    found = told(world, 0)
+    assert found.published
+    assert found.grounds is not None
+    assert (found.grounds.rows, len(found.grounds.batches), found.grounds.closing_batch) == (12, 6, 13)
+    assert [(p.partition, p.rows, p.first, p.last) for p in found.grounds.partitions] == [(0, 6, 0, 5), (1, 6, 0, 5)]
+    assert found.forecast is None
+    assert found.view.generations[0].digest
