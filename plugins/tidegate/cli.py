@@ -23,6 +23,7 @@ _COMMANDS = {
     "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
+    "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),
     "spark": ("tidegate.commands.spark:spark", "Let Spark jobs start faster here; end warm sessions."),

@@ -45,6 +45,16 @@ def preview(ctx: Context, window: WindowKey) -> Choice:
     return Choice(window, found[0], tuple(over))
 
 
+def waiting(ctx: Context) -> list[Choice]:
+    """Every window for which late rows wait, oldest first; also those that were never published. Looks only."""
+    budget, now_ms = ctx.pipeline.reopening, ctx.clock.now_ms()
+    found = []
+    for late in ctx.ledger.reopenings.candidates(ctx.name):
+        key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
+        found.append(Choice(key, late, tuple(reopening.over_budget(late, key.end_ms, budget, now_ms))))
+    return found
+
+
 def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = False) -> Published:
     """Publish the window's next generation with the late rows that wait; what an earlier try began is gone on with.
 

@@ -1,0 +1,133 @@
+"""`tidegate reopen`: late rows become part of a published window, by its next generation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.commands import surroundings
+from tidegate.commands.explain import parse_window
+from tidegate.commands.failures import NOT_WELL, WELL
+from tidegate.commands.output import json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.window import WindowKey
+    from tidegate.workflow.reopen import Choice
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.argument("window", required=False)
+@click.option("--dry-run", is_flag=True, help="Show what would be taken up, and change nothing.")
+@click.option("--over-budget", is_flag=True, help="Even if the window is over its budget (`late:`); needs --why.")
+@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@json_option
+def reopen(pipeline: str, window: str | None, dry_run: bool, over_budget: bool, why: str, as_json: bool) -> None:
+    """Let a published window take up the late rows that wait for it.
+
+    WINDOW is an instant in it, its partition or its id; without one, windows with late rows are listed.
+
+    The next generation holds the rows of the one in force and all late rows that wait, proved row by row; then they
+    leave the late table. Rows come from the files, so that Kafka's retention does not matter. One reopening makes one
+    generation, whatever the number of rows.
+
+    A run that dies is gone on with by this command, or by clearing the window's publish task. DAGs that are scheduled
+    by the table hear of the new generation by the next run of the maintenance DAG.
+
+    \b
+    Examples:
+      tidegate reopen flights
+      tidegate reopen flights 2013-01-26T16:00Z --dry-run
+      tidegate reopen flights 2013-01-26T16:00Z --over-budget --why "the outage of airport JFK"
+
+    \b
+    Exit code: 0 done, or no late rows wait; 1 refused, over budget, or it could not be finished; 2 usage, or rows
+    without offsets (kafka_columns: false); 3 the ledger or Hive gives no answer.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    if over_budget and not why.strip():
+        raise click.UsageError("--over-budget needs --why: it is written to the event log")
+    if window is None:
+        _list(spec, as_json)
+    elif dry_run:
+        _preview(spec, parse_window(spec, window), over_budget, as_json)
+    else:
+        _run(spec, parse_window(spec, window), over_budget, why.strip(), as_json)
+
+
+def _list(spec: Pipeline, as_json: bool) -> None:
+    from tidegate.workflow import reopen as workflow
+
+    with surroundings.ledger() as ledger:
+        found = workflow.waiting(surroundings.context(spec, ledger, progress))
+    if as_json:
+        print_json({"pipeline": spec.name, "windows": [_told(c) for c in found]})
+    elif not found:
+        click.echo(f"{spec.name}: no late rows wait")
+    else:
+        for choice in found:
+            click.echo(_words(choice))
+
+
+def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool) -> None:
+    from tidegate.workflow import reopen as workflow
+
+    with surroundings.ledger() as ledger:
+        choice = workflow.preview(surroundings.context(spec, ledger, progress), window)
+    if as_json:
+        print_json({"pipeline": spec.name, **_told(choice)})
+    elif choice.late is None:
+        click.echo(f"{spec.name}: no late rows wait for this window")
+    else:
+        click.echo(_words(choice))
+        for batch in choice.late.batches:
+            left = "" if batch.settled else ", not in the late table yet"
+            click.echo(f"  batch {batch.batch_id}: {batch.rows:,} rows{left}")
+    raise SystemExit(NOT_WELL if choice.over and not over_budget else WELL)
+
+
+def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json: bool) -> None:
+    from tidegate.workflow import reopen as workflow
+
+    with surroundings.working(spec, progress) as ctx:
+        published = workflow.reopen(ctx, window, why, over_budget)
+    if as_json:
+        print_json({"pipeline": spec.name, **vars(published)})
+        return
+    what = "is in force" if published.new else "stays"
+    note = f" ({published.note})" if published.note else ""
+    click.echo(f"generation {published.generation} {what}{note}: {published.rows:,} rows at {published.location}")
+
+
+def _words(choice: Choice) -> str:
+    from tidegate.core.instants import iso
+
+    late = choice.late
+    assert late is not None
+    batches = f"{len(late.batches):,} batch" + ("es" if len(late.batches) > 1 else "")
+    words = f"{iso(choice.window.start_ms)}: {late.rows:,} late rows of {batches} wait since "
+    words += iso(late.waiting_since_ms)
+    if late.current is None:
+        return f"{words}; the window was never published"
+    if late.working:
+        words += "; a generation of the window is being built"
+    if late.blocked:
+        words += f"; blocked: {late.blocked}"
+    if choice.over:
+        return f"{words}; over its budget: {'; '.join(choice.over)}"
+    return f"{words}; generation {late.current} is in force"
+
+
+def _told(choice: Choice) -> dict[str, Any]:
+    late = choice.late
+    return {
+        "window_start_ms": choice.window.start_ms,
+        "window_end_ms": choice.window.end_ms,
+        "rows": 0 if late is None else late.rows,
+        "batches": [] if late is None else [{"batch_id": b.batch_id, "rows": b.rows} for b in late.batches],
+        "waiting_since_ms": None if late is None else late.waiting_since_ms,
+        "generation": None if late is None else late.current,
+        "over_budget": list(choice.over),
+    }
