@@ -39,7 +39,10 @@ PORTS = {
 }
 """The ports by their protocols' names."""
 
-NO_PORTS = {"Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger", "LedgerReads", "RowReader"}
+NO_PORTS = {
+    "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger", "LedgerReads", "RowReader",
+    "Wait", "WaitLedger",
+}  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
 
 LOOKING = {

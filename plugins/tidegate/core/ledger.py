@@ -22,7 +22,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.record import BatchRecord, GenerationRecord
-from tidegate.core.redriving import DirtyBatch
+from tidegate.core.redriving import RedriveLedger
 from tidegate.core.reopening import ReopenLedger
 from tidegate.core.truth import TruthLedger
 from tidegate.core.watermark import Certificate, TopicFacts
@@ -305,26 +305,6 @@ class RecoveryLedger(Protocol):
         `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
         An unfinished generation of the same number is overwritten: its files are where the record says. Raises
         LostComparison if the ledger has another finished one, or other batches for the window."""
-        ...
-
-
-class RedriveLedger(Protocol):
-    """Who owns dirty rows. A redrive takes those of whole batches when it lands, in the same transaction."""
-
-    def dirty_batches(self, name: str) -> list[DirtyBatch]:
-        """LANDED batches with dirty rows that no redrive has taken up, oldest first."""
-        ...
-
-    def counts(self, name: str, batch_id: int) -> dict[str, int]:
-        """Rows of a LANDED redrive by what they are: data, late, dirty, filtered, dropped; of the data the rerouted."""
-        ...
-
-    def duties(self, name: str) -> list[tuple[int, int]]:
-        """(batch, redrive that owns its dirty rows) where the files have not left the dirty table yet."""
-        ...
-
-    def cleared(self, name: str, batch_id: int) -> None:
-        """The batch's dirty files have left the dirty table; done if it is marked."""
         ...
 
 

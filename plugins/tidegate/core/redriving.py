@@ -38,6 +38,26 @@ class DirtyBatch:
         return sum(r.rows for r in self.rows)
 
 
+class RedriveLedger(Protocol):
+    """Who owns dirty rows. A redrive takes those of whole batches when it lands, in the same transaction."""
+
+    def dirty_batches(self, name: str) -> list[DirtyBatch]:
+        """LANDED batches with dirty rows that no redrive has taken up, oldest first."""
+        ...
+
+    def counts(self, name: str, batch_id: int) -> dict[str, int]:
+        """Rows of a LANDED redrive by what they are: data, late, dirty, filtered, dropped; of the data the rerouted."""
+        ...
+
+    def duties(self, name: str) -> list[tuple[int, int]]:
+        """(batch, redrive that owns its dirty rows) where the files have not left the dirty table yet."""
+        ...
+
+    def cleared(self, name: str, batch_id: int) -> None:
+        """The batch's dirty files have left the dirty table; done if it is marked."""
+        ...
+
+
 @dataclass(frozen=True)
 class Choice:
     """`chosen` share a topic id, oldest first. `left`: batches that further redrives have to take up."""

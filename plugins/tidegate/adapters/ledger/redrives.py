@@ -22,7 +22,7 @@ _CHUNK = 200
 
 
 class SqlRedrives:
-    """core.ledger.RedriveLedger."""
+    """core.redriving.RedriveLedger."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
