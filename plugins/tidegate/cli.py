@@ -15,15 +15,17 @@ from tidegate.commands.failures import WRONG, Commands, Failed
 # name -> (where it is, its line in the help); loaded when it is asked for
 _COMMANDS = {
     "status": ("tidegate.commands.status:status", "Show how pipelines are: lag, watermark, blocks, due hours."),
+    "metrics": ("tidegate.commands.metrics:metrics", "Print lag, delays, time to loss and counts for Prometheus."),
     "explain": ("tidegate.commands.explain:explain", "Say where a window stands, why, and what to do next."),
+    "wait": ("tidegate.commands.wait:wait", "Wait until windows are published; for scripts."),
     "where": ("tidegate.commands.where:where", "Say what became of one record, by its Kafka offset."),
     "audit": ("tidegate.commands.audit:audit", "Prove that every record is in the table exactly once."),
     "plan": ("tidegate.commands.ledger:plan", "Show which batch the next ingest run would plan."),
     "dirty": ("tidegate.commands.dirty:dirty", "Show why rows are dirty, by field and reason."),
     "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
+    "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
-    "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),
     "spark": ("tidegate.commands.spark:spark", "Let Spark jobs start faster here; end warm sessions."),

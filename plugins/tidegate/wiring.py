@@ -5,7 +5,8 @@ Without Airflow (commands, tests) connections come from the environment; Airflow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import (
@@ -26,6 +27,7 @@ from tidegate.workflow.context import Context
 if TYPE_CHECKING:
     from tidegate.adapters.warm_session import WarmLauncher
     from tidegate.core.waiting import WaitLedger
+    from tidegate.workflow.awaiting import SpecsInForce
 
 Say = Callable[[str], None]
 _HANGS_S = 900.0
@@ -98,6 +100,18 @@ def open_waits(url: str) -> WaitLedger:
     from tidegate.adapters.ledger.waits import SqlWaits
 
     return SqlWaits(url)
+
+
+@contextmanager
+def open_specs(url: str) -> Iterator[SpecsInForce]:
+    """Specs as consumers find them; it connects at the first question. Raises TidegateError."""
+    from tidegate.adapters.ledger.sql import SqlLedger
+
+    ledger = SqlLedger(url, "consumer")
+    try:
+        yield ledger.specs
+    finally:
+        ledger.close()
 
 
 def ledger_url(connection: Connection) -> str:

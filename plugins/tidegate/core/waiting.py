@@ -129,7 +129,7 @@ class PublishedWait:
         asked, later = self.missing[:MOST_ASKED], self.missing[MOST_ASKED:]
         left = replace(self, missing=tuple(k for k in asked if self._generation(look, k) < self.at_least) + later)
         if not left.missing:
-            return Answer(True, f"{self.pipeline}: {_count(self.of, 'window')} published"), left
+            return Answer(True, f"{self.pipeline}: {self._all()}"), left
         return Answer(False, left.text(look, now_ms)), left
 
     def text(self, look: Look, now_ms: int) -> str:
@@ -138,6 +138,11 @@ class PublishedWait:
         more = len(self.missing) - MOST_NAMED
         rest = f"; and {more} more, up to {iso(self.missing[-1].start_ms)}" if more > 0 else ""
         return f"{self.pipeline}: {len(self.missing)} of {_count(self.of, 'window')} not published: {named}{rest}"
+
+    def _all(self) -> str:
+        if self.of == 0:
+            return "no window of this time: it ends before windows.start, and nothing belongs there"
+        return f"{_count(self.of, 'window')} published"
 
     def _generation(self, look: Look, key: WindowKey) -> int:
         standing = look.standings.get((self.pipeline, key.start_ms))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow.datasets import Dataset
 
 from tidegate.core import announcing
+from tidegate.core.errors import SpecError
 from tidegate.core.instants import iso
 from tidegate.core.pipeline import Pipeline
 
@@ -31,9 +32,40 @@ def dataset_of(pipeline: Pipeline) -> Dataset:
     return dataset_named(pipeline.sink.table)
 
 
-def dataset_named(table: str) -> Dataset:
-    """`table` is `database.table`."""
-    return Dataset(f"tidegate://{table}")
+def dataset_named(name: str) -> Dataset:
+    """`name` is `database.table`."""
+    return Dataset(f"tidegate://{name}")
+
+
+def table(name: str) -> Dataset:
+    """For a consumer's `schedule`: `database.table`, or the name of a pipeline whose YAML is in the pipelines folder.
+
+    Raises SpecError where there is no such YAML."""
+    return dataset_named(name if "." in name else _table_of(name))
+
+
+def _table_of(pipeline: str) -> str:
+    """Read as lightly as DAG files should be: of two YAML files, one value."""
+    import yaml
+
+    from tidegate.settings import load
+
+    folder = load().pipelines_folder
+    path = folder / f"{pipeline}.yaml"
+    if not path.is_file():
+        raise SpecError(
+            f"there is no {path}", advice=f"name the table instead of the pipeline {pipeline}: table('database.table')"
+        )
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for place in (path, folder / "defaults.yaml"):
+        content = yaml.load(place.read_bytes(), loader) if place.is_file() else None
+        sink = content.get("sink") if isinstance(content, dict) else None
+        found = sink.get("table") if isinstance(sink, dict) else None
+        if isinstance(found, str) and "$" not in found:
+            return found
+    from tidegate.spec import load_file  # what the environment says, and every error in its words
+
+    return load_file(path).sink.table
 
 
 def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) -> str:

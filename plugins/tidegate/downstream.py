@@ -1,0 +1,19 @@
+"""For DAGs that read tables which Tidegate fills.
+
+    from tidegate.downstream import table, window_published
+
+    with DAG("daily_report", schedule="@daily", start_date=..., catchup=True):
+        window_published("flights") >> report          # every hour of this run's day is in the table
+
+    with DAG("each_hour", schedule=[table("lake.flights")], start_date=...):
+        ...                                            # one run for each published generation
+
+Importing it reads nothing, neither the ledger nor a pipeline's YAML.
+"""
+
+from __future__ import annotations
+
+from tidegate.orchestration.datasets import table
+from tidegate.orchestration.downstream import WindowPublishedSensor, window_published
+
+__all__ = ["WindowPublishedSensor", "table", "window_published"]
