@@ -297,6 +297,9 @@ def test_counts(value: object, count: int | None) -> None:
         (math.inf, "inf is not a whole number"),
         (Decimal("NaN"), "NaN is not a whole number"),
         (Decimal("-Infinity"), "-Infinity is not a whole number"),
+        (Decimal("1e999999999"), "1E+999999999 is not a count of rows"),  # not made an integer
+        (-0.5, "-0.5 is not a count of rows"),
+        (1e300, "1e+300 is not a count of rows"),
         (float(2**53) + 2, "9007199254740994.0 is not a whole number"),
         (-1, "-1 is not a count of rows"),
         (-1.0, "-1.0 is not a count of rows"),

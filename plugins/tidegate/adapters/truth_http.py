@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import re
 import ssl
 import time
 import urllib.error
@@ -39,6 +40,7 @@ class HttpTruth:
         self, base_url: str, connection: Connection, path: str, count_path: str, *, timeout_s: float = TIMEOUT_S
     ) -> None:
         self._url, self._path, self._count_path = base_url.rstrip("/"), path, count_path
+        self._who = re.sub(r"//[^/@]*@", "//", self._url)
         self._headers, self._timeout_s = _headers(connection), timeout_s
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_tls(connection)))
 
@@ -47,7 +49,7 @@ class HttpTruth:
         values = {name: quote(str(value), safe="") for name, value in parameters(window).items()}
         url = f"{self._url}/{self._path.lstrip('/').format(**values)}"
         body = self._get(url)
-        return None if body is None else count_in(parsed(body, self._url), self._count_path, self._url)
+        return None if body is None else count_in(parsed(body, self._who), self._count_path, self._who)
 
     def _get(self, url: str) -> bytes | None:
         end = time.monotonic() + self._timeout_s
@@ -57,42 +59,43 @@ class HttpTruth:
                 if answer.status == http.client.NO_CONTENT:
                     return None
                 if answer.status != http.client.OK:
-                    raise TruthUnknown(f"{self._url} answers HTTP {answer.status}")
+                    raise TruthUnknown(f"{self._who} answers HTTP {answer.status}")
                 return self._read(answer, end)
         except urllib.error.HTTPError as e:
             with e:
                 raise TruthUnknown(self._refused(e)) from None
         except TimeoutError:
             raise self._slow() from None
-        except (OSError, ValueError, http.client.HTTPException) as e:
+        except (ValueError, http.client.InvalidURL):  # without its words, which may quote a login
+            raise TruthUnknown(f"{self._who} cannot be asked: check the connection's host and headers") from None
+        except (OSError, http.client.HTTPException) as e:
             reason = getattr(e, "reason", None) or e
             if isinstance(reason, TimeoutError):
                 raise self._slow() from None
-            raise TruthUnknown(
-                f"{self._url} has no answer: {shortened(str(reason) or type(reason).__name__)}"
-            ) from None
+            why = shortened(str(reason) or type(reason).__name__)
+            raise TruthUnknown(f"{self._who} has no answer: {why}") from None
 
     def _read(self, answer: http.client.HTTPResponse, end: float) -> bytes:
         found = bytearray()
         while part := answer.read1(_CHUNK):
             found += part
             if len(found) > MOST_BYTES:
-                raise TruthUnknown(f"{self._url} answers with more than {MOST_BYTES:,} bytes")
+                raise TruthUnknown(f"{self._who} answers with more than {MOST_BYTES:,} bytes")
             if time.monotonic() > end:
                 raise self._slow()
         if answer.length:  # less has come than its header says
-            raise TruthUnknown(f"{self._url} breaks off its answer")
+            raise TruthUnknown(f"{self._who} breaks off its answer")
         return bytes(found)
 
     def _slow(self) -> TruthUnknown:
-        return TruthUnknown(f"{self._url} has no whole answer within {self._timeout_s:g} s")
+        return TruthUnknown(f"{self._who} has no whole answer within {self._timeout_s:g} s")
 
     def _refused(self, error: urllib.error.HTTPError) -> str:
         if error.code in (401, 403):
-            return f"{self._url} refuses us: HTTP {error.code}; check the connection's login"
+            return f"{self._who} refuses us: HTTP {error.code}; check the connection's login"
         if 300 <= error.code < 400:
-            return f"{self._url} redirects (HTTP {error.code}): give the connection the address that it leads to"
-        return f"{self._url} answers HTTP {error.code}"
+            return f"{self._who} redirects (HTTP {error.code}): give the connection the address that it leads to"
+        return f"{self._who} answers HTTP {error.code}"
 
 
 def _headers(connection: Connection) -> dict[str, str]:

@@ -15,6 +15,7 @@ way the certificate carries the warning. A window with more rows than expected h
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -146,14 +147,13 @@ def count_of(value: object) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise ValueError(f"{_shown(value)} is not a number")
-    try:
-        whole = int(value)
-    except (ValueError, OverflowError):  # not a number, or infinite
-        whole = -1
+    if value != value or value in (math.inf, -math.inf):
+        raise ValueError(f"{_shown(value)} is not a whole number")
+    if not 0 <= value <= LARGEST_COUNT:  # before it is made an integer: 1e999999999 would take hours
+        raise ValueError(f"{_shown(value)} is not a count of rows")
+    whole = int(value)
     if whole != value or (isinstance(value, float) and whole > _EXACT_FLOAT):
         raise ValueError(f"{_shown(value)} is not a whole number")
-    if not 0 <= whole <= LARGEST_COUNT:
-        raise ValueError(f"{_shown(value)} is not a count of rows")
     return whole
 
 

@@ -1,0 +1,87 @@
+"""A service on the loopback that is asked for counts, and answers as a test wants."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from tidegate.adapters.connections import Connection
+
+
+class CountingServer:
+    """`answers`: bodies by path and query; `answer`: (status, body) for whatever is asked. `manner`: "drips", "hangs",
+    "breaks off" or "is gone" instead of an answer."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+        self.answer: tuple[int, str | bytes] | None = None
+        self.location = ""
+        self.manner = ""
+        self.asked: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self._ended = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def connection(
+        self, login: str | None = None, password: str | None = None, extra: dict[str, Any] | None = None
+    ) -> Connection:
+        return Connection("counts", "http", "127.0.0.1", self.port, login, password, None, extra or {})
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._ended.set()
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.asked.append(self.path)
+                server.headers.append(dict(self.headers.items()))
+                if server.manner:
+                    self._misbehave(server.manner)
+                    return
+                found = server.answers.get(self.path)
+                status, body = server.answer or ((404, "") if found is None else (200, found))
+                raw = body if isinstance(body, bytes) else body.encode()
+                self.send_response(status)
+                if server.location:
+                    self.send_header("Location", server.location)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def _misbehave(self, manner: str) -> None:
+                if manner in ("drips", "breaks off"):
+                    self.send_response(200)
+                    self.send_header("Content-Length", "100")
+                    self.end_headers()
+                    self.wfile.write(b" ")
+                while manner == "drips" and not server._ended.wait(0.05):
+                    try:
+                        self.wfile.write(b" ")
+                    except OSError:
+                        return
+                if manner == "hangs":
+                    server._ended.wait()
+                self.connection.close()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Quiet."""
+
+        return Handler
