@@ -1,0 +1,42 @@
+"""One life of a topic and its pipeline by a seed, from its setting to its books."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+from tests.simulation.course import Course, calendar_of
+from tests.simulation.generator import World
+from tests.simulation.oracle import Oracle, Tally, Violated
+from tests.simulation.settings import Setting, draw
+
+
+@dataclass(frozen=True)
+class Lived:
+    """`wrong`: what was violated, if anything was; a life ends there."""
+
+    seed: str
+    setting: Setting
+    tally: Tally
+    meetings: Counter[str]
+    journal: str
+    wrong: Violated | None = None
+
+
+def begin(seed: str, setting: Setting | None = None) -> tuple[Course, Oracle, Setting]:
+    """Nothing but the seed decides, so that it is the same life every time."""
+    setting = setting or draw(random.Random(seed))
+    world = World(setting, random.Random(f"{seed} world"))
+    oracle = Oracle(setting, world.topic, calendar_of(setting))
+    return Course(setting, random.Random(f"{seed} course"), world, oracle), oracle, setting
+
+
+def live(seed: str, setting: Setting | None = None) -> Lived:
+    course, oracle, setting = begin(seed, setting)
+    journal, wrong = "", None
+    try:
+        journal = course.live()
+    except Violated as e:
+        wrong = e
+    return Lived(seed, setting, oracle.tally, course.meetings, journal, wrong)
