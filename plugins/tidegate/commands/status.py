@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate.commands import surroundings
+from tidegate.commands import losses, surroundings
 from tidegate.commands.failures import NOT_WELL, WELL, WRONG
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
+from tidegate.commands.topics import topics
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.ports import TopicState
     from tidegate.core.views import BatchRow
-    from tidegate.spec import Loaded
     from tidegate.workflow.overview import PipelineStatus
 
 KAFKA_S = 2.0
@@ -54,7 +52,7 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
       tidegate status --json | jq '.pipelines[] | select(.well | not) | .name'
 
     \b
-    Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue);
+    Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue, records about to be lost);
     2 a YAML is wrong; 3 the ledger gives no answer.
     """
     with surroundings.ledger() as ledger:
@@ -91,54 +89,18 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
         loaded = [one for one in loaded if one.name == name]
         if not loaded:
             surroundings.pipeline_named(name)  # says which there are
-    topics = _topics(loaded) if ask_kafka else {}
+    answers = topics(loaded, KAFKA_S) if ask_kafka else {}
     lines = []
     for one in loaded:
         if one.pipeline is None:
             lines.append(Line(one.name, None, str(one.error), None))
             continue
-        topic = topics.get(one.name, NOT_ASKED)
+        topic = answers.get(one.name, NOT_ASKED)
         state, why = (None, topic) if isinstance(topic, str) else (topic, None)
         ctx = surroundings.context(one.pipeline, ledger)
         found = status_of(ctx, ledger.reads, state, EVENTS if name else 1)
         lines.append(Line(one.name, found, None, why))
     return lines
-
-
-def _topics(loaded: list[Loaded]) -> dict[str, TopicState | str]:
-    """What Kafka says of each pipeline's topic within KAFKA_S seconds, or why it says nothing."""
-    from tidegate.core.errors import TidegateError
-
-    sources: dict[tuple[str, str], Any] = {}
-    answers: dict[str, TopicState | str] = {}
-    pool = ThreadPoolExecutor(8, thread_name_prefix="kafka")
-    asked = {}
-    for one in loaded:
-        if one.pipeline is None:
-            continue
-        source = one.pipeline.source
-        key = (source.conn_id, source.isolation)
-        try:
-            if key not in sources:
-                sources[key] = surroundings.kafka(one.pipeline, timeout_s=KAFKA_S / 2)
-            asked[pool.submit(sources[key].describe, source.topic)] = one.name
-        except TidegateError as e:
-            answers[one.name] = _first(e)
-    wait(asked, timeout=KAFKA_S)
-    pool.shutdown(wait=False, cancel_futures=True)
-    for future, name in asked.items():
-        if not future.done() or future.cancelled():
-            answers[name] = f"Kafka gave no answer within {KAFKA_S:g} s"
-            continue
-        error = future.exception()
-        if error is not None and not isinstance(error, TidegateError):
-            raise error
-        answers[name] = _first(error) if error is not None else future.result()
-    return answers
-
-
-def _first(error: BaseException) -> str:
-    return str(error).splitlines()[0]
 
 
 # ---------------------------------------------------------------- as JSON
@@ -157,8 +119,10 @@ def _plain(line: Line) -> dict[str, Any]:
         "concerns": to_plain(s.concerns),
         "lag": {"records": s.lag.records, "by_partition": s.lag.partitions, "lost": s.lag.lost} if s.lag else None,
         "kafka": line.kafka,
+        "time_to_loss": losses.plain(s.loss),
         "watermark_ms": s.watermark_ms,
         "next_window": _window(s.next_window),
+        "expected": to_plain(s.expected),
         "due": [{"start_ms": k.start_ms, "end_ms": k.end_ms} for k in islice(s.due, DUE_LISTED)],
         "due_count": s.due.count,
         "due_ranges": overdue.plain(s.due),
@@ -221,6 +185,8 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
         for c in line.status.concerns if line.status else ():
             out.print(Text(f"\n{line.name}: {c.what}"))
             out.print(Text(f"  what to do: {c.advice}"), soft_wrap=True)
+        if line.status is not None and losses.warns(line.status.loss):
+            out.print(Text(f"\n{line.name}: {losses.words(line.status.loss)}"))
     silent = [line for line in lines if line.kafka not in (None, NOT_ASKED)]
     if silent:
         names = ", ".join(line.name for line in silent)
@@ -236,7 +202,7 @@ def _table(lines: list[Line], narrow: bool) -> Any:
     table.add_column("pipeline", min_width=11, overflow="fold")
     for name in ("is", "open batch", "watermark"):
         table.add_column(name, no_wrap=True)
-    for name in ("behind", "due", "late", "dirty", *(() if narrow else ("published", "rows"))):
+    for name in ("behind", "due", "late", "dirty", *(() if narrow else ("published", "rows", "loss in"))):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
         table.add_row(*_row(line)[: len(table.columns)])
@@ -265,6 +231,7 @@ def _row(line: Line) -> list[Any]:
         f"{o.totals.dirty:,}",
         f"{o.generations.get('CURRENT', 0):,}",
         f"{o.published_rows:,}",
+        losses.cell(s.loss),
     ]
 
 
@@ -302,10 +269,13 @@ def _print_one(line: Line) -> None:
             out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {n.records:,} offsets; {_counts(o.batches)}"
         )
     paragraph(out, "behind", _behind_words(line))
+    if s.loss is not None:
+        losses.show(out, line.name, s.loss)
     paragraph(out, "rows", o.totals.text())
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:
-        paragraph(out, "waits", s.next_window.text().partition(" ")[2])
+        when = f"; {s.expected.text()}" if s.expected is not None else ""
+        paragraph(out, "waits", s.next_window.text().partition(" ")[2] + when)
     windows = f"{o.generations.get('CURRENT', 0):,} published with {o.published_rows:,} rows"
     busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
     paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))

@@ -109,7 +109,7 @@ def broken(name: str) -> Measure:
 def _of_ledger(pipeline: Pipeline, survey: Survey, due: Due | None, now_ms: int) -> dict[str, float | None]:
     counts, published, landed = survey.counts, survey.published, survey.progress.landed
     low = global_watermark(watermarks(pipeline.windows, survey.facts, now_ms))
-    oldest = None if not due else next(due.keys(), None)
+    oldest = None if not due else next(iter(due), None)
     delay = None
     if published.newest_start_ms is not None and published.first_published_ms is not None:
         delay = published.first_published_ms - window_end(published.newest_start_ms, pipeline.windows)

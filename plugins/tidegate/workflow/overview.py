@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core import watermark
+from tidegate.core.blocking import oddities
 from tidegate.core.due import ArchiveNote, Due
+from tidegate.core.forecast import Forecast, forecast
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.ledger import Block
+from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss
+from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Clock, TopicState
 from tidegate.core.views import LedgerReads, Overview
@@ -33,7 +37,7 @@ class PipelineStatus:
     """`next_window` is the oldest one that may not be closed yet; its certificate says who blocks it.
 
     `due` are windows that may be published and are not; `due_since_ms` is when the batch landed
-    that made the oldest of them ready. Times are UTC ms."""
+    that made the oldest of them ready. `loss` is None if Kafka gave no answer. Times are UTC ms."""
 
     name: str
     overview: Overview | None
@@ -46,6 +50,8 @@ class PipelineStatus:
     blocks: tuple[Block, ...]
     side_duties: tuple[int, ...]
     concerns: tuple[Concern, ...]
+    loss: TimeToLoss | None = None
+    expected: Forecast | None = None  # when `next_window` will be ready
 
     @property
     def well(self) -> bool:
@@ -60,7 +66,8 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         lag = None if topic is None else _lag({}, topic)
         return PipelineStatus(pipeline.name, None, lag, None, None, Due(pipeline.windows, ()), None, None, (), (), ())
     facts = ledger.windows.facts(pipeline.name)
-    marks = watermark.watermarks(pipeline.windows, facts)
+    marks = watermark.watermarks(pipeline.windows, facts, clock.now_ms())
+    waits = _next_window(ctx, facts)
     look = reconcile.look(ctx)
     since = overdue.due_since(pipeline, reads, look.due) if look.due else None
     lag = None if topic is None else _lag(overview.planned_ends, topic)
@@ -69,15 +76,17 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         overview,
         lag,
         watermark.global_watermark(marks),
-        _next_window(pipeline, facts, clock),
+        waits,
         look.due,
         since,
         look.note,
         tuple(ledger.pipelines.blocks(pipeline.name)),
         tuple(batch_id for batch_id, _ in ledger.batches.side_duties(pipeline.name)),
         (),
+        None if topic is None else _loss(pipeline, reads, topic, clock.now_ms()),
+        _expected(ctx, waits, facts),
     )
-    return _with_concerns(pipeline, found, clock)
+    return _with_concerns(pipeline, found, clock, facts)
 
 
 def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
@@ -89,15 +98,30 @@ def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
     return Lag(sum(behind.values()), behind, lost, topic.topic_id)
 
 
-def _next_window(pipeline: Pipeline, facts: TopicFacts, clock: Clock) -> Certificate:
-    low = watermark.global_watermark(watermark.watermarks(pipeline.windows, facts))
-    at = pipeline.windows.start_ms if low is None else max(low, pipeline.windows.start_ms)
-    start = window_start(at, pipeline.windows)
-    key = WindowKey(start, window_end(start, pipeline.windows))
-    return watermark.certify(pipeline.name, pipeline.windows, facts, key, clock.now_ms())
+def _loss(pipeline: Pipeline, reads: LedgerReads, topic: TopicState, now_ms: int) -> TimeToLoss:
+    progress = reads.progress([pipeline.name], now_ms)[pipeline.name]
+    return time_to_loss(topic, progress, now_ms, pipeline.source.loss_warning_ms)
 
 
-def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock) -> PipelineStatus:
+def _next_window(ctx: Context, facts: TopicFacts) -> Certificate:
+    """A watermark may fall back behind windows that are published: what they waited for is over."""
+    spec, now = ctx.pipeline.windows, ctx.clock.now_ms()
+    low = watermark.global_watermark(watermark.watermarks(spec, facts, now))
+    start = window_start(spec.start_ms if low is None else max(low, spec.start_ms), spec)
+    published = set(ctx.ledger.due.published_within(ctx.name, [Interval(start, max(start, now))]))
+    while start in published:
+        start = window_end(start, spec)
+    return watermark.certify(ctx.name, spec, facts, WindowKey(start, window_end(start, spec)), now)
+
+
+def _expected(ctx: Context, waits: Certificate, facts: TopicFacts) -> Forecast | None:
+    if waits.ready or not waits.blockers:
+        return None
+    before = ctx.ledger.windows.earlier_facts(ctx.name)
+    return forecast(ctx.pipeline.windows, facts, before, waits, ctx.clock.now_ms())
+
+
+def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock, facts: TopicFacts) -> PipelineStatus:
     name, overview, lag = pipeline.name, found.overview, found.lag
     assert overview is not None
     concerns = [
@@ -127,6 +151,10 @@ def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock) -> P
                 "source.on_data_loss: record goes on without them",
             )
         )
+    elif found.loss is not None and found.loss.level == CRITICAL:
+        concerns.append(Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name)))
+    unread = lag.records if lag is not None else None
+    concerns += [Concern(*odd) for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
     concerns += overdue.concerns(pipeline, found.due, found.due_since_ms, found.archive, clock.now_ms())
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
 
