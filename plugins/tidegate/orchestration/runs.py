@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.models.dag import DAG, DagModel
     from sqlalchemy.orm import Session
 
-MOST_QUEUED = 8
+MOST_AT_ONCE = 8
 MOST_TOLD = 200
 """Windows whose run has ended that are noted by name."""
 PAGE = 2000
@@ -56,9 +56,9 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     schedule has gone past, few at a time.
 
     A window with a run of any state gets no other: what has failed is for people to look at and clear. None is made
-    while the DAG is paused, and none from the schedule's front on: it comes there by itself. Queued runs count against
-    max_active_runs, so the schedule waits for those made here: right, because they are ready, and why there are never
-    more than MOST_QUEUED.
+    while the DAG is paused, and none from the schedule's front on: it comes there by itself. They run at once, whatever
+    max_active_runs says: runs that wait for their windows may fill it for hours, and these are ready. So never more
+    than MOST_AT_ONCE of them are on their way; the schedule makes no new runs meanwhile.
     """
     from airflow.models.dagbag import DagBag
 
@@ -66,13 +66,14 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     if model is None or not model.is_active:
         return Filled()
     front = _front(model, session)
-    missing, ended = _without_runs(dag_id, (k for k in due if front is None or k.start_ms < front), looked_ms, session)
+    behind = (key for key in due if front is None or key.start_ms < front)
+    missing, ended, busy = _without_runs(dag_id, behind, looked_ms, session)
     seen = RunsSeen(model.is_paused, tuple(ended[:MOST_TOLD]))
     bag = DagBag(read_dags_from_db=True)
     dag = None if model.is_paused or not missing else bag.get_dag(dag_id, session=session)
     if dag is None:
         return Filled((), seen)
-    room = max(0, MOST_QUEUED - _queued_runs(dag_id, session))
+    room = max(0, MOST_AT_ONCE - busy)
     return Filled(tuple(_create(dag, key, bag.dags_hash.get(dag_id), session) for key in missing[:room]), seen)
 
 
@@ -99,27 +100,24 @@ def _front(model: DagModel, session: Session) -> int | None:
     return max((to_ms(at) for at in (model.next_dagrun, latest) if at is not None), default=None)
 
 
-def _queued_runs(dag_id: str, session: Session) -> int:
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from sqlalchemy import func, select
-
-    queued = select(func.count()).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.QUEUED)
-    return session.scalar(queued) or 0
-
-
 def _without_runs(
     dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session
-) -> tuple[list[WindowKey], list[int]]:
-    """The first windows that have no run (MOST_QUEUED at most), and the starts of those whose runs have all ended."""
+) -> tuple[list[WindowKey], list[int], int]:
+    """The first windows that have no run (MOST_AT_ONCE at most), the starts of those whose runs have all ended, and how
+    many others have runs.
+    """
     missing: list[WindowKey] = []
     ended: list[int] = []
+    busy = 0
     windows = iter(due)
     while page := list(islice(windows, PAGE)):
         states = _states(dag_id, page, looked_ms, session)
-        ended += [key.start_ms for key in page if states.get(key.start_ms) == {_ENDED}]
-        missing += [key for key in page if key.start_ms not in states][: MOST_QUEUED - len(missing)]
-    return missing, ended
+        over = [key.start_ms for key in page if states.get(key.start_ms) == {_ENDED}]
+        without = [key for key in page if key.start_ms not in states]
+        busy += len(page) - len(over) - len(without)
+        ended += over
+        missing += without[: MOST_AT_ONCE - len(missing)]
+    return missing, ended, busy
 
 
 def _states(dag_id: str, page: Sequence[WindowKey], looked_ms: int, session: Session) -> dict[int, set[str]]:
@@ -144,6 +142,7 @@ def _states(dag_id: str, page: Sequence[WindowKey], looked_ms: int, session: Ses
 
 def _create(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) -> str:
     from airflow.timetables.base import DataInterval
+    from airflow.utils import timezone
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunType
 
@@ -154,7 +153,8 @@ def _create(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) ->
         run_type=DagRunType.SCHEDULED,
         execution_date=interval.start,
         data_interval=interval,
-        state=DagRunState.QUEUED,
+        state=DagRunState.RUNNING,
+        start_date=timezone.utcnow(),
         external_trigger=False,
         dag_hash=dag_hash,
         session=session,
