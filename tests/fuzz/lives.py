@@ -15,6 +15,7 @@ from tests.hooks import Died
 from tests.mutants.names import HEALS, InvariantViolated, require
 from tests.mutants.stage import HOUR, T0, Stage, record, window
 from tidegate.core.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
+from tidegate.core.lateness import POLICIES
 from tidegate.core.pipeline import Column
 from tidegate.workflow import archive, cleaning, ingest, reconcile, redrive, replay
 from tidegate.workflow.context import REQUEST_TTL_MS
@@ -48,6 +49,8 @@ class Life:
     def live(self, steps: int) -> None:
         """Raises InvariantViolated, with the way there."""
         try:
+            if self._rng.random() < 0.7:
+                self._past()
             self._happen()
             for _ in range(steps):
                 self._step()
@@ -61,8 +64,19 @@ class Life:
 
     # ------------------------------------------------------------ steps
 
+    def _past(self) -> None:
+        """Some hours are published already, so that rows come late from the beginning."""
+        self._hour = self._rng.choice((2.6, 3.6))
+        for hour in (0.1, 1.1, 2.1, self._hour):
+            self._names += 2
+            self.stage.produce(record(f"n{self._names - 1}", hour), partition=0)
+            self.stage.produce(record(f"n{self._names}", hour, "b"), partition=1)
+        self.stage.settle()
+        self.stage.change_spec(late_policy=self._rng.choice(POLICIES))
+        self.told.append(f"published up to {self._hour - 1:.0f} h; late rows: {self.stage.pipeline.late_policy}")
+
     def _step(self) -> None:
-        kind = self._rng.choices(("records", "task", "time", "columns", "swap"), (3, 14, 2, 1, 1))[0]
+        kind = self._rng.choices(("records", "task", "time", "columns", "swap", "policy"), (3, 14, 2, 1, 1, 1))[0]
         if kind == "records":
             self._happen()
         elif kind == "time":
@@ -77,6 +91,9 @@ class Life:
             self.told.append(f"columns: value from {value.path}, {len(extra)} more")
         elif kind == "swap":
             self._swap()
+        elif kind == "policy":
+            self.stage.change_spec(late_policy=self._rng.choice(POLICIES))
+            self.told.append(f"late rows: {self.stage.pipeline.late_policy}")
         else:
             self._task()
 

@@ -9,6 +9,7 @@ from types import ModuleType
 from tests.mutants import (
     attacks_batches,
     attacks_cleaning,
+    attacks_late,
     attacks_ledger,
     attacks_redrive,
     attacks_schema,
@@ -29,5 +30,13 @@ def _of(module: ModuleType) -> dict[str, Attack]:
     }
 
 
-_MODULES = (attacks_batches, attacks_windows, attacks_ledger, attacks_cleaning, attacks_schema, attacks_redrive)
+_MODULES = (
+    attacks_batches,
+    attacks_windows,
+    attacks_ledger,
+    attacks_cleaning,
+    attacks_schema,
+    attacks_redrive,
+    attacks_late,
+)
 ATTACKS: dict[str, Attack] = {name: attack for module in _MODULES for name, attack in _of(module).items()}

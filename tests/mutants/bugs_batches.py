@@ -27,7 +27,9 @@ BUGS = (
                 "ctx.ledger.batches.planning_view(ctx.name).not_open, plan_.clock_ms), "
                 "plan_.ranges, plan_.rules_version)",
             ),
+            Edit("plugins/tidegate/workflow/sealing.py", "    _check_windows(ctx, plan, receipt)\n", ""),
         ),
+        why="what is sealed is held against the plan's floor and policy",
     ),
     Bug(
         "an attempt takes the spec of its own time",

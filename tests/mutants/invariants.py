@@ -33,7 +33,8 @@ class Row:
 
 
 def every_record_once(world: World, produced: dict[Coordinate, str | None]) -> None:
-    """`produced`: the id of each record, None for one that cannot be decoded. Losses in the ledger are excused."""
+    """`produced`: the id of each record, None for one that cannot be decoded. Losses in the ledger are excused, and as
+    many rows as it says were dropped; which ones these are the audit looks at."""
     ctx = world.context()
     rows = list(_rows(ctx, world))
     gone = set(_lost(ctx))
@@ -43,7 +44,10 @@ def every_record_once(world: World, produced: dict[Coordinate, str | None]) -> N
     double = {at: where for at, where in places.items() if len(where) > 1}
     require(not double, ONCE, f"more than once: {_some(double)}")
     missing = sorted(at for at in produced if at not in places and at not in gone)
-    require(not missing, ONCE, f"nowhere: {_some({at: produced[at] for at in missing})}")
+    overview = ctx.ledger.reads.overview(ctx.name)
+    dropped = 0 if overview is None else overview.totals.dropped
+    told = f"{dropped} dropped, nowhere: {_some({at: produced[at] for at in missing})}"
+    require(len(missing) == dropped, ONCE, told)
     unknown = {row.at: row.place for row in rows if row.at not in produced}
     require(not unknown, ONCE, f"never produced: {_some(unknown)}")
     other = {r.at: (r.record, produced[r.at]) for r in rows if r.record is not None and r.record != produced[r.at]}
