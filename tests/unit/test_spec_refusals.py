@@ -343,6 +343,57 @@ def test_a_wrong_value_is_refused_with_line_and_field(tmp_path, old, new, field,
     assert_refused(tmp_path, GOOD.replace(f"{old}\n", f"{new}\n"), field, says)
 
 
+COUNTS = {
+    "sql": "from: sql, conn_id: counts, query: 'select :start'",
+    "http": "from: http, conn_id: counts, path: '/{start}'",
+    "topic": "from: topic, topic: audit",
+}
+ADDED += [
+    (f"completeness: {{{lines}}} #!", f"completeness{'.' if key else ''}{key}", says)
+    for lines, key, says in [
+        ("conn_id: counts", "from", "is required"),
+        ("from: ftp", "from", "must be sql or http or topic"),
+        (COUNTS["topic"] + ", conn_id: ''", "conn_id", "id of an Airflow connection"),
+        ("from: sql, query: 'select :start'", "conn_id", "is required with from: sql"),
+        ("from: http, path: '/{start}'", "conn_id", "is required with from: http"),
+        ("from: sql, conn_id: counts", "query", "is required with from: sql"),
+        ("from: http, conn_id: counts", "path", "is required with from: http"),
+        ("from: topic", "topic", "is required with from: topic"),
+        (COUNTS["http"] + ", query: 'select :start'", "query", "has a meaning with from: sql only, not with http"),
+        (COUNTS["sql"] + ", path: '/{start}'", "path", "has a meaning with from: http only, not with sql"),
+        (COUNTS["sql"] + ", topic: audit", "topic", "has a meaning with from: topic only"),
+        (COUNTS["http"] + ", window: $.w", "window", "has a meaning with from: topic only"),
+        (COUNTS["http"] + ", source: $.s", "source", "has a meaning with from: topic only"),
+        (COUNTS["sql"] + ", count: $.c", "count", "has a meaning with from: http and topic only"),
+        (COUNTS["topic"] + ", count: c", "count", "path into the message"),
+        ("from: sql, conn_id: counts, query: select 1", "query", "must say which window it is about: :start, :end"),
+        (
+            "from: sql, conn_id: c, query: 'select :begin'",
+            "query",
+            ":begin is none of :start, :end, :start_ms, :end_ms",
+        ),
+        ("from: sql, conn_id: c, query: 'select :strat'", "query", "(did you mean start?)"),
+        ("from: http, conn_id: counts, path: /counts", "path", "must say which window it is about: {start}"),
+        ("from: http, conn_id: counts, path: '/{hour}'", "path", "{hour} is none of {start}, {end}"),
+        ("from: http, conn_id: counts, path: '/{}'", "path", "{} is none of"),
+        ("from: http, conn_id: counts, path: '/{start!r}'", "path", "names in braces take no format"),
+        ("from: http, conn_id: counts, path: '/{start:>99}'", "path", "names in braces take no format"),
+        ("from: http, conn_id: counts, path: '/{start.year}'", "path", "{start.year} is none of"),
+        ("from: http, conn_id: counts, path: '/{start'", "path", "a brace itself is written twice"),
+        ("from: http, conn_id: counts, path: 'http://x/{start}'", "path", "must begin with / and hold no spaces"),
+        ("from: http, conn_id: counts, path: '/ {start}'", "path", "must begin with / and hold no spaces"),
+        ("from: topic, topic: orders", "topic", "is the topic that the pipeline reads"),
+        ("from: topic, topic: a b", "topic", "must be a topic name"),
+        (COUNTS["sql"] + ", counts: read", "counts", "must be data or all"),
+        (COUNTS["sql"] + ", tolerance: 2", "tolerance", "less than or equal to 1"),
+        (COUNTS["sql"] + ", policy: hope", "policy", "must be wait or warn"),
+        (COUNTS["sql"] + ", patience: long", "patience", "a number with a unit"),
+        (COUNTS["sql"] + ", policy: warn, patience: 1h", "patience", "has a meaning with policy: wait only"),
+        (COUNTS["sql"] + ", poll: 0m", "poll", "must be greater than zero"),
+    ]
+]
+
+
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)
 def test_a_wrong_addition_is_refused_with_line_and_field(tmp_path, lines, field, says):
     assert_refused(tmp_path, f"{GOOD}{lines}\n", field, says)

@@ -22,13 +22,16 @@ from tidegate.core.pipeline import (
     Windows,
 )
 from tidegate.core.plain import dumps, to_plain
+from tidegate.spec import completeness
 from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec, SourceSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
-OPERATIONS = ("owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening")
+OPERATIONS = (
+    "owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening", "completeness"
+)  # fmt: skip
 """Fields of a Pipeline that say how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
 
@@ -56,6 +59,7 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         kafka_columns=spec.kafka_columns,
         webhook_conn_id=spec.notify.webhook_conn_id,
         clean=_clean(spec.clean),
+        completeness=completeness.compiled(spec),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from tidegate.core.pipeline import RAW_PARTS
+from tidegate.spec.completeness import CompletenessSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec, NotifySpec
 from tidegate.spec.section import Section, key
 from tidegate.spec.values import (
@@ -330,6 +331,7 @@ class PipelineSpec(Section):
         "directories."
     )
     late: LateSpec = Field(default_factory=LateSpec)
+    completeness: CompletenessSpec | None = None
     dirty: DirtySpec = Field(default_factory=DirtySpec)
     where: Expression | None = key(
         "SQL condition (DuckDB's dialect) over the columns, hidden ones included; records for which it is false or "

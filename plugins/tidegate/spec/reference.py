@@ -101,7 +101,17 @@ def _inline(value: Any, definitions: dict[str, Any]) -> Any:
     if "$ref" in value:
         target = definitions[value["$ref"].rpartition("/")[2]]
         value = {**target, **{k: v for k, v in value.items() if k != "$ref"}}
-    return {k: _inline(v, definitions) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
+    result = {k: _inline(v, definitions) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
+    return _optional_section(result)
+
+
+def _optional_section(value: dict[str, Any]) -> dict[str, Any]:
+    """A section that may be null is described as the section, of either type."""
+    kinds = value.get("anyOf", ())
+    section = next((kind for kind in kinds if "properties" in kind), None)
+    if section is None or {"type": "null"} not in kinds:
+        return value
+    return {**section, **{k: v for k, v in value.items() if k != "anyOf"}, "type": ["object", "null"]}
 
 
 def _relax(section: dict[str, Any], *, in_list: bool) -> None:

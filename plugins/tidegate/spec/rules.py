@@ -18,6 +18,7 @@ from tidegate.core.layout import (
     window_start,
 )
 from tidegate.core.pipeline import TIME_PARTITIONS, Windows
+from tidegate.spec import completeness
 from tidegate.spec.document import Problem
 from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.values import KAFKA_TIMESTAMP, nearest
@@ -42,6 +43,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_workdir(spec),
         *_spark(spec),
         *_archive(spec),
+        *completeness.check(spec),
     ]
 
 

@@ -1,0 +1,55 @@
+"""The section `completeness` as it is compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_spec_refusals import GOOD
+from tidegate.core.pipeline import Completeness, Pipeline
+from tidegate.core.plain import dumps, loads
+from tidegate.spec import fingerprint, load_file
+
+
+def load(folder: Path, more: str) -> Pipeline:
+    path = folder / "orders.yaml"
+    path.write_text(GOOD + more)
+    return load_file(path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("null", None),
+        ("", None),
+        (
+            "{from: sql, conn_id: counts, query: 'select n::int from c where at = :start'}",
+            Completeness("sql", "counts", query="select n::int from c where at = :start"),
+        ),
+        (
+            "{from: http, conn_id: counts, path: '/{start_ms}?{{x}}'}",
+            Completeness("http", "counts", path="/{start_ms}?{{x}}", count_path="$.count"),
+        ),
+        (
+            "{from: topic, topic: audit}",
+            Completeness("topic", "kafka_default", topic="audit", window_path="$.window", count_path="$.count"),
+        ),
+        (
+            "{from: topic, topic: orders, conn_id: other, window: $.w, count: $.c.n, source: $.s, counts: all, "
+            "tolerance: 0.01, patience: 6h, poll: 30s}",
+            Completeness(
+                "topic", "other", None, None, "orders", "$.w", "$.c.n", "$.s", True, 0.01, "wait", 21_600_000, 30_000
+            ),
+        ),
+        (
+            "{from: sql, conn_id: c, query: 'select :end_ms', policy: warn}",
+            Completeness("sql", "c", query="select :end_ms", policy="warn"),
+        ),
+    ],
+)
+def test_what_it_says(tmp_path: Path, text: str, expected: Completeness | None) -> None:
+    pipeline = load(tmp_path, f"completeness: {text}\n")
+    assert pipeline.completeness == expected
+    assert loads(Pipeline, dumps(pipeline)) == pipeline
+    assert fingerprint(pipeline) == fingerprint(load(tmp_path, ""))  # it does not say what rows are
