@@ -16,7 +16,7 @@ from tests.world import World, record
 from tidegate.core.errors import StorageAhead
 from tidegate.workflow import adoption, reconcile
 
-_PORTS = ("batches", "windows", "redrives")
+_PORTS = ("batches", "windows", "redrives", "reopenings")
 
 
 class Commits:
