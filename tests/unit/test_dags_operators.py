@@ -18,7 +18,7 @@ from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable
 from tidegate.core.plain import dumps
 from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
-from tidegate.orchestration import datasets, hub, operators, runs, sensors
+from tidegate.orchestration import datasets, gauges, hub, operators, runs, sensors
 from tidegate.workflow import announcing, archive, ingest, reconcile, replay
 from tidegate.workflow.context import Published
 
@@ -42,6 +42,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(closed=0, ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7)))
     made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)
     monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: made)
+    monkeypatch.setattr(gauges, "tell", lambda ctx, log: log.info("measured"))
     return made
 
 

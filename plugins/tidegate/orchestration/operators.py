@@ -177,6 +177,7 @@ class MaintainOperator(PipelineOperator):
         """Archive runs before other duties: a window that waits is what users notice."""
         from airflow.utils.session import create_session
 
+        from tidegate.orchestration import gauges
         from tidegate.orchestration.runs import create_missing_runs
         from tidegate.workflow import announcing, reconcile
 
@@ -192,6 +193,7 @@ class MaintainOperator(PipelineOperator):
         finally:  # also where something waits for a human: other DAGs wait for these
             for notice in announcing.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
+            gauges.tell(ctx, self.log)
 
 
 @contextmanager

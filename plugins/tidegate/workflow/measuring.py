@@ -6,19 +6,30 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.core import due as rules
 from tidegate.core.due import Due
+from tidegate.core.errors import SourceError
 from tidegate.core.losswarning import TimeToLoss, time_to_loss
 from tidegate.core.measures import Measure, measures
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
 from tidegate.core.survey import Survey, SurveyLedger
 from tidegate.core.watermark import global_watermark, watermarks
+from tidegate.workflow.context import Context
 
 
 def measure_all(
     pipelines: Sequence[Pipeline], topics: Mapping[str, TopicState], reads: SurveyLedger, now_ms: int
 ) -> list[Measure]:
     """`topics` by the pipeline's name, of those for which Kafka answered. Raises LedgerError."""
-    surveys = reads.survey([one.name for one in pipelines], now_ms)
+    return _measures(pipelines, topics, reads.survey([one.name for one in pipelines], now_ms), reads, now_ms)
+
+
+def _measures(
+    pipelines: Sequence[Pipeline],
+    topics: Mapping[str, TopicState],
+    surveys: Mapping[str, Survey],
+    reads: SurveyLedger,
+    now_ms: int,
+) -> list[Measure]:
     due = _due(pipelines, surveys, reads, now_ms)
     found: list[Measure] = []
     for one in pipelines:
@@ -26,6 +37,20 @@ def measure_all(
         loss = None if survey is None or topic is None else loss_of(one, topic, survey, now_ms)
         found += measures(one, survey, topic, loss, due.get(one.name), now_ms)
     return found
+
+
+def measure_one(ctx: Context, reads: SurveyLedger) -> tuple[list[Measure], TimeToLoss | None]:
+    """The context's pipeline; Kafka is asked, and left out if it gives no answer. Raises LedgerError."""
+    pipeline, now_ms = ctx.pipeline, ctx.clock.now_ms()
+    try:
+        topics = {pipeline.name: ctx.source.describe(pipeline.source.topic)}
+    except SourceError:
+        topics = {}
+    surveys = reads.survey([pipeline.name], now_ms)
+    found = _measures([pipeline], topics, surveys, reads, now_ms)
+    if pipeline.name not in topics or pipeline.name not in surveys:
+        return found, None
+    return found, loss_of(pipeline, topics[pipeline.name], surveys[pipeline.name], now_ms)
 
 
 def loss_of(pipeline: Pipeline, topic: TopicState, survey: Survey, now_ms: int) -> TimeToLoss:

@@ -1,0 +1,63 @@
+"""A pipeline's measures through Airflow's own metrics, and a line in the log when records are about to be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from logging import Logger
+from typing import TYPE_CHECKING
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.losswarning import CRITICAL, WARN, TimeToLoss, remedy, sentence
+from tidegate.core.measures import Measure
+
+if TYPE_CHECKING:
+    from tidegate.workflow.context import Context
+
+PREFIX = "tidegate_"
+
+
+def tell(ctx: Context, log: Logger) -> None:
+    """Send what is measured of the pipeline now. What cannot be measured fails no task: the log says why."""
+    from tidegate.workflow.measuring import measure_one
+
+    try:
+        found, loss = measure_one(ctx, ctx.ledger.reads)  # type: ignore[attr-defined]
+    except TidegateError as e:
+        log.warning("nothing is measured: %s", e)
+        return
+    send(found)
+    if loss is not None:
+        warn(ctx, loss, log)
+
+
+def warn(ctx: Context, loss: TimeToLoss, log: Logger) -> None:
+    """Levels warn and critical, as a warning and as an error."""
+    if loss.level not in (WARN, CRITICAL):
+        return
+    say = log.error if loss.level == CRITICAL else log.warning
+    say("time to loss: %s: %s", loss.level, sentence(loss))
+    say("  what to do: %s", remedy(loss, ctx.pipeline.source.topic, ctx.name))
+
+
+def send(found: Iterable[Measure]) -> None:
+    """As gauges, counters too: each value is a total, and no backend of Airflow's sets a counter."""
+    from airflow.stats import Stats
+
+    tagged = _has_tags()
+    for measure in found:
+        labels = dict(measure.labels)
+        name = measure.name.removeprefix(PREFIX)
+        if tagged:
+            Stats.gauge(f"tidegate.{name}", measure.value, tags=labels)
+        else:
+            Stats.gauge(
+                ".".join(["tidegate", name, *(labels[k] for k in ("fate", "pipeline") if k in labels)]), measure.value
+            )
+
+
+def _has_tags() -> bool:
+    """Plain StatsD has none: there the pipeline has to be part of the name."""
+    from airflow.configuration import conf
+
+    keys = ("otel_on", "statsd_datadog_enabled", "statsd_influxdb_enabled")
+    return any(conf.getboolean("metrics", key, fallback=False) for key in keys)
