@@ -305,6 +305,19 @@ def test_importing_it_in_a_dag_file_is_light() -> None:
     assert done.stdout.strip().splitlines()[-1:] == ["[] True"], done.stdout + done.stderr
 
 
+def test_the_example_of_the_page_is_a_dag_file(tmp_path: Path) -> None:
+    from airflow.models.dagbag import DagBag
+
+    page = (Path(__file__).parents[2] / "docs/event-time.md").read_text()
+    (code,) = [part.split("```")[0] for part in page.split("```python\n")[1:] if "window_published" in part]
+    (tmp_path / "consumers.py").write_text(code)
+    found = DagBag(tmp_path, include_examples=False, read_dags_from_db=False)
+    assert found.import_errors == {}
+    assert found.dags["flights_each_day"].task_dict["published_flights"].downstream_task_ids == {"summarise"}
+    scheduled_by = found.dags["flights_each_hour"].timetable.dataset_condition.iter_datasets()
+    assert [uri for uri, _ in scheduled_by] == ["tidegate://lake.flights/"]
+
+
 # ---------------------------------------------------------------- the command
 
 
