@@ -10,16 +10,17 @@ import pytest
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.engine import make_url
 
-from tests.world import World, record, window
+from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.ledger import SqlLedger, reads_audit
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.schema import metadata
 from tidegate.core.audit import Books
 from tidegate.core.errors import LostComparison
+from tidegate.core.offsets import Interval
 from tidegate.spec import fingerprint
 from tidegate.workflow import ingest
 
-NAME = "readings"
+NAME, NOW = "readings", T0 + 101 * HOUR
 
 
 @pytest.fixture
@@ -92,6 +93,11 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
         "events": reads.events(NAME, 5),
         "about": reads.events(NAME, 5, "batch 1"),
         "newest": reads.newest_event(NAME),
+        "survey": reads.survey([NAME, "nobody"], NOW),
+        "progress": [reads.progress([NAME], NOW + later) for later in (0, 3_600_000)],
+        "published": reads.published_within_each(
+            {NAME: [Interval(0, 2**62), Interval(5, 9)], "nobody": [Interval(0, 9)]}
+        ),
         "nobody": (reads.overview("nobody"), reads.spine("nobody"), reads.newest_event("nobody")),
     }
 
