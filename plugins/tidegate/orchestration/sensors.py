@@ -12,6 +12,7 @@ from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
+from tidegate.core.completeness import longest_wait_ms
 from tidegate.core.errors import TidegateError
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.plain import dumps, from_plain
@@ -33,7 +34,8 @@ class WindowReadySensor(PipelineOperator):
     """Ask once; unless the window is ready, wait in the triggerer.
 
     It gives up `archive.sla` after the moment at which the window should have been ready (its end and the watermark
-    delay), or that long after its try began if this is later, and says which Kafka partition holds it.
+    delay), or that long after its try began if this is later, and says which Kafka partition holds it. Where another
+    system counts too, `completeness.patience` comes on top.
     """
 
     def __init__(self, *, pipeline: Pipeline, poll_s: float, **operator_args: Any) -> None:
@@ -66,6 +68,8 @@ class WindowReadySensor(PipelineOperator):
         self.defer(
             trigger=WindowReadyTrigger(dumps(self.pipeline), window.start_ms, window.end_ms, deadline_ms, self.poll_s),
             method_name="resume",
+        if self.pipeline.completeness is not None:
+            deadline_ms += longest_wait_ms(self.pipeline.completeness)
             timeout=timedelta(milliseconds=deadline_ms - now + GRACE_MS),
         )
 
@@ -107,7 +111,9 @@ class WindowReadyTrigger(BaseTrigger):
 
     async def _after_watermark(self, answer: Answer) -> Answer:
         """What else the window waits for; `done` is False when `deadline_ms` came first. Nothing blocks the loop."""
-        return answer
+        from tidegate.orchestration.counting import until_let_through
+
+        return await until_let_through(self.pipeline, self.window, answer, self.deadline_ms, self.poll_s, self.log.info)
 
     def _wait(self) -> ReadyWait:
         name, windows = _windows_of(self.pipeline)

@@ -15,10 +15,11 @@ from tidegate.core import completeness
 from tidegate.core.completeness import COMPLETE, Answer, Comparison
 from tidegate.core.errors import LostComparison, StepMissing, TruthUnknown
 from tidegate.core.instants import iso
+from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Completeness, Pipeline
 from tidegate.core.ports import Clock
 from tidegate.core.truth import Truth, TruthLedger
-from tidegate.core.watermark import Certificate
+from tidegate.core.watermark import Certificate, certify
 from tidegate.core.window import OPEN, WindowKey
 from tidegate.workflow.context import Context
 
@@ -61,6 +62,22 @@ def weigher(counts: Counts | None) -> Callable[[Certificate, Answer | None], Cer
     if counts is None:
         return None
     return lambda certificate, answer: _weigh(counts, certificate, answer)
+
+
+def look(pipeline: Pipeline, ledger: Ledger, truth: Truth | None, clock: Clock, window: WindowKey) -> Certificate:
+    """Whether the window may be closed, for whoever waits for that; the answer is stored. Raises LedgerError.
+
+    A window that is not OPEN any more was ready when it was closed, and stays so."""
+    state = ledger.windows.get(pipeline.name, window).state
+    stored = ledger.windows.certificate(pipeline.name, window) if state != OPEN else None
+    if stored is not None and stored.ready:
+        return stored
+    settings = pipeline.completeness
+    counts = None if settings is None else Counts(pipeline, settings, ledger.truths, truth, clock)
+    facts = ledger.windows.facts(pipeline.name)
+    certificate = weighed(counts, certify(pipeline.name, pipeline.windows, facts, window, clock.now_ms()))
+    ledger.windows.save_certificate(certificate)
+    return certificate
 
 
 def as_known(counts: Counts | None, certificate: Certificate) -> Certificate:

@@ -1,0 +1,167 @@
+"""Windows that wait in the triggerer for another system's count: off the loop, and only where the spec names one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import airflow_home  # noqa: F401  (before airflow)
+import pytest
+
+from tests.world import HOUR, T0, World, record, window
+from tidegate.core.completeness import longest_wait_ms
+from tidegate.core.errors import LedgerError, WrongRevision
+from tidegate.core.pipeline import Completeness
+from tidegate.core.plain import dumps
+from tidegate.core.waiting import Answer
+from tidegate.orchestration import counting
+from tidegate.workflow import archive, truth
+
+SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=1)
+PASSED = Answer(True, "the watermark has passed")
+LONG = 10**15
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Hour 0 has two rows and its watermark has passed."""
+    world = World(tmp_path)
+    world.change_spec(completeness=SETTINGS)
+    world.produce(record("a", 0.1), record("b", 0.2), record("c", 3.0))
+    world.ingest("r1")
+    monkeypatch.setattr(counting, "ledger", lambda: world.context().ledger)
+    monkeypatch.setattr(counting, "parts", lambda pipeline: (world.pipeline, world.truth))
+    return world
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 30))
+
+
+def waits(world: World, deadline_ms: int = LONG, said: list[str] | None = None) -> Coroutine[Any, Any, Answer]:
+    say = (said if said is not None else []).append
+    return counting.until_let_through(dumps(world.pipeline), window(0), PASSED, deadline_ms, 0.001, say)
+
+
+def test_a_pipeline_without_another_system_asks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.change_spec(completeness=None)
+    monkeypatch.setattr(counting, "look", lambda *_: pytest.fail("looked"))
+    assert run(waits(world)) is PASSED
+
+
+def test_a_complete_window_goes_on(world: World) -> None:
+    world.truth.counts[T0] = 2
+    answer = run(waits(world))
+    assert answer.done
+    assert "complete: 2 of 2 by audit" in answer.text
+    assert archive.ready(world.context(), window(0)).ready
+
+
+def test_a_window_that_is_short_waits_until_it_is_complete(world: World) -> None:
+    world.truth.counts[T0] = 3
+    said: list[str] = []
+
+    async def play() -> Answer:
+        waiting = asyncio.create_task(waits(world, said=said))
+        while not said:
+            await asyncio.sleep(0.001)
+        world.truth.counts[T0] = 2
+        return await waiting
+
+    assert run(play()).done
+    assert ["short: 2 of 3" in said[0], "complete: 2 of 2" in said[-1], len(said)] == [True, True, 2]
+
+
+def test_an_acceptance_ends_the_wait(world: World) -> None:
+    world.truth.counts[T0] = 3
+    world.change_spec(completeness=replace(SETTINGS, poll_ms=10 * HOUR))
+    said: list[str] = []
+
+    async def play() -> Answer:
+        world_pipeline = replace(world.pipeline, completeness=replace(SETTINGS, poll_ms=1))  # how often it looks
+        waiting = asyncio.create_task(
+            counting.until_let_through(dumps(world_pipeline), window(0), PASSED, LONG, 0.001, said.append)
+        )
+        while not said:
+            await asyncio.sleep(0.001)
+        ctx = world.context()
+        _, shown = ctx.ledger.truths.known("readings", window(0), ("data",))
+        assert shown is not None
+        truth.accept(ctx, window(0), shown, "lost at the source")
+        return await waiting
+
+    assert "accepted: lost at the source" in run(play()).text
+
+
+def test_its_time_is_up(world: World) -> None:
+    world.truth.problem = "HTTP 503"
+    answer = run(waits(world, deadline_ms=int(time.time() * 1000) + 50))
+    assert not answer.done
+    assert "unknown: audit: HTTP 503" in answer.text
+
+
+def test_a_window_that_somebody_published_meanwhile(world: World) -> None:
+    world.truth.counts[T0] = 2
+    world.archive(0)
+    world.truth.counts[T0] = 99
+    assert run(waits(world)).done
+    assert len(world.truth.asked) == 1
+
+
+def test_a_ledger_that_is_away_is_waited_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.truth.counts[T0] = 2
+    troubles = [LedgerError("away"), LedgerError("away")]
+    real, said = counting.ledger, []
+
+    def ledger() -> Any:
+        if troubles:
+            raise troubles.pop()
+        return real()
+
+    monkeypatch.setattr(counting, "ledger", ledger)
+    assert run(waits(world, said=said)).done
+    assert said[0] == "away"
+
+
+def test_what_no_retry_mends_ends_the_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ledger() -> Any:
+        raise WrongRevision("another revision")
+
+    monkeypatch.setattr(counting, "ledger", ledger)
+    with pytest.raises(WrongRevision):
+        run(waits(world))
+
+
+def test_the_loop_goes_on_while_the_other_system_is_slow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no more than a few ask at a time."""
+    at_work, most = [0], [0]
+
+    def slow(pipeline: str, key: object) -> Any:
+        at_work[0] += 1
+        most[0] = max(most[0], at_work[0])
+        time.sleep(0.05)
+        at_work[0] -= 1
+        raise LedgerError("slow")
+
+    monkeypatch.setattr(counting, "look", slow)
+    ticks = 0
+
+    async def play() -> None:
+        nonlocal ticks
+        deadline = int(time.time() * 1000) + 100
+        waiting = [asyncio.create_task(waits(world, deadline)) for _ in range(12)]
+        while not all(w.done() for w in waiting):
+            ticks += 1
+            await asyncio.sleep(0.001)
+
+    run(play())
+    assert ticks > 20
+    assert 1 < most[0] <= counting.AT_ONCE
+
+
+def test_the_longest_wait_comes_on_top_of_the_deadline() -> None:
+    assert longest_wait_ms(replace(SETTINGS, patience_ms=5 * HOUR)) == 5 * HOUR
