@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -10,17 +12,25 @@ from zoneinfo import ZoneInfo
 import airflow_home  # noqa: F401  (before airflow)
 import pendulum
 import pytest
+from airflow.models.dag import DAG
+from airflow.models.dagrun import DagRun
 from airflow.serialization.serialized_objects import decode_timetable, encode_timetable
 from airflow.timetables.base import DataInterval, TimeRestriction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS
+from tests import zone_windows
+from tests.world import make_pipeline
+from tidegate.core.errors import SpecError
+from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, window_end, window_start
+from tidegate.core.pipeline import Windows
 from tidegate.orchestration import timetable as module
+from tidegate.orchestration.operators import window_of
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms, to_ms
 
 BERLIN = "Europe/Berlin"
 ZONES = [BERLIN, "UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"]
+PIPELINE = make_pipeline("file:///lake/readings")
 START = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -152,3 +162,78 @@ def test_it_survives_serialisation(kind: type[WindowTimetable]) -> None:
 @given(st.integers(0, 4_000_000_000_000))
 def test_milliseconds_survive_the_way_through_airflow(ms: int) -> None:
     assert to_ms(from_ms(ms)) == ms
+
+
+# ---------------------------------------------------------------- Airflow's own ways of asking
+
+
+def a_dag(timetable: WindowTimetable, start_ms: int) -> DAG:
+    catchup = not isinstance(timetable, BackfillOnlyTimetable)
+    return DAG("ticks.archive", schedule=timetable, start_date=from_ms(start_ms), catchup=catchup)
+
+
+def windows_between(spec: Windows, first_ms: int, last_ms: int) -> list[DataInterval]:
+    """The core's windows that begin in `[first_ms, last_ms]`."""
+    found, start = [], window_start(first_ms, spec)
+    while start <= last_ms:
+        end = window_end(start, spec)
+        if start >= first_ms:
+            found.append(DataInterval(from_ms(start), from_ms(end)))
+        start = end
+    return found
+
+
+@pytest.mark.parametrize("kind", [WindowTimetable, BackfillOnlyTimetable])
+@pytest.mark.parametrize("zone", [BERLIN, "Australia/Lord_Howe", "America/St_Johns", "Africa/Cairo", "Pacific/Apia"])
+def test_every_way_of_asking_gives_the_cores_windows(
+    zone: str, kind: type[WindowTimetable], rng: random.Random
+) -> None:
+    """Backfill, a run by hand, a cleared run and the schedule, around a change of clocks, for a drawn size."""
+    size = rng.choice([15 * MINUTE_MS, 45 * MINUTE_MS, 90 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 8 * HOUR_MS, DAY_MS])
+    change = rng.choice([c for c in zone_windows.changes_of(zone) if c.at_ms > zone_windows.SINCE])
+    place = rng.choice(list(zone_windows.places(zone, change, size)))
+    spec, dag = place.windows, a_dag(kind.of(place.windows), place.start_ms)
+    first, last = change.at_ms - 2 * DAY_MS, change.at_ms + 2 * DAY_MS
+    # `airflow dags backfill -s first -e last`
+    given = (pendulum.from_timestamp(ms / 1000, tz=zone) for ms in (first, last))
+    backfilled = [info.data_interval for info in dag.iter_dagrun_infos_between(*given)]
+    wanted = windows_between(spec, first, last)
+    assert backfilled == wanted, place
+    for interval in wanted:
+        assert all((i.start, i.end) == (interval.start, interval.end) for i in (
+            kind.of(spec).infer_manual_data_interval(run_after=pendulum.instance(interval.start)),
+            kind.of(spec).infer_manual_data_interval(run_after=pendulum.instance(interval.end).subtract(microseconds=1)),
+        ))  # fmt: skip
+        # what Clear hands to the task again
+        run = DagRun("ticks.archive", "r", execution_date=interval.start, run_type="manual", data_interval=interval)
+        assert dag.get_run_data_interval(run) == interval
+    following = dag.next_dagrun_info(wanted[0])
+    assert (following and following.data_interval) == (wanted[1] if kind is WindowTimetable else None)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "count"),
+    [
+        ("2024-10-27T00:00", "2024-10-27T23:59", 25),
+        ("2024-03-31T00:00", "2024-03-31T23:59", 23),
+        ("2024-06-01T00:00", "2024-06-01T23:59", 24),
+        ("2024-10-27T02:00+02:00", "2024-10-27T02:00+01:00", 2),  # both hours called 02:00
+    ],
+)
+def test_a_backfill_of_a_local_day_has_its_hours(first: str, last: str, count: int) -> None:
+    start = to_ms(at("2024-01-01", BERLIN))
+    dag = a_dag(WindowTimetable(HOUR_MS, BERLIN, start), start)
+    found = [i.data_interval for i in dag.iter_dagrun_infos_between(at(first, BERLIN), at(last, BERLIN))]
+    assert len(found) == count
+    assert all(a.end == b.start for a, b in pairwise(found))
+
+
+def test_a_task_is_given_exactly_its_window() -> None:
+    """`window_of` takes what the schedule gives and nothing else, on a day of 25 hours too."""
+    spec = replace(PIPELINE, windows=Windows(DAY_MS, BERLIN, to_ms(at("2024-01-01", BERLIN)), 0))
+    interval = WindowTimetable.of(spec.windows).infer_manual_data_interval(run_after=at("2024-10-27T12:00", BERLIN))
+    context = {"data_interval_start": interval.start, "data_interval_end": interval.end}
+    key = window_of(spec, context)  # type: ignore[arg-type]
+    assert (key.end_ms - key.start_ms) // HOUR_MS == 25
+    with pytest.raises(SpecError, match="is not a window"):
+        window_of(spec, context | {"data_interval_end": interval.end.subtract(hours=1)})  # type: ignore[arg-type]
