@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from tidegate.core.plain import dumps
 from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
 from tidegate.orchestration import datasets, gauges, hub, operators, runs, sensors
-from tidegate.workflow import announcing, archive, ingest, reconcile, replay
+from tidegate.workflow import announcing, archive, certificates, ingest, reconcile, replay
 from tidegate.workflow.context import Published
 
 PIPELINE = make_pipeline("file:///lake/readings")
@@ -27,10 +28,21 @@ FOUR = pendulum.datetime(2013, 1, 5, 4)
 WINDOW = WindowKey(int(FOUR.timestamp() * 1000), int(FOUR.add(hours=1).timestamp() * 1000))
 
 
+class Instance(SimpleNamespace):
+    """A task instance; `pushed` are its XComs."""
+
+    def __init__(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> None:
+        super().__init__(dag_id=dag_id, run_id=run_id, task_id=task_id, try_number=try_number, pushed={})
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        json.dumps(value)
+        self.pushed[key] = value
+
+
 def context(start: pendulum.DateTime = FOUR, end: pendulum.DateTime | None = None) -> dict[str, Any]:
     return {
         "dag_run": SimpleNamespace(dag_id="readings.ingest", run_id="manual__1"),
-        "ti": SimpleNamespace(dag_id="readings.ingest", run_id="manual__1", task_id="t", try_number=2),
+        "ti": Instance("readings.ingest", "manual__1", "t", 2),
         "data_interval_start": start,
         "data_interval_end": end or start.add(hours=1),
     }
@@ -39,6 +51,10 @@ def context(start: pendulum.DateTime = FOUR, end: pendulum.DateTime | None = Non
 @pytest.fixture
 def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What the operators open instead of a real context; `closed` counts."""
+    monkeypatch.setattr(
+        certificates, "readiness", lambda c, found: certificates.Shown(found.text(), {"ready": found.ready})
+    )
+    monkeypatch.setattr(certificates, "published", lambda c, window, number: {"generation": number})
     made = SimpleNamespace(closed=0, ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7)))
     made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)
     monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: made)
@@ -120,6 +136,7 @@ def test_only_a_new_generation_is_an_event(
     task.execute(where)
     assert windows == [WINDOW]
     assert announced == [((WINDOW, 2), "t")] * new
+    assert where["ti"].pushed == {"certificate": {"generation": 2}}
     assert task.outlets == []  # Airflow emits one event for each outlet that is left
 
 
@@ -179,16 +196,20 @@ def sensor() -> sensors.WindowReadySensor:
 
 def test_a_ready_window_does_not_wait(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "ready", lambda c, window: certificate(True))
-    sensor().execute(context())
+    where = context()
+    sensor().execute(where)
     assert ctx.closed == 1
+    assert where["ti"].pushed == {"certificate": {"ready": True}}
 
 
 def test_a_window_that_is_not_ready_waits_in_the_triggerer_with_an_end(
     ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "ready", lambda c, window: certificate(False))
+    where = context()
     with pytest.raises(TaskDeferred) as deferred:
-        sensor().execute(context())
+        sensor().execute(where)
+    assert where["ti"].pushed == {"certificate": {"ready": False}}, "to be seen while it waits"
     trigger = deferred.value.trigger
     left_s = trigger.deadline_ms / 1000 - time.time()
     assert left_s == pytest.approx(PIPELINE.archive.sla_ms / 1000, abs=5)  # the window is long past
@@ -250,7 +271,9 @@ def test_the_trigger_fires_once_the_window_is_ready(state: Any) -> None:
     state("CLOSED")
     event = first_event(trigger())
     assert event == {"outcome": "ready", "text": "readings 2013-01-05T04:00Z: ready: it is CLOSED now"}
-    sensor().resume(context(), event)
+    where = context()
+    sensor().resume(where, event)
+    assert where["ti"].pushed["certificate"] == {"ready": True, "reason": event["text"]}
 
 
 def test_what_no_retry_mends_ends_the_wait(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,13 +236,19 @@ def _blocked(mark: PartitionWatermark, window: WindowKey) -> str:
     if mark.open_transaction_since_ms is not None:
         at = "" if mark.last_stable_offset is None else f", from offset {mark.last_stable_offset} on"
         return f"{who}: an open transaction holds it since {iso(mark.open_transaction_since_ms)}{at}"
-    idle = f"; idle since {iso(mark.advanced_ms)}" if mark.drained else "; more is waiting to be ingested"
     why = f"; {_HELD[mark.held]}" if mark.held else ""
+    if not mark.drained:
+        why = "; more is waiting to be ingested"
+    elif mark.advanced_ms is not None:
+        why = f"; idle since {iso(mark.advanced_ms)}{why}"
+    last = f"last event {iso(mark.max_event_ms)}"
+    if mark.max_event_ms is None:
+        last = "never had a record with an event time"
     if mark.watermark_ms is None:
-        return f"{who}: never had a record with an event time{'' if mark.drained else idle}{why}"
+        return f"{who}: {last}{why}"
+    by = "" if mark.basis == "own" else f" (idle: {mark.basis})"
     behind = span(window.end_ms - mark.watermark_ms)
-    last = f"{who}: last event {iso(mark.max_event_ms)}, watermark {iso(mark.watermark_ms)} is {behind} short"
-    return f"{last}{idle}{why}"
+    return f"{who}: {last}, watermark {iso(mark.watermark_ms)}{by} is {behind} short{why}"
 
 
 _HELD = {

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # Airflow's decorators hand every operator `default_args` and its own arguments (task_id, pool, ...) by keyword, so each
 # __init__ below has to take and pass on what it doesn't know.
 
+CERTIFICATE = "certificate"
+"""XCom key of what `ready` waits for, and of what the generation in force rests on: for people, nothing reads it."""
+
 
 class PipelineOperator(BaseOperator):
     """A task of one pipeline. `pipeline` is the compiled spec that the DAG file was parsed with."""
@@ -233,15 +236,21 @@ def window_of(pipeline: Pipeline, context: Context) -> WindowKey:
 
 def report(task: BaseOperator, ctx: PipelineContext, published: Published, context: Context) -> None:
     """Say what is in force now, to the log and, if it is new, to the DAGs that are scheduled by the table."""
-    from tidegate.workflow import announcing
+    from tidegate.workflow import certificates
 
     task.outlets = []  # Airflow would add an event of its own, for an unchanged window too
     what = "published" if published.new else "unchanged"
     task.log.info(
         "%s: generation %s, %s rows, %s", what, published.generation, f"{published.rows:,}", published.location
     )
-    if not published.new:
-        return
+    if published.new:
+        _announce(task, ctx, published, context)
+    context["ti"].xcom_push(CERTIFICATE, certificates.published(ctx, published.window, published.generation))
+
+
+def _announce(task: BaseOperator, ctx: PipelineContext, published: Published, context: Context) -> None:
+    from tidegate.workflow import announcing
+
     notice = announcing.notice(ctx, published.window, published.generation)
     if notice is None:
         task.log.info("another generation is in force by now, and told of by whoever published it")

@@ -18,7 +18,7 @@ from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.plain import dumps, from_plain
 from tidegate.core.waiting import Answer, ReadyWait
 from tidegate.core.window import WindowKey
-from tidegate.orchestration.operators import PipelineOperator, window_of
+from tidegate.orchestration.operators import CERTIFICATE, PipelineOperator, window_of
 from tidegate.orchestration.timetable import to_ms
 
 if TYPE_CHECKING:
@@ -44,11 +44,13 @@ class WindowReadySensor(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Raises TaskDeferred while the window is not ready."""
-        from tidegate.workflow import archive
+        from tidegate.workflow import archive, certificates
 
         window = window_of(self.pipeline, context)
         certificate = archive.ready(ctx, window)
-        self.log.info(certificate.text())
+        shown = certificates.readiness(ctx, certificate)
+        self.log.info(shown.text)
+        context["ti"].xcom_push(CERTIFICATE, shown.plain)  # to be seen in the UI, while it waits too
         if not certificate.ready:
             self._wait(window)
 
@@ -56,6 +58,7 @@ class WindowReadySensor(PipelineOperator):
         """After the trigger: the window is ready, or the task fails with what holds it."""
         if event["outcome"] == "ready":
             self.log.info(event["text"])
+            context["ti"].xcom_push(CERTIFICATE, {"ready": True, "reason": event["text"]})
         elif event["outcome"] == "failed":
             raise AirflowFailException(event["text"])
         else:
@@ -65,11 +68,11 @@ class WindowReadySensor(PipelineOperator):
         now = to_ms(timezone.utcnow())
         windows, sla_ms = self.pipeline.windows, self.pipeline.archive.sla_ms
         deadline_ms = max(now, window.end_ms + windows.watermark_delay_ms) + sla_ms
+        if self.pipeline.completeness is not None:
+            deadline_ms += longest_wait_ms(self.pipeline.completeness)
         self.defer(
             trigger=WindowReadyTrigger(dumps(self.pipeline), window.start_ms, window.end_ms, deadline_ms, self.poll_s),
             method_name="resume",
-        if self.pipeline.completeness is not None:
-            deadline_ms += longest_wait_ms(self.pipeline.completeness)
             timeout=timedelta(milliseconds=deadline_ms - now + GRACE_MS),
         )
 
