@@ -130,6 +130,7 @@ class Course:
 
     def _plan(self, now: int) -> bool:
         """`workflow.ingest.plan`: gather, decide, commit on the version that was gathered."""
+        now = self._host_clock(now)
         self._oracle.may_plan(now)
         for attempt in range(3):
             view = self.ledger.view()
@@ -153,6 +154,9 @@ class Course:
                 return not made.ranges
             self.meetings["a window closed while a batch was planned"] += 1
         raise AssertionError("the ledger moved three times in one tick")
+
+    def _host_clock(self, now: int) -> int:
+        return now + int(self._rng.random() * self._s.apart)
 
     def _decide(self, view: PlanningView, now: int) -> Plan | NothingToPlan:
         topic = self._describe()
@@ -256,8 +260,9 @@ class Course:
     def _close(self, start: int) -> bool:
         """`windows.begin_close`, and `finish_close` at once if nothing is in the way."""
         key, ledger = WindowKey(start, window_end(start, self.pipeline.windows)), self.ledger
-        certificate = certify("readings", self.pipeline.windows, ledger.facts, key, self.world.now)
-        self._oracle.certified(key.start_ms, key.end_ms, certificate.ready)
+        now = self._host_clock(self.world.now)
+        certificate = certify("readings", self.pipeline.windows, ledger.facts, key, now)
+        self._oracle.certified(key.start_ms, key.end_ms, certificate.ready, now)
         if not certificate.ready:
             return False
         ledger.closing[start] = ledger.batches + 1
@@ -279,7 +284,8 @@ class Course:
         ledger.closed[start] = tuple(sorted({batch for batch, _ in ledger.owed.get(start, {})}))
         ledger.version += 1
         self._note("closed", start, ledger.closed[start])
-        self._oracle.closed(start, ledger.closed[start], self._s.archive == "prompt" and not self._stuck[start])
+        prompt = self._s.archive == "prompt" and not self._s.apart and not self._stuck[start]
+        self._oracle.closed(start, ledger.closed[start], prompt)
 
     # ------------------------------------------------------------ looking back
 

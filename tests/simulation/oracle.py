@@ -11,7 +11,8 @@ the window policy `idle`:
              the newest landed plan's clock, less the delay, if nothing has been read anywhere for `topic_silence` and
              `on_silence` is close. By nothing while the topic lags: when something was last read, its newest event was
              older than the delay and `idle_max_lag`. By nothing, too, for a partition that was behind by more than the
-             delay when it was last read, until it has been quiet for `topic_silence`
+             delay when it was last read, until it has been quiet for `topic_silence`. A plan's clock that is ahead of
+             whoever asks stands in with no more than the asker's
 
 A window's time has come when no partition's mark, or what stands in for it, is below the window's end. A window that
 ends before `windows.start` holds nothing; its time is always.
@@ -143,11 +144,12 @@ class Oracle:
 
     # ------------------------------------------------------------ a window's time
 
-    def _marks_of(self, known: Known) -> Marks:
+    def _marks_of(self, known: Known, asked: int = 2**62) -> Marks:
+        """`asked`: the clock of whoever asks."""
         own = {p: self._own(p, known) for p in known.newest}
         result: Marks = {}
         for p, mark in own.items():
-            instead, why = (None, UNREAD) if known.unread[p] else self._instead(p, known, own)
+            instead, why = (None, UNREAD) if known.unread[p] else self._instead(p, known, own, asked)
             stands_in = instead is not None and (mark is None or instead > mark)
             result[p] = Mark(instead, True) if stands_in else Mark(mark, False, why)
         return result
@@ -158,7 +160,7 @@ class Oracle:
             return None
         return min(newest, advanced) - self._s.delay
 
-    def _instead(self, partition: int, known: Known, own: dict[int, int | None]) -> tuple[int | None, str]:
+    def _instead(self, partition: int, known: Known, own: dict[int, int | None], asked: int) -> tuple[int | None, str]:
         """What stands in for a partition that has nothing unread; else why nothing does."""
         s = self._s
         if s.idle == "follow":
@@ -170,9 +172,9 @@ class Oracle:
         if self._is_behind(partition, known):
             return None, BEHIND
         if self._is_silent(known):
-            return known.clock - s.delay if known.clock is not None else None, ""
+            return min(known.clock or 0, asked) - s.delay, ""
         others = [at for p, at in known.advanced.items() if p != partition and at is not None]
-        return max(others) - s.delay if others else None, ""
+        return min(max(others), asked) - s.delay if others else None, ""
 
     def _lags(self, known: Known) -> bool:
         if self._s.max_lag is None:
@@ -339,7 +341,7 @@ class Oracle:
             others = [e for e in self._known.newest.values() if e is not None]
             if others and event < max(others) - s.delay:
                 return REASONS[4]
-        if s.idle == "clock" and event < record.at - s.delay:
+        if s.idle == "clock" and event < record.at + s.apart - s.delay:
             return REASONS[5]
         raise Violated(REASON, f"{record} of partition {partition} is late for {start}, and kept its promise")
 
@@ -400,7 +402,7 @@ class Oracle:
         require(delay <= 1, DELAYED, f"the window that ends at {end} is ready {delay} batches after it could be")
 
     def _watch_back(self, before: Marks, was_silent: bool) -> None:
-        old, new = self._lowest(before), self.mark
+        s, old, new = self._s, self._lowest(before), self.mark
         if old is None or (new is not None and new >= old):
             return
         for p, mark in self._marks.items():
@@ -412,6 +414,8 @@ class Oracle:
                 reason = mark.why
             elif before[p].stands_in and was_silent:
                 reason = "a silent topic speaks again"
+            elif mark.at is not None and mark.at >= old - s.apart:
+                reason = "a plan's host has a clock that is behind another's"
             else:
                 raise Violated(FORWARD, f"partition {p}: from {before[p]} to {mark}, without a reason")
             self.tally.back[reason] += 1
@@ -429,10 +433,12 @@ class Oracle:
 
     # ------------------------------------------------------------ windows close
 
-    def certified(self, start: int, end: int, ready: bool) -> None:
-        """What a certificate says, from what has landed."""
-        should = end <= self._s.start or (self.mark is not None and self.mark >= end)
-        detail = f"[{start}, {end}): the marks are {self._marks}"
+    def certified(self, start: int, end: int, ready: bool, asked: int) -> None:
+        """What a certificate says at `asked`, from what has landed."""
+        marks = self._marks_of(self._known, asked)
+        low = self._lowest(marks)
+        should = end <= self._s.start or (low is not None and low >= end)
+        detail = f"[{start}, {end}) at {asked}: the marks are {marks}"
         require(not ready or should, EARLY, f"certified {detail}")
         require(ready or not should, DELAYED, f"not certified {detail}")
 
@@ -467,7 +473,7 @@ class Oracle:
         if s.idle == "follow":
             due = max(told, default=None)
         elif s.idle == "clock" and s.on_silence == "close" and not self._lags(self._known):
-            due = clock - s.delay
+            due = clock - s.apart - s.delay
         else:
             due = None if len(told) < len(marks) else min(told)
         if due is not None:

@@ -53,6 +53,7 @@ class Setting:
     gaps: bool  # compaction
     disorder: str  # bounded | tail
     archive: str  # prompt | slow | paused
+    apart: int  # by how much the clocks of the control plane's hosts differ at most
     weather: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -111,5 +112,6 @@ def draw(rng: random.Random, size: int | None = None) -> Setting:
         gaps=rng.random() < 0.3,
         disorder=rng.choice(("bounded", "bounded", "tail")),
         archive=rng.choice(("prompt", "prompt", "slow", "paused")),
+        apart=rng.choice((0, 0, 0, 2 * MINUTE)),
         weather=frozenset(w for w in WEATHER if rng.random() < 0.35),
     )
