@@ -84,24 +84,15 @@ def _instant_ms(spec: Pipeline, text: str) -> int:
 
 def _partition_ms(spec: Pipeline, text: str) -> int:
     """`date=2013-01-26/hour=16`: local to the pipeline, as the table has it; further partitions are not looked at."""
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
+    from tidegate.core.layout import parse_partition_path, window_named
 
-    from tidegate.core.layout import parse_partition_path, time_values
-    from tidegate.workflow.explanation import window_at
-
-    names = spec.time_partitions
-    given = tuple(pair for pair in parse_partition_path(text) if pair[0] in names)
-    values = {column: value or "" for column, value in given}
-    if tuple(column for column, _ in given) != names:
+    given = tuple(pair for pair in parse_partition_path(text) if pair[0] in spec.time_partitions)
+    if tuple(column for column, _ in given) != spec.time_partitions:
         raise ValueError(text)
-    clock = f"{values['date']}T{values.get('hour', '00').removesuffix('-fold')}:{values.get('minute', '00')}"
-    for fold in (0, 1):
-        local = datetime.fromisoformat(clock).replace(tzinfo=ZoneInfo(spec.windows.timezone), fold=fold)
-        start = window_at(spec, int(local.timestamp() * 1000)).start_ms
-        if time_values(start, names, spec.windows.timezone) == given:
-            return start
-    raise ValueError(text)
+    start = window_named(given, spec.windows)
+    if start is None:
+        raise ValueError(text)
+    return start
 
 
 # ---------------------------------------------------------------- for people
