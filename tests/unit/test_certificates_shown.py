@@ -38,7 +38,8 @@ def test_what_ready_shows_while_it_waits(world: World) -> None:
     assert found.text == (
         "readings 2013-01-05T01:00Z: blocked: partition 0: last event 2013-01-05T01:54Z, watermark "
         "2013-01-05T00:54Z is 66 min short; more is waiting to be ingested; partition 1: never had a record with an "
-        "event time, watermark 2013-01-05T00:54Z (idle: follow) is 66 min short; expected ready 2013-01-05T12:06Z (by the pace of partition 0 in the last 60 min)"
+        "event time, watermark 2013-01-05T00:54Z (idle: follow) is 66 min short; expected ready 2013-01-05T12:06Z "
+        "(by the pace of partition 0 in the last 60 min)"
     )
     assert found.plain["blocked_by"] == found.plain["partitions"] == 2
     assert found.plain["expected"] == "2013-01-05T12:06Z"
