@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import consumers
 import duckdb
 import psutil
 import pytest
@@ -49,6 +50,7 @@ def air(stack_roots: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     places, dags = Places.of_checkout(), tmp_path_factory.mktemp("dags")
     (dags / "pipelines").mkdir()
     shutil.copy(places.dags / "tidegate_pipelines.py", dags)
+    consumers.add_dag_file(dags)
     text = (places.checkout / "tests/fixtures/pipelines/tram_positions.yaml").read_text()
     assert "max_records: 200000" in text
     text = text.replace("max_records: 200000", f"max_records: {MAX_RECORDS}")
@@ -81,10 +83,11 @@ def ingested(air: AirflowApi) -> AirflowApi:
 
 
 @pytest.fixture(scope="module")
-def archived(ingested: AirflowApi) -> AirflowApi:
-    """The four windows, published by the literal command while the DAG is paused."""
-    ingested.command("dags", "backfill", ARCHIVE, "-s", WINDOWS[0].isoformat(), "-e", WINDOWS[-1].isoformat())
-    return ingested
+def archived(ingested: AirflowApi, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowApi]:
+    """The four windows, published by the literal command while the DAG is paused, and consumers wait for them."""
+    with consumers.waiting(ingested, tmp_path_factory.mktemp("consumers")):
+        ingested.command("dags", "backfill", ARCHIVE, "-s", WINDOWS[0].isoformat(), "-e", WINDOWS[-1].isoformat())
+        yield ingested
 
 
 def produce(air: AirflowApi) -> None:
@@ -185,6 +188,30 @@ def test_the_table_holds_exactly_what_was_produced(archived: AirflowApi) -> None
         assert content(directory(archived, window)) == expected(window), window
     counts = sql(archived, f"SELECT `hour`, `minute`, count(*), sum(size(next_stops)) FROM {TABLE} GROUP BY 1, 2")
     assert {f"hour={h}/minute={m}": (n, stops) for h, m, n, stops in counts} == dict.fromkeys(PARTITIONS, (300, 300))
+
+
+def test_a_consumer_of_the_table_reads_what_each_event_says(archived: AirflowApi) -> None:
+    def each_window() -> list[dict]:
+        found = [told for told in consumers.told(archived) if told["generation"] == 1]
+        return found if len(found) == len(WINDOWS) else []
+
+    found = eventually("each window was told of", each_window)
+    assert sorted(told["window_start"] for told in found) == [window.isoformat() for window in WINDOWS]
+    for told in found:
+        window = datetime.fromisoformat(told["window_start"])
+        assert (told["table"], told["rows"], told["kind"]) == (TABLE, 300, "archive")
+        assert told["location"] == f"file:{directory(archived, window)}".replace("file:/", "file:///")
+        assert told["ready_reason"].startswith("watermark ")
+
+
+def test_a_consumer_of_four_windows_runs_when_all_of_them_are_published(archived: AirflowApi) -> None:
+    """Its wait began in another triggerer."""
+    (run,) = archived.runs(consumers.BY_HOUR)
+    eventually("the hour's consumer is done", lambda: finished(archived, consumers.BY_HOUR, run))
+    assert archived.task(consumers.BY_HOUR, run, consumers.WAIT)["try_number"] == 1
+    first, second = (log.read_text() for log in consumers.trigger_logs(archived, run))
+    assert "4 of 4 windows not published: 2024-10-27T00:30Z (" in first
+    assert "4 windows published" in second
 
 
 def test_hours_that_a_backfill_touched_belong_to_the_scheduler(archived: AirflowApi) -> None:
