@@ -20,7 +20,10 @@ from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 
 HOURS = Windows(HOUR_MS, "UTC", 5 * HOUR_MS, 0)
 # midnight that does not exist, midnight that comes twice, days of 23 and 25 hours, half-hour changes
-ZONES = ("UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu")
+ZONES = (
+    "UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "Australia/Lord_Howe",
+    "Pacific/Apia",
+)  # fmt: skip
 
 
 def following(start_ms: int, windows: Windows, count: int) -> list[int]:

@@ -22,7 +22,7 @@ class TruthLedger(Protocol):
     """What another system said of windows, one answer each: the newest, or the one that was accepted."""
 
     def known(self, name: str, key: WindowKey, kinds: Iterable[str]) -> tuple[int, Answer | None]:
-        """(rows of these kinds that have landed for the window, the stored answer)."""
+        """(rows of these kinds that have landed for the window, without rerouted ones; the stored answer)."""
         ...
 
     def waiting(self, name: str) -> dict[int, Answer]:
