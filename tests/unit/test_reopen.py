@@ -16,7 +16,7 @@ from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused,
 from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, Merge, Pipeline, Reopening
 from tidegate.core.reopening import MOST_REFUSED
-from tidegate.workflow import archive, ingest, reconcile, redrive, reopen
+from tidegate.workflow import archive, explanation, ingest, reconcile, redrive, reopen
 from tidegate.workflow.audit import audit
 from tidegate.workflow.where import where
 
@@ -426,3 +426,40 @@ def test_it_reopens_a_few_windows_a_run(world: World) -> None:
     assert [len(maintained(world)) for _ in range(3)] == [3, 3, 0]
     assert world.table("__late") == []
     balanced(world)
+
+
+# ---------------------------------------------------------------- what people are told
+
+
+def told(world: World) -> tuple[str, str, list[tuple[int, int]]]:
+    ctx = world.context()
+    found = explanation.explain(ctx, ctx.ledger.reads, window(0))  # type: ignore[attr-defined]
+    world.close()
+    return found.summary, found.next_step, [(s.late, s.taken_up) for s in found.shares]
+
+
+def test_explain_says_what_waits_and_what_was_taken_up(world: World) -> None:
+    summary, step, shares = told(world)
+    assert summary == "published: generation 1 (archive), 2 rows; rows that came late (2) are in lake.readings__late"
+    assert step.endswith("to take the late rows up: tidegate reopen readings 2013-01-05T00:00Z")
+    assert shares == [(0, 0), (2, 0)]
+    reopened(world)
+    world.produce(record("later", 0.9))
+    world.ingest("r3")
+    summary, step, shares = told(world)
+    assert summary == (
+        "published: generation 2 (reopen), 4 rows, of which 2 came late and were taken up; "
+        "rows that came late (1) are in lake.readings__late"
+    )
+    assert shares == [(0, 0), (2, 2), (1, 0)]
+    reopened(world)
+    assert told(world)[0] == "published: generation 3 (reopen), 5 rows, of which 3 came late and were taken up"
+
+
+def test_explain_of_one_that_is_at_work(world: World) -> None:
+    world.context().ledger.windows.begin_generation("readings", window(0), 1, "reopen")
+    summary, step, _ = told(world)
+    assert summary == "published: generation 1 (archive), 2 rows; generation 2 (reopen) is BUILDING"
+    assert step.endswith("otherwise: tidegate reopen readings 2013-01-05T00:00Z")
+    reopened(world)
+    once(world, BOTH)

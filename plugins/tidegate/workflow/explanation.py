@@ -14,7 +14,8 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.views import GenerationRow, LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
-from tidegate.core.window import CURRENT, DISCARDED, OPEN, RETIRED, WindowKey
+from tidegate.core.window import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
+from tidegate.workflow import truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overview import first_line
@@ -25,7 +26,8 @@ class BatchShare:
     """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset).
 
     `rerouted` of the rows belong to earlier windows, which were not open any more when the batch was planned.
-    `sources`: of a redrive, the batches whose dirty rows these were."""
+    `sources`: of a redrive, the batches whose dirty rows these were. `taken_up` of the late rows are in the generation
+    in force since a reopening."""
 
     batch_id: int
     landed_ms: int | None
@@ -34,6 +36,7 @@ class BatchShare:
     partitions: dict[int, tuple[int, int, int]]
     sources: tuple[int, ...] = ()
     rerouted: int = 0
+    taken_up: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,9 @@ def _shares(view: WindowView) -> tuple[BatchShare, ...]:
         data = {t.partition: (t.rows, t.min_offset, t.max_offset) for t in mine if t.kind == DATA}
         late = sum(t.rows for t in mine if t.kind == LATE)
         rows, rerouted = sum(r for r, _, _ in data.values()), sum(t.rerouted for t in mine)
-        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, sources.get(batch_id, ()), rerouted))
+        taken_up = late if any(g.took_up(batch_id) for g in view.generations) else 0
+        about = (sources.get(batch_id, ()), rerouted, taken_up)
+        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, *about))
     return tuple(shares)
 
 
@@ -153,9 +158,14 @@ def _words(
             words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
             step = f"nothing if its run is at work; otherwise: {_rerun(name, key, working[-1])}"
             return words, step
-        if late:
-            words += f"; rows that came late ({late:,}) are in {ctx.pipeline.sink.table}__late"
-        return words, f"nothing; to rebuild it from Kafka: {run.replace('.archive', '.replay')}"
+        taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
+        if taken_up:
+            words += f", of which {taken_up:,} came late and were taken up"
+        step = f"nothing; to rebuild it from Kafka: {run.replace('.archive', '.replay')}"
+        if late > taken_up:
+            words += f"; rows that came late ({late - taken_up:,}) are in {ctx.pipeline.sink.table}__late"
+            step += f"; to take the late rows up: {_reopen(name, key)}"
+        return words, step
     if waits_for:
         batches = ", ".join(map(str, waits_for))
         return (
@@ -180,3 +190,9 @@ def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
     """Who began a generation finishes it; archive finishes a heal, replay a replay."""
     command = backfill(name, key, key)
     return command.replace(".archive", ".replay") if generation.kind == "replay" else command
+    if generation.kind == REOPEN:
+        return _reopen(name, key)
+
+
+def _reopen(name: str, key: WindowKey) -> str:
+    return f"tidegate reopen {name} {iso(key.start_ms)}"
