@@ -226,6 +226,22 @@ def test_at_the_deadline_there_is_a_last_look_and_its_reason(ledger: FakeLedger)
     assert len(ledger.looks) == 2
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_wait_whose_deadline_is_long_past_gets_its_look_all_the_same(ledger: FakeLedger, closed: bool) -> None:
+    """No triggerer ran for an hour; the hub that it finds is busy with others."""
+    if closed:
+        ledger.closed.add(("p", 1))
+
+    async def main() -> Answer:
+        other = asyncio.ensure_future(waiting(StateWait("p", 2), [], poll_s=600))
+        await until(lambda: len(ledger.looks) == 1)
+        answer = await waiting(StateWait("p", 1), [], deadline_ms=in_s(-3600), poll_s=600)
+        other.cancel()
+        return answer
+
+    assert run(main) == Answer(closed, "p 1: ready" if closed else "p 1: blocked")
+
+
 def test_a_ledger_that_hangs_holds_neither_the_loop_nor_a_deadline(
     ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

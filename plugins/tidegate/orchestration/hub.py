@@ -167,6 +167,7 @@ class Waiter:
 
     def __init__(self, make: Callable[[], Wait], deadline_ms: int, poll_s: float) -> None:
         self.deadline_ms, self.poll_s = deadline_ms, poll_s
+        self._began_ms = _now_ms()
         self.answer: Answer | None = None
         self.error: Exception | None = None
         self.looked_ms = 0
@@ -181,9 +182,11 @@ class Waiter:
     # ------------------------------------------------------------ on the loop
 
     async def heard(self, silence_s: float) -> bool:
-        """True after news; False when there has been none for `silence_s` after the deadline."""
+        """True after news; False when there has been none for `silence_s` after the deadline, or after the beginning of
+        a wait that begins later than that, as where no triggerer ran."""
+        end_ms = max(self.deadline_ms, self._began_ms)
         try:
-            async with asyncio.timeout((self.deadline_ms - _now_ms()) / 1000 + silence_s):
+            async with asyncio.timeout((end_ms - _now_ms()) / 1000 + silence_s):
                 await self._news.wait()
         except TimeoutError:
             return False
