@@ -85,8 +85,14 @@ def test_a_run_that_has_ended_is_a_concern_at_once_and_is_cleared_by_a_person() 
         "the archive runs of 2 windows have ended without a publication: 2013-01-05T01:00Z, 2013-01-05T02:00Z"
     )
     assert found.advice.endswith(
-        "airflow tasks clear readings.archive --only-failed --yes -s 2013-01-05T01:00Z -e 2013-01-05T02:00Z"
+        "mend what it says, then: airflow tasks clear readings.archive --yes -s 2013-01-05T01:00Z -e 2013-01-05T02:00Z"
     )
+
+
+def test_only_what_has_ended_is_cleared_range_by_range() -> None:
+    (found,) = concerns(due((1, 2), (8, 9)), since_ms=NOW, ended=(T0 + HOUR, T0 + 8 * HOUR))
+    assert "then, and likewise for the 1 other ranges: airflow tasks clear" in found.advice
+    assert found.advice.endswith("-s 2013-01-05T01:00Z -e 2013-01-05T01:00Z")
 
 
 def test_what_has_ended_is_not_told_twice() -> None:

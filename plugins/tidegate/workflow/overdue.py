@@ -8,6 +8,8 @@ from itertools import islice
 from tidegate.core import watermark
 from tidegate.core.due import ArchiveNote, Due
 from tidegate.core.instants import iso, span
+from tidegate.core.layout import window_end, window_start
+from tidegate.core.offsets import Interval, union
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.views import LedgerReads
 from tidegate.core.window import WindowKey
@@ -63,7 +65,7 @@ def concerns(
         found.append(
             Concern(
                 f"{runs} ended without a publication: {_instants(over)}",
-                f"look at the log of the failed task and mend what it says, then: {clear(name, over[0], over[-1])}",
+                f"look at the log of the failed task and mend what it says, then{_clear(name, over, due)}",
             )
         )
     late = since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms
@@ -92,9 +94,12 @@ def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
     return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
 
 
-def clear(name: str, first_ms: int, last_ms: int) -> str:
-    """The command that lets failed runs try again."""
-    return f"airflow tasks clear {name}.archive --only-failed --yes -s {iso(first_ms)} -e {iso(last_ms)}"
+def _clear(name: str, over: tuple[int, ...], due: Due) -> str:
+    """Range by range: whatever lies between is published, and clearing it would verify all of it."""
+    parts = union(Interval(start, window_end(start, due.windows)) for start in over)
+    first, last = parts[0], window_start(parts[0].end - 1, due.windows)
+    command = f"airflow tasks clear {name}.archive --yes -s {iso(first.start)} -e {iso(last)}"
+    return f": {command}" if len(parts) == 1 else f", and likewise for the {len(parts) - 1:,} other ranges: {command}"
 
 
 def count(due: Due) -> str:
