@@ -8,7 +8,7 @@ from tidegate.core import reopening
 from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end
-from tidegate.core.reopening import LateWindow
+from tidegate.core.reopening import MOST_REFUSED, LateWindow
 from tidegate.core.tables import data_table
 from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey
 from tidegate.workflow import ahead, archive, landing
@@ -52,6 +52,22 @@ def waiting(ctx: Context) -> list[Choice]:
     for late in ctx.ledger.reopenings.candidates(ctx.name):
         key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
         found.append(Choice(key, late, tuple(reopening.over_budget(late, key.end_ms, budget, now_ms))))
+    return found
+
+
+def left(ctx: Context) -> list[Choice]:
+    """Windows whose late rows `late.reopen_after` asks for, and that nothing reopens by itself: over their budget, or
+    refused too often. Looks only."""
+    after_ms, now_ms = ctx.pipeline.reopening.after_ms, ctx.clock.now_ms()
+    if after_ms is None:
+        return []
+    found = []
+    for choice in waiting(ctx):
+        late = choice.late
+        if late is None or late.current is None or now_ms - late.waiting_since_ms < after_ms:
+            continue
+        if choice.over or late.refused >= MOST_REFUSED:
+            found.append(choice)
     return found
 
 
