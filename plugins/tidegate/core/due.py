@@ -96,8 +96,21 @@ def unknown(windows: Windows, published: Iterable[Interval], low_ms: int) -> tup
 
 
 def due(windows: Windows, parts: Iterable[Interval], published: Iterable[int]) -> Due:
-    """What is left of `parts` without the windows (starts) that are published."""
-    return Due(windows, without(parts, (Interval(s, window_end(s, windows)) for s in published)))
+    """What is left of `parts` without the windows (starts, sorted) that are published."""
+    return Due(windows, without(parts, stretches(windows, published)))
+
+
+def stretches(windows: Windows, starts: Iterable[int]) -> Iterator[Interval]:
+    """Windows (starts, sorted) as parts of time: those that follow each other are one."""
+    begin = end = None
+    for start in starts:
+        if start != end:
+            if begin is not None and end is not None:
+                yield Interval(begin, end)
+            begin = start
+        end = window_end(start, windows)
+    if begin is not None and end is not None:
+        yield Interval(begin, end)
 
 
 def remembered(parts: Iterable[Interval], left: Due, old: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tidegate.core import watermark
-from tidegate.core.due import ArchiveNote, Due
+from tidegate.core.due import ArchiveNote, Due, stretches
 from tidegate.core.instants import iso, span
-from tidegate.core.layout import window_end, window_start
-from tidegate.core.offsets import Interval, union
+from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.views import LedgerReads
 from tidegate.core.window import WindowKey
@@ -96,7 +95,7 @@ def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
 
 def _clear(name: str, over: tuple[int, ...], due: Due) -> str:
     """Range by range: whatever lies between is published, and clearing it would verify all of it."""
-    parts = union(Interval(start, window_end(start, due.windows)) for start in over)
+    parts = list(stretches(due.windows, over))
     first, last = parts[0], window_start(parts[0].end - 1, due.windows)
     command = f"airflow tasks clear {name}.archive --yes -s {iso(first.start)} -e {iso(last)}"
     return f": {command}" if len(parts) == 1 else f", and likewise for the {len(parts) - 1:,} other ranges: {command}"
