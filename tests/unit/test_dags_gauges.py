@@ -49,6 +49,15 @@ def test_without_tags_the_pipeline_is_part_of_the_name(sent: dict[Any, float]) -
     assert sent == {"tidegate.lag_records.a": 7, "tidegate.records_total.late.a": 3}
 
 
+class Ti:
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        json.dumps(value)
+        self.pushed[key] = value
+
+
 @pytest.mark.parametrize("key", ["OTEL_ON", "STATSD_DATADOG_ENABLED", "STATSD_INFLUXDB_ENABLED"])
 def test_tags_where_they_are_sent(sent: dict[Any, float], monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv(f"AIRFLOW__METRICS__{key}", "True")
@@ -77,7 +86,10 @@ def late(world: World, days: float) -> None:
 @pytest.mark.parametrize(("days", "level", "said"), [(6.8, "ERROR", "critical"), (6.2, "WARNING", "warn")])
 def test_a_loss_ahead_is_said_in_the_log(world, sent, caplog, days: float, level: str, said: str) -> None:
     late(world, days)
-    gauges.tell(world.context(), LOG)
+    ti = Ti()
+    gauges.tell(world.context(), ti, LOG)
+    shown = ti.pushed["time_to_loss"]
+    assert (shown["level"], shown["text"][:32]) == (said, "partition 0 loses unread records")
     first, second = [r for r in caplog.records if r.name == "task"]
     assert first.levelname == second.levelname == level
     assert first.message.startswith(f"time to loss: {said}: partition 0 loses unread records in about")
@@ -89,7 +101,9 @@ def test_a_loss_ahead_is_said_in_the_log(world, sent, caplog, days: float, level
 
 def test_nothing_to_say_is_not_said(world, sent, caplog) -> None:
     late(world, 1)
-    gauges.tell(world.context(), LOG)
+    ti = Ti()
+    gauges.tell(world.context(), ti, LOG)
+    assert ti.pushed["time_to_loss"]["level"] == "ok"
     assert [r for r in caplog.records if r.name == "task"] == []
     assert sent["tidegate.loss_level.readings"] == 0
 
@@ -97,12 +111,14 @@ def test_nothing_to_say_is_not_said(world, sent, caplog) -> None:
 def test_a_broker_or_a_ledger_that_is_away_fails_no_task(world, sent, caplog) -> None:
     late(world, 6.8)
     world.kafka.unavailable = True
-    gauges.tell(world.context(), LOG)
+    ti = Ti()
+    gauges.tell(world.context(), ti, LOG)
+    assert ti.pushed == {}
     assert sent["tidegate.kafka_ok.readings"] == 0
     assert sent["tidegate.records_read_total.readings"] == 2
     ctx = world.context()
     world.database.unlink()
     world.database.write_bytes(b"not a database at all, whatever its name may say")
     world.close()
-    gauges.tell(ctx, LOG)
+    gauges.tell(ctx, ti, LOG)
     assert "nothing is measured" in caplog.records[-1].message

@@ -58,7 +58,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(closed=0, ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7)))
     made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)
     monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: made)
-    monkeypatch.setattr(gauges, "tell", lambda ctx, log: log.info("measured"))
+    monkeypatch.setattr(gauges, "tell", lambda ctx, ti, log: log.info("measured"))
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from logging import Logger
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.losswarning import CRITICAL, WARN, TimeToLoss, remedy, sentence
@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from tidegate.workflow.context import Context
 
 PREFIX = "tidegate_"
+TIME_TO_LOSS = "time_to_loss"
+"""XCom key, for people: nothing reads it."""
 
 
-def tell(ctx: Context, log: Logger) -> None:
-    """Send what is measured of the pipeline now. What cannot be measured fails no task: the log says why."""
+def tell(ctx: Context, ti: Any, log: Logger) -> None:
+    """Send what is measured of the pipeline now, and show the time to loss among the task instance's XComs.
+
+    What cannot be measured fails no task: the log says why."""
     from tidegate.workflow.measuring import measure_one
 
     try:
@@ -27,6 +31,7 @@ def tell(ctx: Context, log: Logger) -> None:
         return
     send(found)
     if loss is not None:
+        ti.xcom_push(TIME_TO_LOSS, {"level": loss.level, "text": sentence(loss)})
         warn(ctx, loss, log)
 
 

@@ -196,7 +196,7 @@ class MaintainOperator(PipelineOperator):
         finally:  # also where something waits for a human: other DAGs wait for these
             for notice in announcing.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
-            gauges.tell(ctx, self.log)
+            gauges.tell(ctx, context["ti"], self.log)
 
 
 @contextmanager
