@@ -1,0 +1,72 @@
+"""What the maintenance DAG remembers of a pipeline's windows, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import event, insert
+
+from tests.contract.test_ledger import HOUR, NAME, ledger, now, open_ledger, url
+from tidegate.adapters.ledger import SqlLedger, schema
+from tidegate.core.due import ArchiveNote
+from tidegate.core.errors import LostComparison
+from tidegate.core.offsets import Interval
+
+__all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
+
+NOTE = ArchiveNote((Interval(0, 3 * HOUR), Interval(5 * HOUR, 6 * HOUR)), True, (4 * HOUR,), 17)
+
+
+def generations(ledger: SqlLedger, *rows: tuple[int, int, str]) -> None:
+    """(window, number, state), as if archive runs had made them; another pipeline has all of these windows."""
+    common = {"epoch": 1, "nonce": "n", "kind": "archive"}
+    values = [{"pipeline": NAME, "window_ms": w * HOUR, "number": n, "state": s, **common} for w, n, s in rows]
+    others = [value | {"pipeline": "other", "state": "CURRENT"} for value in values]
+    with ledger.store.begin() as c:
+        c.execute(insert(schema.generations), values + others)
+
+
+def test_a_note_comes_back_as_it_was(ledger: SqlLedger) -> None:
+    assert ledger.due.note(NAME) is None
+    ledger.due.save(NAME, NOTE, None)
+    assert ledger.due.note(NAME) == NOTE
+    assert ledger.due.note("other") is None
+
+
+def test_of_two_that_looked_at_once_one_is_heard(ledger: SqlLedger, open_ledger: Callable[[], SqlLedger]) -> None:
+    other = open_ledger()
+    ledger.due.save(NAME, NOTE, None)
+    with pytest.raises(LostComparison):
+        other.due.save(NAME, ArchiveNote(), None)
+    ledger.due.save(NAME, ArchiveNote(noted_ms=18), NOTE)
+    with pytest.raises(LostComparison):
+        other.due.save(NAME, ArchiveNote(noted_ms=19), NOTE)
+    assert other.due.note(NAME) == ArchiveNote(noted_ms=18)
+
+
+def test_a_note_with_a_field_that_this_version_does_not_write_can_be_replaced(ledger: SqlLedger) -> None:
+    with ledger.store.begin() as c:
+        c.execute(insert(schema.archive_notes).values(pipeline=NAME, content='{"published": [{"start": 0, "end": 3600000}]}'))
+    found = ledger.due.note(NAME)
+    assert found == ArchiveNote((Interval(0, HOUR),))
+    ledger.due.save(NAME, NOTE, found)
+    assert ledger.due.note(NAME) == NOTE
+
+
+def test_only_what_is_in_force_is_published(ledger: SqlLedger) -> None:
+    generations(
+        ledger, (0, 1, "CURRENT"), (1, 1, "BUILDING"), (2, 1, "RETIRED"), (2, 2, "CURRENT"), (3, 1, "DISCARDED"),
+        (4, 1, "CURRENT"), (7, 1, "CURRENT"),
+    )  # fmt: skip
+    parts = [Interval(0, 4 * HOUR), Interval(4 * HOUR + 1, 9 * HOUR)]
+    assert ledger.due.published_within(NAME, parts) == [0, 2 * HOUR, 7 * HOUR]
+
+
+def test_however_many_parts_it_is_one_statement(ledger: SqlLedger) -> None:
+    generations(ledger, *((w, 1, "CURRENT") for w in range(0, 130, 2)))
+    asked: list[str] = []
+    event.listen(ledger.store.engine, "before_cursor_execute", lambda c, cur, s, *_: asked.append(s))
+    parts = [Interval(w * HOUR, (w + 1) * HOUR) for w in range(0, 130, 2)]
+    assert ledger.due.published_within(NAME, parts) == [part.start for part in parts]
+    assert len([s for s in asked if s.startswith("SELECT generations")]) == 1
