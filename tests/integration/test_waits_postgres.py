@@ -1,4 +1,4 @@
-"""500 windows of 50 pipelines wait in one triggerer on a real PostgreSQL: what a tick asks, costs, and finds."""
+"""500 windows of 50 pipelines, and consumers, wait in a triggerer on a real PostgreSQL: what a tick asks and costs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,21 @@ from typing import Any
 
 import airflow_home  # noqa: F401  (before airflow)
 import pytest
+from airflow.triggers.base import BaseTrigger
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine, make_url
 
 from tests.world import HOUR, T0, make_pipeline
+from tidegate import wiring
+from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.waits import SqlWaits
 from tidegate.core.plain import dumps
 from tidegate.embedded.info import StackInfo
 from tidegate.orchestration import hub as hubs
+from tidegate.orchestration.downstream import WindowPublishedTrigger
 from tidegate.orchestration.sensors import WindowReadyTrigger
+from tidegate.workflow import awaiting
 
 PIPELINES, WINDOWS, BATCHES, PARTITIONS = 50, 10, 400, 4
 POLL_S = 0.25
@@ -37,6 +43,10 @@ INSERT INTO batch_partitions (pipeline, batch_id, partition, planned_end, log_st
                               high_watermark, drained, max_event_ms, advanced_ms)
 SELECT b.pipeline, b.batch_id, x, 1, 1, 1, 1, false, %s, %s
 FROM batches b, generate_series(0, {PARTITIONS - 1}) x WHERE b.batch_id BETWEEN %s AND %s"""
+
+_GENERATIONS = """
+INSERT INTO generations (pipeline, window_ms, number, state, epoch, nonce, kind)
+SELECT pipeline, start_ms, 1, 'CURRENT', 1, '', 'archive' FROM windows"""
 
 
 class Database:
@@ -59,6 +69,17 @@ class Database:
         with self.engine.begin() as c:
             c.exec_driver_sql(_BATCHES, (event_ms, first, last))
             c.exec_driver_sql(_PARTITIONS, (event_ms, event_ms, first, last))
+
+    def publish(self) -> None:
+        """All windows of all pipelines."""
+        with self.engine.begin() as c:
+            c.exec_driver_sql(
+                "INSERT INTO windows (pipeline, start_ms, end_ms, state, closing_batch) "
+                "SELECT 'pipe_' || p, %s + h * %s, %s + (h + 1) * %s, 'CLOSED', 1 "
+                f"FROM generate_series(0, {PIPELINES - 1}) p, generate_series(0, {WINDOWS - 1}) h",
+                (T0, HOUR, T0, HOUR),
+            )
+            c.exec_driver_sql(_GENERATIONS)
 
     def backend(self) -> int:
         """The server's process that answers the hub."""
@@ -105,6 +126,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
+def consumers() -> list[WindowPublishedTrigger]:
+    """Another DAG for each pipeline waits until all its windows are published."""
+    windows, deadline = dumps(make_pipeline("file:///lake/t").windows), int((time.time() + 600) * 1000)
+    span = T0, T0 + WINDOWS * HOUR
+    return [WindowPublishedTrigger(f"pipe_{p}", windows, *span, 1, deadline, POLL_S) for p in range(PIPELINES)]
+
+
 def triggers(deadline_s: float) -> list[WindowReadyTrigger]:
     deadline = int((time.time() + deadline_s) * 1000)
     spec = make_pipeline("file:///lake/t")
@@ -118,7 +146,7 @@ def triggers(deadline_s: float) -> list[WindowReadyTrigger]:
     return [WindowReadyTrigger(**one.serialize()[1]) for one in made]
 
 
-async def one_event(trigger: WindowReadyTrigger) -> dict[str, str]:
+async def one_event(trigger: BaseTrigger) -> dict[str, str]:
     async for found in trigger.run():
         return found.payload
     raise AssertionError("no event")
@@ -142,6 +170,7 @@ def test_500_windows_of_50_pipelines_cost_two_statements_a_tick(database: Databa
 
     async def main() -> list[dict[str, str]]:
         tasks = [asyncio.ensure_future(one_event(one)) for one in triggers(600)]
+        others = [asyncio.ensure_future(one_event(one)) for one in consumers()]
         await until(lambda: len(looks) >= 3)  # the first ones open the connection
         backend = database.backend()
         before = len(looks), len(executed), len(database.statements(backend))
@@ -159,6 +188,9 @@ def test_500_windows_of_50_pipelines_cost_two_statements_a_tick(database: Databa
         await until(lambda: sum(task.done() for task in tasks) == 4 * PIPELINES)
         database.land(BATCHES + 2, BATCHES + 2, T0 + 100 * HOUR)
         results = await asyncio.wait_for(asyncio.gather(*tasks), 120)
+        assert not any(other.done() for other in others)
+        database.publish()
+        results += await asyncio.wait_for(asyncio.gather(*others), 120)
         print(f"CPU of a tick: {quiet * 1000:.1f} ms when nothing has landed, {max(looks) * 1000:.1f} ms at most")
         return results
 
@@ -166,7 +198,7 @@ def test_500_windows_of_50_pipelines_cost_two_statements_a_tick(database: Databa
         results = asyncio.run(main())
     finally:
         event.remove(Engine, "before_cursor_execute", count)
-    assert {result["outcome"] for result in results} == {"ready"}
+    assert Counter(result["outcome"] for result in results) == {"ready": PIPELINES * WINDOWS, "published": PIPELINES}
     assert "watermark" in results[0]["text"]
 
 
@@ -205,10 +237,7 @@ def test_the_planner_goes_by_the_keys(database: Database) -> None:
             "INSERT INTO windows (pipeline, start_ms, end_ms, state, closing_batch) "
             "SELECT 'pipe_' || p, h, h + 1, 'CLOSED', 1 FROM generate_series(0, 49) p, generate_series(1, 1200) h"
         )
-        c.exec_driver_sql(
-            "INSERT INTO generations (pipeline, window_ms, number, state, epoch, nonce, kind) "
-            "SELECT pipeline, start_ms, 1, 'CURRENT', 1, '', 'archive' FROM windows"
-        )
+        c.exec_driver_sql(_GENERATIONS)
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
         c.exec_driver_sql("ANALYZE")
     plans: list[str] = []
@@ -225,3 +254,27 @@ def test_the_planner_goes_by_the_keys(database: Database) -> None:
     assert (len(look.facts), len(look.standings)) == (50, 50)
     for plan in plans:
         assert "Seq Scan" not in plan, plan
+
+
+def test_a_consumer_needs_to_read_a_few_tables_and_no_more(database: Database) -> None:
+    """Those that the page names; its own role, which can write nothing."""
+    page = (Path(__file__).parents[2] / "docs/event-time.md").read_text()
+    (tables,) = re.findall(r"GRANT SELECT ON ([\w, ]+) TO", page)
+    ledger = SqlLedger(database.url)
+    ledger.pipelines.register(make_pipeline("file:///lake/t"), "f")
+    ledger.close()
+    with database.engine.begin() as c:
+        c.exec_driver_sql(f"CREATE ROLE {database.name} LOGIN PASSWORD 'consumer'")
+        c.exec_driver_sql(f"GRANT SELECT ON {tables} TO {database.name}")
+    url = make_url(database.url).set(username=database.name, password="consumer")
+    try:
+        with wiring.open_specs(url.render_as_string(hide_password=False)) as specs:
+            spec = awaiting.find(specs, "lake.readings")
+            assert awaiting.find(specs, "readings") == spec
+        waits = SqlWaits(url.render_as_string(hide_password=False))
+        wait = awaiting.published_wait(spec.name, spec.windows, T0, T0 + HOUR, 1)
+        assert not awaiting.ask(waits, wait, 0)[0].done
+        waits.close()
+    finally:
+        with database.engine.begin() as c:
+            c.exec_driver_sql(f"DROP OWNED BY {database.name}; DROP ROLE {database.name}")

@@ -89,7 +89,9 @@ def _interval(spec: Pipeline, text: str) -> tuple[int, int]:
 
 
 def _wait(ledger: WaitLedger, wanted: PublishedWait, timeout_s: float, poll_s: float) -> Answer:
-    """Says on standard error what has changed. Ends the process where the ledger does not answer to the end."""
+    """Says on standard error what has changed. Ends the process where the ledger does not answer to the end.
+
+    Raises LedgerError where that will not change."""
     from tidegate.core.errors import LedgerError
     from tidegate.workflow import awaiting
 
@@ -102,6 +104,8 @@ def _wait(ledger: WaitLedger, wanted: PublishedWait, timeout_s: float, poll_s: f
             if answer.done:
                 return answer
         except LedgerError as e:
+            if not e.retry:
+                raise
             trouble, text = e, str(e)
         if text != said:
             progress(text)
