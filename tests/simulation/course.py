@@ -144,9 +144,7 @@ class Course:
                 self._poll()
                 return False
             if isinstance(made, NothingToPlan):
-                self._note("nothing", now)
-                self._oracle.nothing_planned(now)
-                self._last_plan_ms = now
+                self._find_nothing(now)
                 self._poll()
                 return True
             if view.version == self.ledger.version:
@@ -154,6 +152,11 @@ class Course:
                 return not made.ranges
             self.meetings["a window closed while a batch was planned"] += 1
         raise AssertionError("the ledger moved three times in one tick")
+
+    def _find_nothing(self, now: int) -> None:
+        self._note("nothing", now)
+        self._oracle.nothing_planned(now)
+        self._last_plan_ms = now
 
     def _host_clock(self, now: int) -> int:
         return now + int(self._rng.random() * self._s.apart)
