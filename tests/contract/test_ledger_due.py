@@ -47,7 +47,8 @@ def test_of_two_that_looked_at_once_one_is_heard(ledger: SqlLedger, open_ledger:
 
 def test_a_note_with_a_field_that_this_version_does_not_write_can_be_replaced(ledger: SqlLedger) -> None:
     with ledger.store.begin() as c:
-        c.execute(insert(schema.archive_notes).values(pipeline=NAME, content='{"published": [{"start": 0, "end": 3600000}]}'))
+        content = '{"published": [{"start": 0, "end": 3600000}]}'
+        c.execute(insert(schema.archive_notes).values(pipeline=NAME, content=content))
     found = ledger.due.note(NAME)
     assert found == ArchiveNote((Interval(0, HOUR),))
     ledger.due.save(NAME, NOTE, found)
