@@ -12,6 +12,7 @@ from tests.mutants import (
     attacks_late,
     attacks_ledger,
     attacks_redrive,
+    attacks_reopen,
     attacks_schema,
     attacks_windows,
 )
@@ -38,5 +39,6 @@ _MODULES = (
     attacks_schema,
     attacks_redrive,
     attacks_late,
+    attacks_reopen,
 )
 ATTACKS: dict[str, Attack] = {name: attack for module in _MODULES for name, attack in _of(module).items()}
