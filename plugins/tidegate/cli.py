@@ -25,6 +25,7 @@ _COMMANDS = {
     "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
     "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
+    "complete": ("tidegate.commands.complete:complete", "Accept an hour that another system counts otherwise."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),

@@ -139,6 +139,12 @@ def test_why_it_is_unknown() -> None:
     )
 
 
+def test_who_it_is_is_said_once() -> None:
+    assert judged(WAIT, answer(5, None, "orders-audit partition 0 offset 1: not JSON"))[3].startswith(
+        "unknown: orders-audit partition 0 offset 1: not JSON; waits"
+    )
+
+
 def test_nobody_was_asked() -> None:
     assert compare(PATIENT, None, SINCE) == Comparison(
         UNKNOWN, HOLD, "unknown: orders-audit has not been asked; waits for an answer", "orders-audit"

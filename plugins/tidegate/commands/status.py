@@ -68,6 +68,9 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
     raise SystemExit(_exit_code(lines))
 
 
+MANY_HELD = 3
+
+
 def _exit_code(lines: Iterable[Line]) -> int:
     codes = [WELL]
     for line in lines:
@@ -127,6 +130,8 @@ def _plain(line: Line) -> dict[str, Any]:
         "due_count": s.due.count,
         "due_ranges": overdue.plain(s.due),
         "due_since_ms": s.due_since_ms,
+        "held": [{"start_ms": h.window_ms, **to_plain(h.comparison)} for h in s.held[:DUE_LISTED]],
+        "held_count": len(s.held),
         "due_ended": [iso(start) for start in overdue.ended(s.due, s.archive)],
         "archive_paused": s.archive.paused if s.archive else None,
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
@@ -280,6 +285,10 @@ def _print_one(line: Line) -> None:
     busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
     paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))
     paragraph(out, "due", _due_words(s))
+    for n, h in enumerate(s.held[:MANY_HELD]):
+        paragraph(out, "" if n else "counts", f"{iso(h.window_ms)} {h.comparison.text}", "yellow")
+    if len(s.held) > MANY_HELD:
+        paragraph(out, "", f"and {len(s.held) - MANY_HELD:,} more windows that another system's count holds")
     if s.side_duties:
         batches = ", ".join(map(str, s.side_duties))
         paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")

@@ -174,7 +174,7 @@ def _verdict(settings: Completeness, answer: Answer) -> str:
 def _words(settings: Completeness, verdict: str, answer: Answer) -> str:
     if answer.expected is None:
         why = answer.problem or "it has no count for this window yet"
-        return f"unknown: {answer.source}: {why}"
+        return f"unknown: {why}" if why.startswith(answer.source) else f"unknown: {answer.source}: {why}"
     found = f"{verdict}: {answer.rows:,} of {answer.expected:,} by {answer.source}"
     off = answer.rows - answer.expected
     if not off:

@@ -72,6 +72,8 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
     view = reads.window(name, key)
     facts = ctx.ledger.windows.facts(name)
     certificate = watermark.certify(name, spec.windows, facts, key, ctx.clock.now_ms())
+    if view.window is None:
+        certificate = truth.as_known(truth.counts_of(ctx), certificate)
     expected = forecast_of(ctx, certificate, facts) if view.window is None else None
     waits_for = _waits_for(ctx, reads, view)
     state = view.window.state if view.window is not None else OPEN
@@ -183,6 +185,8 @@ def _words(
         many = len(now.blockers)
         who = f"blocked by {now.reason}" if many == 1 else f"blocked by {many} of {len(now.partitions)}: {now.reason}"
         return f"{who}{when}", next_step(name, ctx.pipeline.windows, now)
+    if now.completeness is not None:
+        return f"not ready: {now.reason}", f"to publish it as it is: {truth.remedy(name, key.start_ms)}"
     return f"not ready: {now.reason}", f"look at the runs of {name}.ingest"
 
 

@@ -8,6 +8,7 @@ from tidegate.core import watermark
 from tidegate.core.blocking import oddities
 from tidegate.core.due import ArchiveNote, Due
 from tidegate.core.forecast import Forecast, forecast
+from tidegate.core.instants import iso
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.ledger import Block
 from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss
@@ -17,9 +18,10 @@ from tidegate.core.ports import Clock, TopicState
 from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
-from tidegate.workflow import overdue, reconcile
+from tidegate.workflow import overdue, reconcile, truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import Concern
+from tidegate.workflow.truth import Held
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class PipelineStatus:
     concerns: tuple[Concern, ...]
     loss: TimeToLoss | None = None
     expected: Forecast | None = None  # when `next_window` will be ready
+    held: tuple[Held, ...] = ()  # of the due windows, those that another system's count holds
 
     @property
     def well(self) -> bool:
@@ -85,6 +88,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         (),
         None if topic is None else _loss(pipeline, reads, topic, clock.now_ms()),
         _expected(ctx, waits, facts),
+        truth.held(ctx),
     )
     return _with_concerns(pipeline, found, clock, facts)
 
@@ -155,8 +159,21 @@ def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock, fact
         concerns.append(Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name)))
     unread = lag.records if lag is not None else None
     concerns += [Concern(*odd) for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
-    concerns += overdue.concerns(pipeline, found.due, found.due_since_ms, found.archive, clock.now_ms())
+    since_ms = found.due_since_ms if found.due.count > len(found.held) else None  # none waits for its run
+    concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms())
+    concerns += _held_too_long(pipeline, found.held, clock.now_ms())
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
+
+
+def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> list[Concern]:
+    """One concern for all windows that another system's count has held for longer than `archive.sla`."""
+    long = [h for h in held if now_ms - h.since_ms > pipeline.archive.sla_ms]
+    if not long:
+        return []
+    oldest, many = long[0], f"{len(long):,} window{' is' if len(long) == 1 else 's are'}"
+    what = f"{many} held by another system's count, the oldest ({iso(oldest.window_ms)}): {oldest.comparison.text}"
+    advice = f"find out what is missing; to publish it as it is: {truth.remedy(pipeline.name, oldest.window_ms)}"
+    return [Concern(what, advice)]
 
 
 def first_line(text: str) -> str:

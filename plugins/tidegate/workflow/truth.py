@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate.core import completeness
-from tidegate.core.completeness import COMPLETE, Answer, Comparison
+from tidegate.core.completeness import COMPLETE, HOLD, Answer, Comparison
 from tidegate.core.errors import LostComparison, StepMissing, TruthUnknown
 from tidegate.core.instants import iso
 from tidegate.core.ledger import Ledger
@@ -107,31 +107,72 @@ def gather(counts: Counts, window: WindowKey, again: bool = False) -> Answer:
     return answer
 
 
+def ask(ctx: Context, window: WindowKey) -> tuple[Answer, Comparison]:
+    """An operator has the other system asked now. What was accepted stays.
+
+    Raises StepMissing where it is asked nothing: too early, when it may not know all yet and its answer would be taken
+    for its last, or too late."""
+    counts = _counts(ctx, window)
+    certificate = certify(
+        ctx.name, ctx.pipeline.windows, ctx.ledger.windows.facts(ctx.name), window, ctx.clock.now_ms()
+    )
+    if not _matters(ctx.pipeline, certificate):
+        raise StepMissing(
+            f"{ctx.name} {iso(window.start_ms)}: nobody is asked for its count: {certificate.reason}",
+            advice="look again once its watermark has passed; `tidegate explain` says when",
+        )
+    answer = gather(counts, window, again=True)
+    return answer, completeness.compare(counts.settings, answer, ctx.clock.now_ms())
+
+
 def accept(ctx: Context, window: WindowKey, answer: Answer, why: str) -> None:
     """An operator has the window published with what is there, by the answer that was shown.
 
     Raises StepMissing where nothing waits for it, LostComparison (look again) if another answer stands there now."""
-    counts = counts_of(ctx)
-    if counts is None:
-        raise StepMissing(f"{ctx.name} asks no other system for counts (completeness)")
-    if ctx.ledger.windows.get(ctx.name, window).state != OPEN:
-        raise StepMissing(f"{ctx.name} {iso(window.start_ms)} is closed already: there is nothing to wait for")
-    if completeness.compare(counts.settings, answer, ctx.clock.now_ms()).verdict == COMPLETE:
+    settings = _counts(ctx, window).settings
+    if completeness.compare(settings, answer, ctx.clock.now_ms()).verdict == COMPLETE:
         raise StepMissing(f"{ctx.name} {iso(window.start_ms)} is complete: there is nothing to accept")
     ctx.ledger.truths.accept(ctx.name, window, answer, why)
 
 
-def held(ctx: Context) -> dict[int, Comparison]:
-    """OPEN windows that are held by another system's count as it is known, by their start (UTC ms)."""
+def _counts(ctx: Context, window: WindowKey) -> Counts:
+    """Of an OPEN window. Raises StepMissing."""
+    counts = counts_of(ctx)
+    if counts is None:
+        raise StepMissing(f"{ctx.name} asks no other system for counts (completeness)")
+    if ctx.ledger.windows.get(ctx.name, window).state != OPEN:
+        raise StepMissing(
+            f"{ctx.name} {iso(window.start_ms)} is closed already: nothing waits for its count",
+            advice=f"`tidegate explain {ctx.name} {iso(window.start_ms)}` shows what it was closed on",
+        )
+    return counts
+
+
+@dataclass(frozen=True)
+class Held:
+    """An OPEN window that another system's count holds since it was first asked. Times are UTC ms."""
+
+    window_ms: int
+    since_ms: int
+    comparison: Comparison
+
+
+def held(ctx: Context) -> tuple[Held, ...]:
+    """By the answers that are known, oldest window first; nobody is asked."""
     settings = ctx.pipeline.completeness
     if settings is None:
-        return {}
-    now_ms = ctx.clock.now_ms()
-    found = {
-        start: completeness.compare(settings, answer, now_ms)
-        for start, answer in ctx.ledger.truths.waiting(ctx.name).items()
-    }
-    return {start: comparison for start, comparison in found.items() if comparison.action == completeness.HOLD}
+        return ()
+    now_ms, found = ctx.clock.now_ms(), []
+    for start, answer in sorted(ctx.ledger.truths.waiting(ctx.name).items()):
+        comparison = completeness.compare(settings, answer, now_ms)
+        if comparison.action == HOLD:
+            found.append(Held(start, answer.since_ms, comparison))
+    return tuple(found)
+
+
+def remedy(name: str, window_ms: int) -> str:
+    """The command that publishes a held window as it is."""
+    return f"tidegate complete {name} {iso(window_ms)} --why '...'"
 
 
 def _matters(pipeline: Pipeline, certificate: Certificate) -> bool:
