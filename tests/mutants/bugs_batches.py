@@ -64,8 +64,8 @@ BUGS = (
             ),
             Edit(
                 "plugins/tidegate/adapters/ledger/windows.py",
-                "            self._store.raise_version(c, name)\n            batches = self._contributors",
-                "            batches = self._contributors",
+                "            self._store.raise_version(c, name)\n            batches = reopenings.contributors",
+                "            batches = reopenings.contributors",
             ),
         ),
         why="CLOSED raises it too",

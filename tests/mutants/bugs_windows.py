@@ -15,8 +15,8 @@ _INTENTS = "plugins/tidegate/adapters/ledger/intents.py"
 _NO_TOTALS = Edit(_REBUILD, "        if found.data != s.rows:\n", "        if False:\n")
 _TODAYS_CLOCK = Edit(
     _REBUILD,
-    "JobPart(batch_id, plan.clock_ms, plan.floor,",
-    "JobPart(batch_id, ctx.clock.now_ms(), plan.floor,",
+    "JobPart(batch_id, plan.clock_ms, floor,",
+    "JobPart(batch_id, ctx.clock.now_ms(), floor,",
 )
 _TODAYS_SPEC = Edit(
     _REBUILD,

@@ -126,7 +126,7 @@ def _window_sizes(name: str) -> Any:
 
 
 def _without_files(c: Connection, name: str) -> Iterator[GenerationRow]:
-    """With the first and the last of their batches only."""
+    """With the first and the last of their batches only, and what they took up."""
     x = schema.generation_batches
     spans = select(x.c.window_ms, x.c.number, func.min(x.c.batch_id), func.max(x.c.batch_id))
     spans = spans.where(x.c.pipeline == name).group_by(x.c.window_ms, x.c.number)
