@@ -72,6 +72,21 @@ def test_rounded_up_and_never_early() -> None:
     assert (found.at_ms - C - 1) * 7_000_000 < missing * HOUR
 
 
+def test_a_text_has_whole_seconds() -> None:
+    assert Forecast(1_234_567, "so").text() == "expected ready 1970-01-01T00:20:34Z (so)"
+
+
+def test_two_batches_within_a_millisecond() -> None:
+    newest, earliest = part(0, 90), replace(part(0, 90), max_event_ms=90 * HOUR - 1)
+    found = expect(WAIT, now(newest), TopicFacts(8, C - 1, (earliest,)), 90)
+    assert found is not None
+    assert (found.at_ms, found.basis) == (C + HOUR, "by the pace of partition 0 in the last 0 s")
+    still = expect(WAIT, now(newest), TopicFacts(8, C - 1, (newest,)), 90)
+    assert still == Forecast(None, "the watermark of partition 0 has not moved in the last 0 s", 0)
+    still = expect(FOLLOW, now(part(0, 90, True)), TopicFacts(8, C - 1, (part(0, 90),)), 90)
+    assert still == Forecast(None, "no partition has come further in the last 0 s", 0)
+
+
 def test_the_last_blocker_decides() -> None:
     found = expect(WAIT, now(part(0, 90), part(1, 90), part(2, 97)), before(part(0, 89), part(1, 86), part(2, 96)), 95)
     assert (hour(found), found and found.partition) == (1006, 0)
@@ -145,15 +160,22 @@ def test_a_time_that_has_just_gone_by_is_the_next_batch() -> None:
     assert found == Forecast(
         round(1000.5 * HOUR), "with the next batch, by the pace of partition 0 in the last 60 min", 0
     )
+    there = expect(WAIT, newest, earliest, 95, asked=1000 + 1 / 60)
+    assert there == Forecast(C + MINUTE, "with the next batch, by the pace of partition 0 in the last 60 min", 0)
     at_once = expect(WAIT, newest, earliest, 95, asked=1001)
     assert hour(at_once) == 1001
     gone = expect(WAIT, newest, earliest, 95, asked=1001 + 1 / HOUR)
     assert hour(gone) is None
     assert gone is not None
+    assert gone.partition == 0
     assert gone.basis == (
         "1970-02-11T16:01Z has gone by, by the pace of partition 0 in the last 60 min, and no batch has been planned "
         "for 60 min"
     )
+    odd = replace(newest, partitions=(replace(newest.partitions[0], max_event_ms=95 * HOUR - 7),))
+    gone = expect(WAIT, odd, earliest, 95, asked=1002)
+    assert gone is not None
+    assert gone.basis.startswith("1970-02-11T16:01Z has gone by"), "in whole seconds"
     slow = expect(WAIT, newest, before(part(0, 35), clock=990), 95, asked=1009)
     assert hour(slow) == 1009, "batches that are rare are given their time"
 
@@ -186,10 +208,22 @@ def test_follow_goes_by_the_partition_that_is_furthest_ahead() -> None:
 
 
 def test_follow_takes_whichever_is_earlier() -> None:
-    found = expect(FOLLOW, now(part(0, 94, True), part(1, 93, True)), before(part(0, 93), part(1, 83)), 96)
-    assert hour(found) == 1003, "partition 0 by its own pace; partition 1 sooner, by its own"
-    one = expect(FOLLOW, now(part(0, 99), part(1, 93, True)), before(part(0, 98), part(1, 83)), 98.5)
-    assert one is None or one.partition in (0, 1)
+    newest = now(part(0, 94, True), part(1, 93, True))
+    furthest = expect(FOLLOW, newest, before(part(0, 92), part(1, 91)), 95)
+    assert hour(furthest) == 1001, "partition 1 would take half an hour longer by itself"
+    own = expect(FOLLOW, newest, before(part(0, 93.9), part(1, 83)), 93.5)
+    assert hour(own) == pytest.approx(1005), "partition 0: by itself; partition 1 is sooner there by its own pace"
+    assert own is not None
+    assert own.partition == 0
+
+
+def test_follow_where_somebody_never_had_a_record() -> None:
+    newest = now(part(1, None, True), part(0, 94, True))
+    found = expect(FOLLOW, newest, before(part(0, 92)), 95)
+    words = "by the pace of the partition that is furthest ahead in the last 60 min"
+    assert found == Forecast(1001 * HOUR, words, 1)
+    nobody = expect(FOLLOW, now(part(1, None, True)), before(part(1, None)), 95)
+    assert nobody == Forecast(None, "no partition has come further in the last 60 min", 1)
 
 
 def test_the_clock_stands_in_while_others_advance() -> None:
@@ -220,6 +254,9 @@ def test_a_silent_topic() -> None:
     soon = TopicFacts(20, C, (part(0, 999.5, True, 999.5), part(1, 990, True, 990)))
     found = expect(close, soon, before(part(0, 999.5), part(1, 990)), 999)
     assert (hour(found), found and found.partition) == (1001.5, 0), "silent two hours after the last record"
+    edge = TopicFacts(20, C, (part(0, 998, True, 998), part(1, 997, True, 997)))
+    found = expect(CLOCK, edge, before(part(0, 998), part(1, 997)), 998.5)
+    assert hour(found) is None, "silent for exactly two hours"
     single = TopicFacts(20, C, (part(0, 999.5, True, 999.5),))
     assert hour(expect(close, single, before(part(0, 999.5)), 999)) == 1001.5
     assert hour(expect(CLOCK, single, before(part(0, 999.5)), 999)) is None

@@ -114,6 +114,13 @@ def test_what_a_blocker_lacks() -> None:
     lag = "; the clock does not stand in: what was read is older than windows.idle_max_lag allows"
     assert reason(IDLE).endswith(f"is 3.0 h short; idle since 1970-01-03T12:00Z{lag}")
     assert reason(IDLE, replace(SPEC, idle="wait")).endswith("is 3.0 h short; idle since 1970-01-03T12:00Z")
+    follow = decide(
+        part(0, 10, True, 50), replace(IDLE, open_transaction_since_ms=None), spec=replace(SPEC, idle="follow")
+    )
+    assert follow.reason.endswith(
+        "partition 1: last event 1970-01-01T08:00Z, watermark 1970-01-01T09:00Z (idle: follow) is 60 min short; "
+        "idle since 1970-01-03T12:00Z"
+    )
     assert reason(UNREAD) == f"partition 2: never had a record with an event time{backlog}"
     assert reason(NEW) == "partition 2: never had a record with an event time"
     held = "partition 1: an open transaction holds it since 1970-01-01T00:00:00.005Z"

@@ -62,7 +62,7 @@ def forecast(
     """Of a window that `certificate` says is blocked, made of the facts `now`; None where no partition blocks it."""
     if certificate.ready or not certificate.blockers or now.clock_ms is None:
         return None
-    view = _View(windows, now, before, certificate.window.end_ms)
+    view = _View(windows, now, now.clock_ms, before, certificate.window.end_ms)
     blocking = set(certificate.blockers)
     found = [view.expect(m) for m in certificate.partitions if m.partition in blocking]
     unknown = [f for f in found if f.at_ms is None]
@@ -90,9 +90,9 @@ def _still_to_come(expected: Forecast, clock_ms: int, span_ms: int, now_ms: int)
 class _View:
     """The two looks, side by side. `clock` is that of the newest plan."""
 
-    def __init__(self, windows: Windows, now: TopicFacts, before: TopicFacts, end_ms: int) -> None:
+    def __init__(self, windows: Windows, now: TopicFacts, clock_ms: int, before: TopicFacts, end_ms: int) -> None:
         self.windows, self.now, self.end_ms = windows, now, end_ms
-        self.clock = now.clock_ms or 0
+        self.clock = clock_ms
         self.span_ms = self.clock - before.clock_ms if before.clock_ms is not None else 0
         alone = replace(windows, idle="wait")  # nobody stands in: what each partition says itself
         self.own = {m.partition: m.watermark_ms for m in watermarks(alone, now)}
