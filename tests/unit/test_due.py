@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import event, insert
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.ledger import schema
-from tidegate.core.due import MOST_REMEMBERED, ArchiveNote, Due, RunsSeen, due, remembered, unknown
-from tidegate.core.layout import DAY_MS, MINUTE_MS
+from tidegate.core.due import ArchiveNote, Due, RunsSeen
+from tidegate.core.layout import MINUTE_MS
 from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Windows
 from tidegate.workflow import reconcile
 from tidegate.workflow.context import Context
-
-HOURS = Windows(HOUR, "UTC", T0, 0)
 
 
 def hours(*numbers: int) -> list[int]:
@@ -31,53 +25,6 @@ def hours(*numbers: int) -> list[int]:
 
 def part(first: int, end: int) -> Interval:
     return Interval(T0 + first * HOUR, T0 + end * HOUR)
-
-
-# ---------------------------------------------------------------- the rules
-
-
-def test_due_is_what_the_watermark_has_passed_and_is_not_published() -> None:
-    parts = unknown(HOURS, (), T0 + 6 * HOUR + 1)
-    assert parts == (part(0, 6),)
-    found = due(HOURS, parts, hours(0, 1, 4))
-    assert found.parts == (part(2, 4), part(5, 6))
-    assert found.count == 3
-    assert list(found) == [window(2), window(3), window(5)]
-    assert list(found.ranges) == [(window(2), window(3)), (window(5), window(5))]
-    assert found.holds(T0 + 3 * HOUR)
-    assert not found.holds(T0 + 4 * HOUR)
-
-
-@pytest.mark.parametrize("low", [-HOUR, 0, HOUR - 1])
-def test_nothing_is_due_before_the_first_window_ends(low: int) -> None:
-    assert not due(HOURS, unknown(HOURS, (), T0 + low), [])
-
-
-def test_days_are_counted_as_they_are() -> None:
-    berlin = Windows(DAY_MS, "Europe/Berlin", int(datetime(2024, 10, 25, 22, tzinfo=UTC).timestamp() * 1000), 0)
-    found = due(berlin, unknown(berlin, (), int(datetime(2024, 10, 29, tzinfo=UTC).timestamp() * 1000)), [])
-    assert found.count == 3
-    assert [(k.end_ms - k.start_ms) // HOUR for k in found] == [24, 25, 24]
-
-
-@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.integers(0, 60))
-def test_what_is_remembered_changes_nothing_that_is_due(published: set[int], before: set[int], low: int) -> None:
-    """Whatever part of the published windows was known before, the same windows are due."""
-    old = remembered((part(0, 60),), due(HOURS, (part(0, 60),), hours(*sorted(published & before))), ())
-    parts = unknown(HOURS, old, T0 + low * HOUR)
-    found = due(
-        HOURS, parts, hours(*sorted(p for p in published if any(i.start <= T0 + p * HOUR < i.end for i in parts)))
-    )
-    assert [(k.start_ms - T0) // HOUR for k in found] == [n for n in range(low) if n not in published]
-    again = remembered(parts, found, old)
-    assert not any(found.holds(start) for i in again for start in range(i.start, i.end, HOUR))
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    scattered = due(HOURS, (part(0, 1000),), hours(*range(0, 500, 2), *range(600, 1000)))
-    kept = remembered((part(0, 1000),), scattered, ())
-    assert len(kept) == MOST_REMEMBERED
-    assert part(600, 1000) in kept
 
 
 # ---------------------------------------------------------------- the ledger
