@@ -10,9 +10,10 @@ import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.errors import NotReady
+from tidegate.core.ports import TopicState
 from tidegate.core.watermark import Certificate, global_watermark, watermarks
 from tidegate.core.window import WindowKey
-from tidegate.workflow import archive
+from tidegate.workflow import archive, ingest
 
 MINUTE, DAY = 60_000, 24 * HOUR
 YEAR = 365 * 24
@@ -210,3 +211,22 @@ def test_a_source_that_stopped_for_a_day(world: World) -> None:
             closed += 1
     assert closed == 3, "up to the last event, 22.5 h, less the delay"
     assert world.table("__late") == []
+
+
+def test_a_plans_clock_is_read_before_kafka_is_asked(world: World) -> None:
+    """Else records that come while the broker answers would be older than "drained at that time"."""
+    go_to(world, 2)
+    describe = world.kafka.describe
+
+    def slow(topic: str) -> TopicState:
+        found = describe(topic)
+        world.clock.advance(5 * MINUTE)
+        return found
+
+    world.produce(record("a", 1.9))
+    world.kafka.describe = slow  # type: ignore[method-assign]
+    ctx = world.context()
+    ingest.plan(ctx, "r1")
+    batch = ctx.ledger.batches.open("readings")
+    assert batch is not None
+    assert batch.plan.clock_ms == T0 + 2 * HOUR
