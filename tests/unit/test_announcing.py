@@ -19,7 +19,7 @@ from tidegate.core.completeness import Comparison
 from tidegate.core.errors import LostComparison
 from tidegate.core.instants import iso
 from tidegate.orchestration import datasets
-from tidegate.workflow import announcing, archive
+from tidegate.workflow import announcing, archive, reopen
 
 
 @pytest.fixture
@@ -127,14 +127,17 @@ def test_an_event_of_a_thousand_partitions_is_as_short_as_any(world: World) -> N
     assert len(json.dumps(rules.extra(world.pipeline, endless))) < 4000
 
 
-def test_a_window_without_rows_is_told_of(world: World, airflow: Any) -> None:
+def test_windows_without_rows_are_told_of_each_by_itself(world: World, airflow: Any) -> None:
+    """Though their content is the same."""
     world.produce(record("later", 9))
     world.produce(record("later", 9), partition=1)
     world.ingest("r1")
-    ctx, _ = published(world)
-    announce(ctx)
-    (extra,) = airflow()
-    assert [extra[k] for k in ("rows", "files", "partitions", "batches", "first_batch")] == [0, 0, 0, 0, None]
+    for hour in (0, 1):
+        ctx, _ = published(world, hour)
+        announce(ctx, hour=hour)
+    first, second = airflow()
+    assert [first[k] for k in ("rows", "files", "partitions", "batches", "first_batch")] == [0, 0, 0, 0, None]
+    assert (first["digest"], second["window"]) == (second["digest"], "20130105T010000Z")
 
 
 def test_a_warning_of_completeness_reaches_the_consumer(world: World) -> None:
@@ -201,6 +204,34 @@ def test_what_nobody_told_of_is_told_by_maintenance_once(world: World, airflow: 
     assert world.catalogue.statements == ["REFRESH lake.readings"] * 2
 
 
+def test_what_was_reopened_without_airflow_is_told_of_at_once(world: World, airflow: Any) -> None:
+    """No task of its own is about to."""
+    hours(world, "a")
+    ctx, _ = published(world)
+    announce(ctx)
+    world.produce(record("too late", 0.7))
+    world.ingest("r2")
+    assert reopen.reopen(world.context(), window(0)).new
+    ctx = world.context()
+    for notice in announcing.due(ctx):
+        datasets.announce(ctx, notice, TI)
+    extra = airflow()[-1]
+    assert [extra[k] for k in ("generation", "kind", "rows", "late_rows", "late_rows_taken_up", "batches")] == [
+        2, "reopen", 2, 1, 1, 2,
+    ]  # fmt: skip
+    assert list(announcing.due(world.context())) == []
+
+
+def test_late_rows_that_wait_are_counted(world: World) -> None:
+    hours(world, "a")
+    ctx, _ = published(world)
+    world.produce(record("too late", 0.7), record("too late, too", 0.8))
+    world.ingest("r2")
+    notice = announcing.notice(ctx, window(0), 1)
+    assert notice is not None
+    assert (notice.rows, notice.late_rows, notice.taken_up) == (1, 2, 0)
+
+
 def test_what_was_published_long_ago_is_no_news(world: World) -> None:
     hours(world, "a")
     published(world)
@@ -253,12 +284,3 @@ def test_a_dataset_that_airflow_does_not_know_yet_is_left_to_maintenance(world: 
     assert "does not know" in announce(ctx)
     _, again = published(world)
     assert again.new
-
-
-def test_other_windows_and_tables_have_events_of_their_own(world: World, airflow: Any) -> None:
-    hours(world, "a")
-    ctx, _ = published(world, 0)
-    announce(ctx)
-    ctx, _ = published(world, 1)
-    announce(ctx, hour=1)
-    assert [e["window_start"] for e in airflow()] == ["2013-01-05T00:00:00+00:00", "2013-01-05T01:00:00+00:00"]
