@@ -12,10 +12,10 @@ from tests.crash.scenario import Step, Task
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import Alarm, BatchRefused, ReplayRefused, StorageAhead
-from tidegate.core.pipeline import Column, DirtyLimits, Merge, Reopening
+from tidegate.core.pipeline import Column, Completeness, DirtyLimits, Merge, Reopening
 from tidegate.core.window import WindowKey
-from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, reopen, replay
-from tidegate.workflow.context import Published
+from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, reopen, replay, truth
+from tidegate.workflow.context import Context, Published
 
 WORK = "lake/readings/_tidegate"
 ASIDE = "aside"
@@ -51,6 +51,16 @@ def land(run: str) -> Task:
 
 def ready(hour: int) -> Task:
     return Task(f"ready {hour}", lambda world: archive.ready(world.context(), window(hour)))
+
+
+def accept(hour: int) -> Task:
+    return Task(f"accept {hour}", lambda world: _accept_count(world.context(), window(hour)))
+
+
+def _accept_count(ctx: Context, key: WindowKey) -> None:
+    answer, _ = truth.ask(ctx, key)
+    if answer.accepted is None:
+        truth.accept(ctx, key, answer, "not wanted")
 
 
 def publish(hour: int) -> Task:
@@ -104,7 +114,13 @@ def first_records(world: World) -> None:
     world.produce(record("c0", 2.0), record("d0", 3.5), partition=1)
 
 
+def another_system_counts(world: World) -> None:
+    """And does not know the hour."""
+    world.change_spec(completeness=Completeness("topic", "kafka", topic="audit"))
+
+
 def late_records(world: World) -> None:
+    world.change_spec(completeness=None)
     world.produce(record("late", 0.7), record("fine", 1.9))
 
 
@@ -310,7 +326,7 @@ ACCEPT = Task("accept the topic", _accept)
 STEPS = (
     Step("beginning", old_records, (plan("r1"), write("r1"), land("r1"))),
     Step("first ingest", first_records, (plan("r2"), write("r2"), land("r2"))),
-    Step("archive", nothing, (ready(0), publish(0))),
+    Step("archive", another_system_counts, (accept(0), ready(0), publish(0))),
     Step("ingest with late rows", late_records, (plan("r3"), write("r3"), land("r3"))),
     Step("archive with merging", merge_two, (publish(1),)),
     Step("replay with other columns", other_columns, (rebuild(0),)),

@@ -31,6 +31,7 @@ PORTS = {
     "RecoveryLedger": "recovery",
     "CleaningLedger": "cleaning",
     "RedriveLedger": "redrives",
+    "TruthLedger": "truths",
     "ReopenLedger": "reopenings",
     "DueLedger": "due",
     "LedgerRepairs": "repairs",
@@ -41,7 +42,7 @@ PORTS = {
 
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger", "LedgerReads", "RowReader",
-    "Wait", "WaitLedger",
+    "Truth", "Wait", "WaitLedger",
 }  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
 
@@ -60,6 +61,7 @@ LOOKING = {
     "recovery": {"identity", "record", "newest_publication_ms", "unknown_generations"},
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
     "redrives": {"dirty_batches", "counts", "duties"},
+    "truths": {"known", "waiting"},
     "reopenings": {"candidates", "duties"},
     "due": {"note", "published_within"},
     "repairs": set(),
