@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hooks import Hook
 from tests.unit.test_audit import in_process
 from tests.unit.test_each_format import FORMATS, SAID
 from tests.unit.test_where_chaos import InProcessRows
@@ -16,7 +17,7 @@ from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused,
 from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, Merge, Pipeline, Reopening
 from tidegate.core.reopening import MOST_REFUSED
-from tidegate.workflow import archive, explanation, ingest, reconcile, redrive, reopen
+from tidegate.workflow import archive, explanation, ingest, overview, reconcile, redrive, reopen, reopening
 from tidegate.workflow.audit import audit
 from tidegate.workflow.where import where
 
@@ -374,6 +375,56 @@ def test_hive_away(world: World) -> None:
     once(world, [*BOTH, (0, 6)])
 
 
+def test_clear_goes_on_with_one_that_died(world: World) -> None:
+    world.context().ledger.windows.begin_generation("readings", window(0), 1, "reopen")
+    published = world.archive(0)
+    assert (published.new, published.generation, published.rows) == (True, 2, 4)
+    once(world, BOTH)
+
+
+def test_a_replay_finishes_one_that_died_first(world: World) -> None:
+    world.context().ledger.windows.begin_generation("readings", window(0), 1, "reopen")
+    id_, site, _ = world.pipeline.columns
+    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    published = world.replay(0)
+    assert (published.new, published.generation, published.rows) == (True, 3, 4)
+    once(world, BOTH)
+
+
+def test_a_replay_gives_up_one_that_was_built(world: World) -> None:
+    """Its late rows are in the late table still, and wait for the next one."""
+    ctx = world.context()
+    number = ctx.ledger.windows.begin_generation("readings", window(0), 1, "reopen")
+    generation = ctx.ledger.windows.take("readings", window(0), number, "n")
+    reopening.build(ctx, generation)
+    assert world.replay(0).note == "unchanged"
+    once(world, BOTH[:2], [(0, 3), (0, 4)])
+    reopened(world)
+    once(world, BOTH)
+
+
+def test_readers_of_both_tables_never_meet_a_row_twice(world: World) -> None:
+    """Looked at before and after each change of the catalogue, by pointer and by directory."""
+    seen: list[int] = []
+
+    def look(*_arguments: object) -> None:
+        rows = world.by_window()["00"] + world.table("__late")
+        assert len(rows) == len(set(rows)), rows
+        seen.append(len(rows))
+
+    for swap in ("pointer", "directory"):
+        world.change_spec(archive=replace(world.pipeline.archive, swap=swap))
+        ctx = world.context()
+        calls = dict.fromkeys(("add_partitions", "set_location", "drop_partitions"), look)
+        ctx.catalogue = Hook(ctx.catalogue, before=calls, after=calls)  # type: ignore[assignment]
+        ctx.storage = Hook(ctx.storage, after={"rename_no_replace": look})  # type: ignore[assignment]
+        reopen.reopen(ctx, window(0))
+        world.close()
+        world.produce(record("later", 0.9))
+        world.ingest(f"{swap} 2")
+    assert len(seen) > 10
+
+
 # ---------------------------------------------------------------- by itself
 
 
@@ -463,3 +514,26 @@ def test_explain_of_one_that_is_at_work(world: World) -> None:
     assert step.endswith("otherwise: tidegate reopen readings 2013-01-05T00:00Z")
     reopened(world)
     once(world, BOTH)
+
+
+def concerns(world: World) -> list[tuple[str, str]]:
+    ctx = world.context()
+    found = overview.status(ctx, ctx.ledger.reads, None).concerns  # type: ignore[attr-defined]
+    world.close()
+    return [(c.what, c.advice) for c in found if "late rows" in c.what]
+
+
+def test_status_lists_what_is_over_its_budget(world: World) -> None:
+    world.change_spec(reopening=Reopening(rows=1))
+    assert concerns(world) == [], "nobody has asked for it"
+    world.change_spec(reopening=Reopening(after_ms=HOUR, rows=1))
+    assert concerns(world) == [], "not yet"
+    world.clock.advance(HOUR)
+    ((what, advice),) = concerns(world)
+    assert what == (
+        "late rows of a window wait to be reopened; the oldest (2013-01-05T00:00Z) is over its budget: "
+        "2 late rows wait (late.reopen_rows: 1)"
+    )
+    assert advice == "tidegate reopen readings 2013-01-05T00:00Z --over-budget --why '...'"
+    reopened(world, over_budget=True)
+    assert concerns(world) == []

@@ -89,6 +89,7 @@ def plain(report: Report) -> dict[str, Any]:
         "filtered": b.filtered,
         "dropped": b.dropped,
         "rerouted": b.rerouted,
+        "late_taken_up": t.reopened,
         "published": t.published,
         "waiting": t.waiting,
         "abandoned": t.abandoned,
@@ -134,7 +135,8 @@ def _print(report: Report) -> None:
     gaps = f"{b.offsets:,} offsets = read {b.read:,} + gaps {b.gaps:,}"
     extra = [f"{n:,} {word}" for n, word in ((t.abandoned, "abandoned"), (t.lost, "lost to retention")) if n]
     paragraph(out, "offsets", gaps + (f"; besides {' and '.join(extra)}" if extra else ""))
-    paragraph(out, "data", f"{b.data:,} = published {t.published:,} + waiting {t.waiting:,}")
+    late = f" + {t.reopened:,} late ones that windows took up" if t.reopened else ""
+    paragraph(out, "data", f"{b.data:,}{late} = published {t.published:,} + waiting {t.waiting:,}")
     paragraph(out, "total", b.text())
     verdict = "balanced" if report.balanced else f"NOT BALANCED: {len(report.problems):,} problems"
     style = "bold green" if report.balanced else "bold red"

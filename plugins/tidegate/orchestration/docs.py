@@ -19,7 +19,8 @@ TASKS = {
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. **Clear**: rebuilds again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
-    "finishes late and dirty files on their way to their tables, and deletes what nobody can need any more (section "
+    "finishes late and dirty files on their way to their tables, reopens windows whose late rows have waited long enough "
+    "(`late.reopen_after`), tells other DAGs of it, and deletes what nobody can need any more (section "
     "`clean` of the YAML). **Clear**: does it again.",
 }
 
