@@ -18,9 +18,10 @@ from tidegate.core.ports import Clock, TopicState
 from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
-from tidegate.workflow import overdue, reconcile, truth
+from tidegate.workflow import overdue, reconcile, reopen, truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import Concern
+from tidegate.workflow.reopen import Choice
 from tidegate.workflow.truth import Held
 
 
@@ -55,6 +56,7 @@ class PipelineStatus:
     loss: TimeToLoss | None = None
     expected: Forecast | None = None  # when `next_window` will be ready
     held: tuple[Held, ...] = ()  # of the due windows, those that another system's count holds
+    late_left: tuple[Choice, ...] = ()  # windows whose late rows wait for a human
 
     @property
     def well(self) -> bool:
@@ -89,6 +91,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         None if topic is None else _loss(pipeline, reads, topic, clock.now_ms()),
         _expected(ctx, waits, facts),
         truth.held(ctx),
+        tuple(reopen.left(ctx)),
     )
     return _with_concerns(pipeline, found, clock, facts)
 
@@ -162,6 +165,7 @@ def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock, fact
     since_ms = found.due_since_ms if found.due.count > len(found.held) else None  # none waits for its run
     concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms())
     concerns += _held_too_long(pipeline, found.held, clock.now_ms())
+    concerns += _late_left(name, found.late_left)
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
 
 
@@ -174,6 +178,17 @@ def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> l
     what = f"{many} held by another system's count, the oldest ({iso(oldest.window_ms)}): {oldest.comparison.text}"
     advice = f"find out what is missing; to publish it as it is: {truth.remedy(pipeline.name, oldest.window_ms)}"
     return [Concern(what, advice)]
+
+
+def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
+    """One concern for all windows whose late rows wait although `late.reopen_after` is over."""
+    if not left:
+        return []
+    at, over = iso(left[0].window.start_ms), left[0].over
+    many = "a window wait" if len(left) == 1 else f"{len(left):,} windows wait"
+    why = f"is over its budget: {'; '.join(over)}" if over else "was refused: see its events"
+    advice = f"tidegate reopen {name} {at}" + (" --over-budget --why '...'" if over else "")
+    return [Concern(f"late rows of {many} to be reopened; the oldest ({at}) {why}", advice)]
 
 
 def first_line(text: str) -> str:
