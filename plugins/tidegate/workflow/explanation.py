@@ -192,10 +192,10 @@ def _words(
 
 def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
     """Who began a generation finishes it; archive finishes a heal, replay a replay."""
-    command = backfill(name, key, key)
-    return command.replace(".archive", ".replay") if generation.kind == "replay" else command
     if generation.kind == REOPEN:
         return _reopen(name, key)
+    command = backfill(name, key, key)
+    return command.replace(".archive", ".replay") if generation.kind == "replay" else command
 
 
 def _reopen(name: str, key: WindowKey) -> str:
