@@ -111,6 +111,17 @@ def test_what_is_complete_is_not_asked_again(world: World) -> None:
     assert len(world.truth.asked) == 1
 
 
+def test_what_was_complete_is_asked_again_when_more_rows_land(world: World) -> None:
+    """The other system may know of still more by then."""
+    world.truth.counts[T0] = 2
+    assert ready(world).ready
+    world.truth.counts[T0] = 4
+    world.produce(record("one of two", 0.3))
+    world.ingest("r2")
+    world.clock.advance(SETTINGS.poll_ms)
+    assert "short: 3 of 4" in ready(world).reason
+
+
 def test_it_is_not_asked_while_the_watermark_blocks(world: World) -> None:
     assert not ready(world, hour=2).ready
     with pytest.raises(NotReady, match="partition"):

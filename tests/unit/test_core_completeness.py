@@ -229,12 +229,20 @@ def test_shares(rows: int, expected: int, words: str) -> None:
     ],
 )
 def test_when_to_ask(given: Answer | None, now_ms: int, expected: bool) -> None:
-    assert due(WAIT, given, now_ms) is expected
+    assert due(WAIT, given, given.rows if given else 0, now_ms) is expected
 
 
 def test_what_is_within_the_tolerance_is_not_asked_again() -> None:
-    assert due(WAIT, answer(), SINCE + HOUR)
-    assert not due(LOOSE, answer(), SINCE + HOUR)
+    assert due(WAIT, answer(), OURS, SINCE + HOUR)
+    assert not due(LOOSE, answer(), OURS, SINCE + HOUR)
+
+
+def test_what_is_complete_is_asked_again_when_more_lands() -> None:
+    """A watermark can fall back, by a partition that is added: then either count grows after it was complete."""
+    given = answer(THEIRS, asked_ms=1000)
+    assert due(WAIT, given, THEIRS + 1, 1000 + WAIT.poll_ms)
+    assert not due(WAIT, given, THEIRS + 1, 1000 + WAIT.poll_ms - 1)
+    assert not due(WAIT, replace(given, accepted="fine"), THEIRS + 1, 1000 + WAIT.poll_ms)
 
 
 def test_which_rows_count() -> None:

@@ -4,8 +4,8 @@ The other system (an audit topic, a table of counts, a service) is asked once th
 An answer carries our own count, taken **before** the question: only rows that had landed by then are held against it.
 So "complete" means that everything the other system knew of at some instant had landed by that instant. Rows that land
 after the question cannot stand in for ones that are missing, and need not: a closed window takes the rows of every
-batch planned before, so what is complete stays complete, and is never asked for again. Any other answer is asked for
-again after `poll`, as either count may have grown.
+batch planned before. An answer that says so is asked for again only if more lands for the window while it is open; any
+other one after `poll`, as either count may have grown.
 
 What is not known to be complete is never called so. `policy: wait` holds the window until it is complete, somebody
 accepts what is there, or `patience` is over, counted from the first question; `policy: warn` publishes at once. Either
@@ -95,15 +95,18 @@ def _instant(ms: int) -> str:
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def due(settings: Completeness, answer: Answer | None, now_ms: int) -> bool:
-    """Whether to ask (again). What is complete or accepted is settled."""
+def due(settings: Completeness, answer: Answer | None, rows: int, now_ms: int) -> bool:
+    """Whether to ask (again), when `rows` of ours have landed by now.
+
+    What was accepted is settled, and what is complete as long as nothing more lands for the window."""
     if answer is None:
         return True
     if answer.accepted is not None:
         return False
     if answer.source != settings.source_name:
         return True
-    return _verdict(settings, answer) != COMPLETE and abs(now_ms - answer.asked_ms) >= settings.poll_ms
+    settled = rows == answer.rows and _verdict(settings, answer) == COMPLETE
+    return not settled and abs(now_ms - answer.asked_ms) >= settings.poll_ms
 
 
 def compare(settings: Completeness, answer: Answer | None, now_ms: int) -> Comparison:

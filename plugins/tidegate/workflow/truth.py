@@ -2,8 +2,8 @@
 
 Our own rows are counted before the question, and the answer is stored with that count, by a comparison with the answer
 that stood before: of two who ask at once one is stored, and both go on with that one. The transaction that begins to
-close the window decides by the stored answer alone. It needs no newer one: an answer that says "complete" stays true
-whatever lands later (`core.completeness`), and any other is asked for again by whoever looks after `poll`.
+close the window decides by the stored answer alone. It needs no newer one: what an answer calls complete had landed by
+then, whatever lands later (`core.completeness`), and any other is asked for again by whoever looks after `poll`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def gather(counts: Counts, window: WindowKey, again: bool = False) -> Answer:
     rows, old = counts.ledger.known(counts.name, window, kinds)
     now_ms = counts.clock.now_ms()
     settled = old is not None and old.accepted is not None
-    if old is not None and (settled or not (again or completeness.due(settings, old, now_ms))):
+    if old is not None and (settled or not (again or completeness.due(settings, old, rows, now_ms))):
         return old
     expected, problem = _ask(counts, window)
     answer = Answer(settings.source_name, rows, expected, problem, now_ms, now_ms if old is None else old.since_ms)
