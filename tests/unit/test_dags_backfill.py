@@ -226,7 +226,6 @@ def test_a_hole_behind_windows_that_have_failed_is_filled(session: Session, monk
         (("failed",), True),
         (("success",), True),  # by hand: the ledger knows of no publication
         (("running",), False),
-        (("queued",), False),
         (("failed", "running"), False),  # somebody tries it again by hand
     ],
 )
@@ -238,7 +237,7 @@ def test_a_window_whose_run_has_ended_is_told_and_gets_no_other(
         run.data_interval_start, run.data_interval_end = FIRST, FIRST + QUARTER
     front(session, 100)
     found = fill(session, 0)
-    assert found == Filled((), RunsSeen(False, (to_ms(FIRST),) if ended else ()))
+    assert found == Filled(seen=RunsSeen(False, (to_ms(FIRST),) if ended else ()))
 
 
 def test_a_run_that_has_just_ended_may_have_published_since(session: Session) -> None:
@@ -246,7 +245,33 @@ def test_a_run_that_has_just_ended_may_have_published_since(session: Session) ->
     run.end_date = timezone.utcnow()
     front(session, 100)
     found = create_missing_runs(ARCHIVE, windows(0), to_ms(timezone.utcnow()) - 60_000, session)
-    assert found == Filled((), RunsSeen(False, ()))
+    assert found == Filled(seen=RunsSeen(False, ()))
+
+
+def test_a_run_that_somebody_has_cleared_starts_although_others_hold_every_slot(session: Session) -> None:
+    """Two wait for windows that are not due; max_active_runs would let the cleared one wait behind them."""
+    for quarter, state in ((0, "queued"), (1, "running"), (20, "running"), (21, "running")):
+        add_run(session, state, DagRunType.SCHEDULED, QUARTER * quarter)
+    front(session, 22)
+    found = fill(session, 0, 1, 2)
+    assert found.started == (f"scheduled__{FIRST.isoformat()}",)
+    assert found.created == (f"scheduled__{(FIRST + QUARTER * 2).isoformat()}",)
+    session.expire_all()
+    assert {run.state for run in session.query(DagRun)} == {"running"}
+
+
+def test_the_newest_window_of_the_schedule_can_be_cleared_too(session: Session) -> None:
+    add_run(session, "queued", DagRunType.SCHEDULED)
+    front(session, 0)
+    assert fill(session, 0).started == (f"scheduled__{FIRST.isoformat()}",)
+
+
+def test_what_starts_is_few_at_a_time(session: Session) -> None:
+    for quarter in range(MOST_AT_ONCE + 3):
+        add_run(session, "queued", DagRunType.SCHEDULED, QUARTER * quarter)
+    front(session, 100)
+    assert len(fill(session, *range(20)).started) == MOST_AT_ONCE
+    assert fill(session, *range(20)) == Filled(seen=RunsSeen(False, ()))
 
 
 def test_a_run_by_hand_is_its_windows_run(session: Session) -> None:
@@ -260,7 +285,7 @@ def test_a_paused_dag_gets_no_runs(session: Session) -> None:
     front(session, 100)
     session.query(DagModel).update({"is_paused": True})
     session.commit()
-    assert fill(session, 0) == Filled((), RunsSeen(True, ()))
+    assert fill(session, 0) == Filled(seen=RunsSeen(True, ()))
     assert "paused" in trigger_after_backlog(INGEST, 7)
     assert session.query(DagRun).count() == 0
 

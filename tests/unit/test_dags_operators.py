@@ -159,7 +159,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
 
     def fill(dag: str, windows: list[str], looked_ms: int, session: None) -> runs.Filled:
         done.append(f"fill {windows}")
-        return runs.Filled(("a run",), "seen")  # type: ignore[arg-type]
+        return runs.Filled(("a run",), ("another",), "seen")  # type: ignore[arg-type]
 
     monkeypatch.setattr(runs, "create_missing_runs", fill)
     monkeypatch.setattr(reconcile, "due", lambda c: ["w"])

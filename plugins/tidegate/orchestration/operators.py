@@ -190,6 +190,8 @@ class MaintainOperator(PipelineOperator):
             filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session)
         for run_id in filled.created:
             self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
+        for run_id in filled.started:
+            self.log.info("%s: started %s, which was queued behind runs that wait", self.archive_dag_id, run_id)
         try:
             for line in reconcile.maintain(ctx, filled.seen):
                 self.log.info(line)

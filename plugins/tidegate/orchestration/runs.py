@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.core.due import RunsSeen
 from tidegate.core.window import WindowKey
@@ -19,7 +19,6 @@ MOST_TOLD = 200
 """Windows whose run has ended that are noted by name."""
 PAGE = 2000
 """Windows whose runs are asked for at once."""
-_ENDED, _ON_ITS_WAY = "ended", "on its way"
 
 
 def trigger_after_backlog(dag_id: str, batch_id: int) -> str:
@@ -45,9 +44,11 @@ def trigger_after_backlog(dag_id: str, batch_id: int) -> str:
 
 @dataclass(frozen=True)
 class Filled:
-    """`created`: run ids. `seen`: None where nobody could look, as while the scheduler works on this DAG."""
+    """Run ids: `created` ones, and those `started` that were queued. `seen`: None where nobody could look, as while the
+    scheduler works on this DAG."""
 
     created: tuple[str, ...] = ()
+    started: tuple[str, ...] = ()
     seen: RunsSeen | None = None
 
 
@@ -56,9 +57,10 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     schedule has gone past, few at a time.
 
     A window with a run of any state gets no other: what has failed is for people to look at and clear. None is made
-    while the DAG is paused, and none from the schedule's front on: it comes there by itself. They run at once, whatever
-    max_active_runs says: runs that wait for their windows may fill it for hours, and these are ready. So never more
-    than MOST_AT_ONCE of them are on their way; the schedule makes no new runs meanwhile.
+    while the DAG is paused, and none from the schedule's front on: it comes there by itself. They run at once, and so
+    do queued ones (somebody has cleared them), whatever max_active_runs says: runs that wait for their windows may fill
+    it for hours, and these are ready. So never more than MOST_AT_ONCE of them are on their way; the schedule makes no
+    new runs meanwhile.
     """
     from airflow.models.dagbag import DagBag
 
@@ -66,15 +68,17 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     if model is None or not model.is_active:
         return Filled()
     front = _front(model, session)
-    behind = (key for key in due if front is None or key.start_ms < front)
-    missing, ended, busy = _without_runs(dag_id, behind, looked_ms, session)
-    seen = RunsSeen(model.is_paused, tuple(ended[:MOST_TOLD]))
+    found = _look(dag_id, (key for key in due if front is None or key.start_ms <= front), looked_ms, session)
+    seen = RunsSeen(model.is_paused, tuple(found.ended[:MOST_TOLD]))
+    if model.is_paused:
+        return Filled(seen=seen)
+    started = _start(dag_id, found.queued[: max(0, MOST_AT_ONCE - found.busy)], session)
     bag = DagBag(read_dags_from_db=True)
-    dag = None if model.is_paused or not missing else bag.get_dag(dag_id, session=session)
-    if dag is None:
-        return Filled((), seen)
-    room = max(0, MOST_AT_ONCE - busy)
-    return Filled(tuple(_create(dag, key, bag.dags_hash.get(dag_id), session) for key in missing[:room]), seen)
+    missing = [key for key in found.missing if front is None or key.start_ms < front]
+    missing = missing[: max(0, MOST_AT_ONCE - found.busy - len(started))]
+    dag = bag.get_dag(dag_id, session=session) if missing else None
+    created = [_create(dag, key, bag.dags_hash.get(dag_id), session) for key in missing] if dag else []
+    return Filled(tuple(created), started, seen)
 
 
 def _locked(dag_id: str, session: Session) -> DagModel | None:
@@ -100,44 +104,74 @@ def _front(model: DagModel, session: Session) -> int | None:
     return max((to_ms(at) for at in (model.next_dagrun, latest) if at is not None), default=None)
 
 
-def _without_runs(
-    dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session
-) -> tuple[list[WindowKey], list[int], int]:
-    """The first windows that have no run (MOST_AT_ONCE at most), the starts of those whose runs have all ended, and how
-    many others have runs.
-    """
-    missing: list[WindowKey] = []
-    ended: list[int] = []
-    busy = 0
-    windows = iter(due)
+@dataclass
+class _Found:
+    """Due windows: without a run (MOST_AT_ONCE at most), those (starts) whose runs have all ended, queued runs, and how
+    many have runs that are going on."""
+
+    missing: list[WindowKey] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    queued: list[str] = field(default_factory=list)
+    busy: int = 0
+
+
+def _look(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> _Found:
+    found, windows = _Found(), iter(due)
     while page := list(islice(windows, PAGE)):
-        states = _states(dag_id, page, looked_ms, session)
-        over = [key.start_ms for key in page if states.get(key.start_ms) == {_ENDED}]
-        without = [key for key in page if key.start_ms not in states]
-        busy += len(page) - len(over) - len(without)
-        ended += over
-        missing += without[: MOST_AT_ONCE - len(missing)]
-    return missing, ended, busy
+        runs = _runs(dag_id, page, session)
+        for key in page:
+            mine = runs.get(key.start_ms, [])
+            if not mine:
+                found.missing += [key] if len(found.missing) < MOST_AT_ONCE else []
+            elif all(_over(run, looked_ms) for run in mine):
+                found.ended.append(key.start_ms)
+            elif all(_over(run, looked_ms) or run.state == "queued" for run in mine):
+                found.queued += [run.run_id for run in mine if run.state == "queued"]
+            else:
+                found.busy += 1
+    return found
 
 
-def _states(dag_id: str, page: Sequence[WindowKey], looked_ms: int, session: Session) -> dict[int, set[str]]:
-    """By window what its runs are: ended before the ledger was looked at, or not."""
-    from airflow.models.dagrun import DagRun
+def _over(run: Any, looked_ms: int) -> bool:
+    """Whether it had ended before the ledger was looked at: one that ends now may have published since."""
     from airflow.utils.state import State
+
+    from tidegate.orchestration.timetable import to_ms
+
+    return run.state in State.finished_dr_states and (run.end_date is None or to_ms(run.end_date) < looked_ms)
+
+
+def _runs(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[int, list[Any]]:
+    """By window; a run by hand has a date of its own within it."""
+    from airflow.models.dagrun import DagRun
     from sqlalchemy import select
 
     from tidegate.orchestration.timetable import from_ms, to_ms
 
     first, end = from_ms(page[0].start_ms), from_ms(page[-1].end_ms)
-    found = select(DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRun.end_date).where(
-        DagRun.dag_id == dag_id, DagRun.execution_date >= first, DagRun.execution_date < end
-    )
-    states: dict[int, set[str]] = {}
-    for at, begin, state, ended in session.execute(found):
-        over = state in State.finished_dr_states and (ended is None or to_ms(ended) < looked_ms)
-        for start in {to_ms(at), to_ms(begin or at)}:  # a run by hand has a date of its own within the window
-            states.setdefault(start, set()).add(_ENDED if over else _ON_ITS_WAY)
-    return states
+    columns = (DagRun.run_id, DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRun.end_date)
+    found = select(*columns).where(DagRun.dag_id == dag_id, DagRun.execution_date >= first, DagRun.execution_date < end)
+    runs: dict[int, list[Any]] = {}
+    for run in session.execute(found):
+        for start in {to_ms(run.execution_date), to_ms(run.data_interval_start or run.execution_date)}:
+            runs.setdefault(start, []).append(run)
+    return runs
+
+
+def _start(dag_id: str, run_ids: Sequence[str], session: Session) -> tuple[str, ...]:
+    """Those that were still queued. Raises nothing for one that the scheduler has started meanwhile."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils import timezone
+    from airflow.utils.state import DagRunState
+    from sqlalchemy import update
+
+    started = []
+    for run_id in run_ids:
+        mine = (DagRun.dag_id == dag_id, DagRun.run_id == run_id, DagRun.state == DagRunState.QUEUED)
+        change = update(DagRun).where(*mine).values(state=DagRunState.RUNNING, start_date=timezone.utcnow())
+        if session.execute(change.execution_options(synchronize_session=False)).rowcount:
+            started.append(run_id)
+    return tuple(started)
 
 
 def _create(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) -> str:
