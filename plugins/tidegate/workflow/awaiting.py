@@ -60,8 +60,7 @@ def windows_of(spec: Windows, start_ms: int, end_ms: int) -> tuple[WindowKey, ..
     start = window_start(max(start_ms, spec.start_ms), spec)
     while start < end_ms or start <= start_ms == end_ms:
         end = window_end(start, spec)
-        if end > spec.start_ms:
-            found.append(WindowKey(start, end))
+        found.append(WindowKey(start, end))
         if len(found) > MOST_WINDOWS:
             raise SpecError(
                 f"{iso(start_ms)} to {iso(end_ms)} holds more than {MOST_WINDOWS:,} windows",
