@@ -12,6 +12,7 @@ from tests.crash.scenario import Step, Task
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import Alarm, BatchRefused, ReplayRefused, StorageAhead
+from tidegate.core.lateness import DROP, REROUTE, SIDE
 from tidegate.core.pipeline import Column, Completeness, DirtyLimits, Merge, Reopening
 from tidegate.core.window import WindowKey
 from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, reopen, replay, truth
@@ -181,8 +182,10 @@ def one_record(world: World) -> None:
 
 
 def records_of_hour_6(world: World) -> None:
+    """And one of hour 0, which becomes a row of hour 2."""
+    world.change_spec(late_policy=REROUTE)
     world.produce(record("f0", 6.5))
-    world.produce(record("f1", 6.6, "b"), partition=1)
+    world.produce(record("f1", 6.6, "b"), record("f2", 0.9, "b"), partition=1)
 
 
 def landed_and_forgotten(world: World) -> None:
@@ -212,10 +215,14 @@ def landing_damaged(world: World) -> None:
 
 
 def ledger_restored(world: World) -> None:
-    """A backup of yesterday: a batch and two generations are in storage, of which the ledger has no row."""
+    """A backup of yesterday: a batch and two generations are in storage, of which the ledger has no row.
+
+    A row of the batch was dropped."""
     world.close()
     yesterday = world.database.read_bytes()
+    world.change_spec(late_policy=DROP)
     world.produce(record("i0", 7.2), b"dirty again")
+    world.produce(record("i1", 1.3), partition=1)
     world.ingest("r9")
     world.archive(3)
     world.change_spec(columns=_other_value(world))
@@ -254,6 +261,7 @@ def more_columns(world: World) -> None:
 def odd_records(world: World) -> None:
     """Dirty by today's columns, and no more by the mended ones: a row of an open hour, one of a closed one."""
     odd = {"value": "many", "other": 5}
+    world.change_spec(late_policy=SIDE)
     world.produce(record("k0", 5.5) | odd, record("k1", 1.5) | odd, record("k2", 5.6))
     world.ingest("r12b")
     other_columns(world)

@@ -105,7 +105,7 @@ def test_the_reference_meets_every_outcome(matrix: Matrix) -> None:
     assert last["windows"] == {
         "00": [(0, 1, None, "b"), (0, 2, None, "c"), (0, 3, None, "b"), (0, 6, None, None)],
         "01": [(0, 21, 5, "a"), (0, 4, 1, "a"), (0, 7, 1, "a")],
-        "02": [(1, 0, 1, "a")],
+        "02": [(1, 0, 1, "a"), (1, 3, 1, "b")],
         "03": [(0, 9, None, "a"), (1, 1, None, "a")],
         "05": [(0, 20, 5, None), (0, 22, None, None)],
     }

@@ -116,6 +116,7 @@ class Story:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.world, self.model, self._rng = World(folder, with_times(folder)), Model(), rng
         self._offset = self._runs = 0
+        self._mended = False
         self.told: list[str] = []
         self.world.produce(record("far", 30.5), partition=1)  # so that every hour is ready once it is asked for
         self.batch()
@@ -132,7 +133,7 @@ class Story:
             is_odd = self._rng.random() < 0.2
             at = hour + self._rng.choice((0.0, 0.3, 0.9))
             self.world.produce(odd(f"n{self._offset}", at) if is_odd else record(f"n{self._offset}", at))
-            if is_odd:
+            if is_odd and not self._mended:
                 self.model.dirty[self._offset] = hour
             else:
                 self.model.place(self._offset, hour, self.world.pipeline.late_policy)
@@ -165,14 +166,13 @@ class Story:
     def redrive(self) -> None:
         if not self.model.dirty:
             return
-        before = self.world.pipeline.columns
+        self._mended = True
         mend(self.world, self.world.pipeline.late_policy)
         self._runs += 1
         redriven(self.world, f"redrive {self._runs}")
         for offset, hour in self.model.dirty.items():
             self.model.place(offset, hour, self.world.pipeline.late_policy)
         self.model.dirty.clear()
-        self.world.change_spec(columns=before)
 
     def ends_well(self) -> None:
         for hour in range(HOURS + 1):
