@@ -67,6 +67,7 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "storage": OutcomeUnknown,
     "catalogue": CatalogueUnsure,
     "pipelines": LedgerError,
+    "due": LedgerError,
     "batches": LedgerError,
     "windows": LedgerError,
     "recovery": LedgerError,
