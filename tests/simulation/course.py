@@ -13,8 +13,9 @@ from hashlib import sha256
 from tests.simulation import worker
 from tests.simulation.calendar import Calendar
 from tests.simulation.generator import World
-from tests.simulation.oracle import ONE_PLACE, SAME, Fate, Oracle, require
+from tests.simulation.oracle import Oracle
 from tests.simulation.settings import Setting
+from tests.simulation.verdicts import ONE_PLACE, SAME, Fate, require
 from tidegate.core import lateness, planning
 from tidegate.core.balance import Balance, window_difference
 from tidegate.core.batch import Plan
@@ -238,14 +239,17 @@ class Course:
 
     def _poll(self, always: bool = False) -> None:
         """Archive runs look: each of a window that is open and may be ready, but for those that are stuck."""
-        for start in list(self.ledger.closing):
-            self._finish_close(start)
         often = {"prompt": 1.0, "slow": 0.3, "paused": 0.03}[self._s.archive]
-        has_ended = self.world.now >= self._s.end
-        if not always and not has_ended and self._rng.random() > often:
+        if self.world.now >= self._s.end:
+            always = True
+        for start in list(self.ledger.closing):
+            if always or self._rng.random() < often + 0.3:  # the second step is a retry's: it has a delay of its own
+                self._finish_close(start)
+        if not always and self._rng.random() > often:
             return
         start, windows = self._next, self.pipeline.windows
-        while self._not_open(start) or self._is_stuck(start) or self._close(start):
+        ahead = self.world.now + 12 * self._s.size  # as far as a backfill goes
+        while start < ahead and (self._not_open(start) or self._is_stuck(start) or self._close(start)):
             start = window_end(start, windows)
         while self._not_open(self._next):
             self._next = window_end(self._next, windows)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tests.simulation.course import Course, calendar_of
 from tests.simulation.generator import World
-from tests.simulation.oracle import Oracle, Tally, Violated
+from tests.simulation.oracle import Oracle
 from tests.simulation.settings import Setting, draw
+from tests.simulation.verdicts import Tally, Violated
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,16 @@ class Lived:
     wrong: Violated | None = None
 
 
-def begin(seed: str, setting: Setting | None = None) -> tuple[Course, Oracle, Setting]:
+def begin(seed: str, setting: Setting | None = None, by_promise: bool = False) -> tuple[Course, Oracle, Setting]:
     """Nothing but the seed decides, so that it is the same life every time."""
     setting = setting or draw(random.Random(seed))
     world = World(setting, random.Random(f"{seed} world"))
-    oracle = Oracle(setting, world.topic, calendar_of(setting))
+    oracle = Oracle(setting, world.topic, calendar_of(setting), by_promise)
     return Course(setting, random.Random(f"{seed} course"), world, oracle), oracle, setting
 
 
-def live(seed: str, setting: Setting | None = None) -> Lived:
-    course, oracle, setting = begin(seed, setting)
+def live(seed: str, setting: Setting | None = None, by_promise: bool = False) -> Lived:
+    course, oracle, setting = begin(seed, setting, by_promise)
     journal, wrong = "", None
     try:
         journal = course.live()

@@ -1,96 +1,39 @@
 """What must hold, told from the topic's truth and the documentation. Nothing of the core is imported here.
 
-**A window's time.** At the clock of a landed batch's plan, the *mark* of each Kafka partition is the largest plausible
-event time that landed batches have read from it, or the clock at which it was last read if that is earlier, less the
-delay. A partition of which that plan left nothing unread, not even behind an open transaction, may be stood in for, by
-the window policy `idle`:
-
-    wait     by nothing
-    follow   by the largest mark of all partitions
-    clock    by the clock of the newest landed plan that read something from another partition, less the delay; and by
-             the newest landed plan's clock, less the delay, if nothing has been read anywhere for `topic_silence` and
-             `on_silence` is close. By nothing while the topic lags: when something was last read, its newest event was
-             older than the delay and `idle_max_lag`. By nothing, too, for a partition that was behind by more than the
-             delay when it was last read, until it has been quiet for `topic_silence`. A plan's clock that is ahead of
-             whoever asks stands in with no more than the asker's
-
-A window's time has come when no partition's mark, or what stands in for it, is below the window's end. A window that
-ends before `windows.start` holds nothing; its time is always.
-
-**What follows for a record**: it may be late only for one of the `REASONS`; whoever keeps its policy's promise is not.
+When a window's time has come is said in `marks`. What follows for a record: it may be late only for one of the
+`REASONS`; one that keeps its policy's promise is not. This leg stands without the other (`by_promise`): it needs only
+what was sent, what was read, and when.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.simulation.calendar import Calendar
+from tests.simulation.marks import Known, Marks, Times
 from tests.simulation.settings import Setting
 from tests.simulation.topic import BAD, FILTERED, Record, Topic
-
-EARLY = "no window is published before its time"
-DELAYED = "none later than one batch after it could have been"
-ONE_PLACE = "every record is in exactly one place"
-SAME = "decisions are identical on re-run"
-REASON = "a row is late for a stated reason"
-LIVE = "a topic that has ended leaves no window behind that its policy closes"
-FORWARD = "the watermark moves back for a stated reason only"
-NAMES = frozenset({EARLY, DELAYED, ONE_PLACE, SAME, REASON, LIVE, FORWARD})
-
-REASONS = (
-    "before windows.start",
-    "older than max_age",
-    "its partition came after the close",
-    "behind its own partition by more than the delay",
-    "behind the other partitions by more than the delay",  # idle: follow
-    "longer under way than the delay",  # idle: clock
+from tests.simulation.verdicts import (
+    DATA,
+    DELAYED,
+    DIRTY,
+    DROPPED,
+    EARLY,
+    FORWARD,
+    LATE,
+    LIVE,
+    ONE_PLACE,
+    REASON,
+    REASONS,
+    REROUTED,
+    TURNED_AWAY,
+    Fate,
+    Tally,
+    Violated,
+    require,
 )
-DATA, LATE, DIRTY, TURNED_AWAY, DROPPED, REROUTED = "data", "late", "dirty", "filtered", "dropped", "rerouted"
-
-Fate = tuple[int, int, str, int | None]
-"""(Kafka partition, offset, place, start of the window that it is in)."""
-
-
-class Violated(AssertionError):
-    def __init__(self, name: str, detail: str) -> None:
-        super().__init__(f"{name}: {detail}")
-        self.name, self.detail = name, detail
-
-
-def require(holds: bool, name: str, detail: str) -> None:
-    if not holds:
-        raise Violated(name, detail)
-
-
-UNREAD = "more of a partition than was read"
-LAGS = "the topic lags behind the clock"
-BEHIND = "a partition is behind the clock"
-"""Why nothing stands in for a partition; see above."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """`stands_in`: it is not the partition's own; `why` nothing does."""
-
-    at: int | None
-    stands_in: bool
-    why: str = ""
-
-
-Marks = dict[int, Mark]
-"""By Kafka partition."""
-
-
-@dataclass
-class Known:
-    """What landed batches have shown, by Kafka partition; `unread` as of the newest one's plan. Times are UTC ms."""
-
-    clock: int | None = None
-    newest: dict[int, int | None] = field(default_factory=dict)  # largest plausible event
-    advanced: dict[int, int | None] = field(default_factory=dict)
-    unread: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass
@@ -104,28 +47,11 @@ class Read:
     not_open: dict[int, frozenset[int]]
 
 
-@dataclass
-class Tally:
-    """What a life was like; see `report`."""
-
-    records: int = 0
-    batches: int = 0
-    empty: int = 0
-    abandoned: int = 0
-    lost: int = 0
-    closes: int = 0
-    places: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    delays: Counter[int] = field(default_factory=Counter)  # batches from "could have been ready" to ready
-    catching_up: Counter[int] = field(default_factory=Counter)  # the same, where `max_records` holds batches small
-    waits: Counter[int] = field(default_factory=Counter)  # batches from ready to CLOSED where archive runs are prompt
-    back: Counter[str] = field(default_factory=Counter)
-
-
 class Oracle:
-    def __init__(self, setting: Setting, topic: Topic, calendar: Calendar) -> None:
-        self._s, self._topic, self._calendar = setting, topic, calendar
-        self.tally = Tally()
+    def __init__(self, setting: Setting, topic: Topic, calendar: Calendar, by_promise: bool = False) -> None:
+        """`by_promise`: windows' times are not looked at, only what becomes of records."""
+        self._s, self._topic, self._calendar, self._by_promise = setting, topic, calendar, by_promise
+        self._times, self.tally = Times(setting), Tally()
         self._known = Known()
         self._ideal: dict[int, int | None] = {}  # largest plausible event if all that can be read had been
         self._ideal_at: dict[int, int] = {}
@@ -142,67 +68,10 @@ class Oracle:
         self._highest = [setting.start, setting.start]  # ends up to which the two above have been filled
         self._landed = 0
 
-    # ------------------------------------------------------------ a window's time
-
-    def _marks_of(self, known: Known, asked: int = 2**62) -> Marks:
-        """`asked`: the clock of whoever asks."""
-        own = {p: self._own(p, known) for p in known.newest}
-        result: Marks = {}
-        for p, mark in own.items():
-            instead, why = (None, UNREAD) if known.unread[p] else self._instead(p, known, own, asked)
-            stands_in = instead is not None and (mark is None or instead > mark)
-            result[p] = Mark(instead, True) if stands_in else Mark(mark, False, why)
-        return result
-
-    def _own(self, partition: int, known: Known) -> int | None:
-        newest, advanced = known.newest[partition], known.advanced[partition]
-        if newest is None or advanced is None:
-            return None
-        return min(newest, advanced) - self._s.delay
-
-    def _instead(self, partition: int, known: Known, own: dict[int, int | None], asked: int) -> tuple[int | None, str]:
-        """What stands in for a partition that has nothing unread; else why nothing does."""
-        s = self._s
-        if s.idle == "follow":
-            return max((m for m in own.values() if m is not None), default=None), ""
-        if s.idle == "wait":
-            return None, ""
-        if self._lags(known):
-            return None, LAGS
-        if self._is_behind(partition, known):
-            return None, BEHIND
-        if self._is_silent(known):
-            return min(known.clock or 0, asked) - s.delay, ""
-        others = [at for p, at in known.advanced.items() if p != partition and at is not None]
-        return min(max(others), asked) - s.delay if others else None, ""
-
-    def _lags(self, known: Known) -> bool:
-        if self._s.max_lag is None:
-            return False
-        events = [e for e in known.newest.values() if e is not None]
-        moved = [at for at in known.advanced.values() if at is not None]
-        return not events or not moved or max(moved) - max(events) > self._s.delay + self._s.max_lag
-
-    def _is_behind(self, partition: int, known: Known) -> bool:
-        newest, advanced = known.newest[partition], known.advanced[partition]
-        if newest is None or advanced is None or known.clock is None:
-            return False
-        return advanced - newest > self._s.delay and known.clock - advanced < self._s.silence
-
-    def _is_silent(self, known: Known) -> bool:
-        moved = [at for at in known.advanced.values() if at is not None]
-        if not moved or known.clock is None or self._s.on_silence != "close":
-            return False
-        return known.clock - max(moved) >= self._s.silence
-
-    def _lowest(self, marks: Marks) -> int | None:
-        values = [m.at for m in marks.values()]
-        return None if not values or None in values else min(v for v in values if v is not None)
-
     @property
     def mark(self) -> int | None:
         """Windows that end up to here have their time."""
-        return self._lowest(self._marks)
+        return self._times.lowest(self._marks)
 
     # ------------------------------------------------------------ plans
 
@@ -211,7 +80,7 @@ class Oracle:
         if not self._began:
             return
         self._see_all(clock)
-        low = self._lowest(self._marks_of(self._could_know(clock)))
+        low = self._times.lowest(self._times.marks(self._could_know(clock)))
         if low is not None and low > self._highest[0]:
             for end in self._calendar.ends(self._highest[0], low):
                 self._possible[end] = self._landed
@@ -241,8 +110,10 @@ class Oracle:
         for p, log in self._topic.logs.items():
             left = self._topic.readable(p) - max(self._position.get(p, 0), log.begins)
             require(left <= 0, DELAYED, f"no batch at {clock}, though partition {p} has {left} offsets to read")
-        low = self._lowest(self._marks_of(self._could_know(clock)))
+        low = self._times.lowest(self._times.marks(self._could_know(clock)))
         now = self.mark
+        if self._by_promise:
+            return
         if low is None or (now is not None and low <= now):
             return
         missed = self._calendar.ends(max(now, self._s.start) if now is not None else self._s.start, low)
@@ -353,7 +224,7 @@ class Oracle:
         assert read.number == number
         self._pending = None
         self._count(read, fates)
-        before, was_silent = self._marks, self._is_silent(self._known)
+        before, was_silent = self._marks, self._times.is_silent(self._known)
         newest, advanced = dict(self._known.newest), dict(self._known.advanced)
         for p, first, last in read.ranges:
             events = [r.event for r in self._topic.logs[p].records[first:last] if r and self._moves(r, read.clock)]
@@ -361,7 +232,7 @@ class Oracle:
             newest[p] = max(events, default=None)
             advanced[p] = read.clock if last > first else advanced.get(p)
         self._known = Known(read.clock, newest, advanced, read.unread)
-        self._marks = self._marks_of(self._known)
+        self._marks = self._times.marks(self._known)
         self._landed += 1
         self._watch_back(before, was_silent)
         low = self.mark
@@ -399,11 +270,15 @@ class Oracle:
             self.tally.catching_up[delay] += 1
             return
         self.tally.delays[delay] += 1
-        require(delay <= 1, DELAYED, f"the window that ends at {end} is ready {delay} batches after it could be")
+        require(
+            delay <= 1 or self._by_promise,
+            DELAYED,
+            f"the window that ends at {end} is ready {delay} batches after it could be",
+        )
 
     def _watch_back(self, before: Marks, was_silent: bool) -> None:
-        s, old, new = self._s, self._lowest(before), self.mark
-        if old is None or (new is not None and new >= old):
+        s, old, new = self._s, self._times.lowest(before), self.mark
+        if old is None or (new is not None and new >= old) or self._by_promise:
             return
         for p, mark in self._marks.items():
             if mark.at is not None and mark.at >= old:
@@ -435,8 +310,10 @@ class Oracle:
 
     def certified(self, start: int, end: int, ready: bool, asked: int) -> None:
         """What a certificate says at `asked`, from what has landed."""
-        marks = self._marks_of(self._known, asked)
-        low = self._lowest(marks)
+        if self._by_promise:
+            return
+        marks = self._times.marks(self._known, asked)
+        low = self._times.lowest(marks)
         should = end <= self._s.start or (low is not None and low >= end)
         detail = f"[{start}, {end}) at {asked}: the marks are {marks}"
         require(not ready or should, EARLY, f"certified {detail}")
@@ -455,7 +332,7 @@ class Oracle:
         self._published[start] = sum(self._rows[start].values())
         self.tally.closes += 1
         ready = self._ready.get(self._calendar.window(start)[1])
-        if is_prompt and ready is not None:
+        if is_prompt and ready is not None and not self._by_promise:
             self.tally.waits[self._landed - ready] += 1
             require(self._landed - ready <= 1, DELAYED, f"{start} is CLOSED {self._landed - ready} batches after ready")
 
@@ -468,11 +345,11 @@ class Oracle:
             return
         held = [p for p in self._topic.logs if self._topic.holds_back(p)]
         assert not held, "the generator ends all transactions"
-        marks = [self._own(p, self._known) for p in self._known.newest]
+        marks = [self._times.own(p, self._known) for p in self._known.newest]
         told = [m for m in marks if m is not None]
         if s.idle == "follow":
             due = max(told, default=None)
-        elif s.idle == "clock" and s.on_silence == "close" and not self._lags(self._known):
+        elif s.idle == "clock" and s.on_silence == "close" and not self._times.lags(self._known):
             due = clock - s.apart - s.delay
         else:
             due = None if len(told) < len(marks) else min(told)

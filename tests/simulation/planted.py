@@ -227,27 +227,27 @@ class Found:
         return self.name in BUGS[self.bug].violates.split(" | ")
 
 
-def hunt(bugs: Iterable[str], seed: str, at_once: int = 2) -> Iterator[Found]:
+def hunt(bugs: Iterable[str], seed: str, at_once: int = 2, by_promise: bool = False) -> Iterator[Found]:
     with ThreadPoolExecutor(at_once) as pool:
-        yield from pool.map(lambda bug: _in_a_child(bug, seed), bugs)
+        yield from pool.map(lambda bug: _in_a_child(bug, seed, by_promise), bugs)
 
 
-def _in_a_child(bug: str, seed: str) -> Found:
+def _in_a_child(bug: str, seed: str, by_promise: bool) -> Found:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])}
-    command = [sys.executable, "-m", "tests.simulation.planted", bug, seed]
+    command = [sys.executable, "-m", "tests.simulation.planted", bug, seed, "promise" if by_promise else "all"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=3600)
     if done.returncode != 0:
         raise RuntimeError(f"{bug}: {done.stderr[-3000:]}")
     return Found(**json.loads(done.stdout))
 
 
-def _hunt_here(bug: str, seed: str) -> Found:
+def _hunt_here(bug: str, seed: str, by: str) -> Found:
     planted = plant(BUGS[bug])
     from tests.simulation.life import live
 
     lives = windows = records = 0
     while lives < MOST_LIVES:
-        lived = live(f"{seed}:{lives}")
+        lived = live(f"{seed}:{lives}", by_promise=by == "promise")
         lives, windows, records = lives + 1, windows + lived.tally.closes, records + lived.tally.records
         if lived.wrong is not None:
             return Found(bug, lived.wrong.name, lives, windows, records, lived.wrong.detail[:300])

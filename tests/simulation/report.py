@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from tests.simulation.life import Lived
-from tests.simulation.oracle import DATA, DIRTY, DROPPED, LATE, REASONS, REROUTED, TURNED_AWAY, Tally
+from tests.simulation.verdicts import DATA, DIRTY, DROPPED, LATE, REASONS, REROUTED, TURNED_AWAY, Tally
 
 
 def total(lives: Iterable[Lived]) -> Tally:

@@ -19,9 +19,9 @@ from tests.mutants.planting import ROOT, sources
 from tests.simulation import planted, report, worker
 from tests.simulation.course import Course, calendar_of
 from tests.simulation.life import begin, live
-from tests.simulation.oracle import DATA, DIRTY, DROPPED, LATE, NAMES, REROUTED, TURNED_AWAY, Fate
 from tests.simulation.settings import SIZES, draw
 from tests.simulation.topic import BAD, FILTERED
+from tests.simulation.verdicts import DATA, DIRTY, DROPPED, LATE, NAMES, REROUTED, TURNED_AWAY, Fate
 from tidegate.core.batch import Plan
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.plain import loads

@@ -22,9 +22,10 @@ from tests.mutants.quick import quick
 from tests.simulation.calendar import HOUR
 from tests.simulation.course import TOPIC, Course, calendar_of
 from tests.simulation.generator import World
-from tests.simulation.oracle import DATA, DIRTY, LATE, REROUTED, Oracle
+from tests.simulation.oracle import Oracle
 from tests.simulation.settings import Setting, draw
 from tests.simulation.topic import BAD
+from tests.simulation.verdicts import DATA, DIRTY, LATE, REROUTED
 from tidegate.core.batch import Plan
 from tidegate.core.errors import NotReady
 from tidegate.core.layout import time_values, window_end

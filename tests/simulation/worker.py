@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.simulation.oracle import Fate
 from tests.simulation.topic import BAD, FILTERED, Record, Topic
+from tests.simulation.verdicts import Fate
 from tidegate.core.batch import Plan
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.offsets import Interval, OffsetRange, subtract
