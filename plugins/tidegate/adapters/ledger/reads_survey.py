@@ -26,6 +26,8 @@ from tidegate.core.window import CURRENT
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, o, losses = schema.batch_partitions, schema.row_owners, schema.losses
 _OPEN = ("PLANNED", "WRITING", "SEALED")
+_LARGE = ("receipt", "floor", "gaps")
+"""Columns that are not wanted here."""
 _FATES = ("data", "late", "dirty", "filtered", "dropped")
 NAMES, SPANS = 5_000, 5_000
 """Values in one statement; SQLite takes no more than about 32,000."""
@@ -79,13 +81,13 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
 
 def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tuple[Progress, TopicFacts]]:
     """Also what readiness rests on, since it is the newest landed batch's too."""
-    ends = _ends(names, now_ms - HORIZON_MS)
-    heads = c.execute(select(ends)).all()
-    batches = {(x.pipeline, x.batch_id): x for x in c.execute(_of(ends, b))}
+    heads = c.execute(_heads(names, now_ms - HORIZON_MS)).all()
+    pairs = sorted({(x.name, i) for x in heads for i in (x.newest, x.landed, x.base) if i is not None})
+    batches = {(x.pipeline, x.batch_id): x for x in _of(c, b, pairs)}
     met: dict[tuple[str, int], list[Any]] = defaultdict(list)
-    for row in c.execute(_of(ends, parts)):
+    for row in _of(c, parts, pairs):
         met[row.pipeline, row.batch_id].append(row)
-    ranges = {(x.pipeline, x.batch_id, x.partition): x for x in c.execute(_of(ends, r))}
+    ranges = {(x.pipeline, x.batch_id, x.partition): x for x in _of(c, r, pairs)}
 
     def look(name: str, batch_id: int | None, topic_id: str | None) -> BatchLook | None:
         batch = batches.get((name, batch_id))
@@ -109,7 +111,7 @@ def _facts(batches: dict[Any, Any], met: dict[Any, list[Any]], head: Any) -> Top
     return TopicFacts(landed.batch_id, landed.clock_ms, tuple(map(partition_facts, rows)))
 
 
-def _ends(names: Sequence[str], landed_before_ms: int) -> Any:
+def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
     """For each pipeline the batches that tell its position and pace (core.progress); each is one probe of an index."""
 
     def one(*where: Any, oldest: bool = False) -> Any:
@@ -139,14 +141,26 @@ def _ends(names: Sequence[str], landed_before_ms: int) -> Any:
     base = func.coalesce(
         one(before, landed, lambda n: n.c.landed_ms <= landed_before_ms), one(before, landed, oldest=True)
     )
-    return select(heads.c.name, heads.c.topic_id, heads.c.newest, heads.c.landed, base.label("base")).cte("ends")
+    return select(heads.c.name, heads.c.topic_id, heads.c.newest, heads.c.landed, base.label("base"))
 
 
-def _of(ends: Any, table: Any) -> Any:
-    """The rows of `table` that belong to the batches of `ends`."""
-    columns = [x for x in table.c if x.name not in ("receipt", "floor", "gaps")]  # large, and not wanted
-    mine = and_(table.c.pipeline == ends.c.name, table.c.batch_id.in_([ends.c.newest, ends.c.landed, ends.c.base]))
-    return select(*columns).select_from(ends.join(table, mine))
+def _of(c: Connection, table: Any, pairs: Sequence[tuple[str, int]]) -> list[Any]:
+    """The rows of `table` that belong to these batches. Joined with the pairs as rows: any other way to say it makes
+    PostgreSQL walk over the whole table."""
+    columns = ", ".join(f't."{x.name}"' for x in table.c if x.name not in _LARGE)
+    statement = (
+        f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT {columns} FROM asked AS a "
+        f"JOIN {table.name} AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id"
+    )
+    return [row for at in range(0, len(pairs), SPANS) for row in _asked(c, statement, pairs[at : at + SPANS])]
+
+
+def _asked(c: Connection, statement: str, values: Sequence[tuple]) -> list[Any]:
+    """`statement` with these rows in place of `{rows}`."""
+    mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
+    row = f"({', '.join([mark] * len(values[0]))})"
+    sql = statement.format(rows=", ".join([row] * len(values)))
+    return c.exec_driver_sql(sql, tuple(value for one in values for value in one)).all()
 
 
 def _look(part: Any, planned: Any | None) -> Look:
@@ -226,11 +240,9 @@ def _notes(c: Connection, names: Sequence[str]) -> dict[str, ArchiveNote]:
 
 def _published(c: Connection, spans: Sequence[tuple[str, int, int]]) -> list[Any]:
     """The state is compared here: in WHERE it would tempt SQLite to walk over every published window by its index."""
-    mark = "(?, ?, ?)" if c.dialect.paramstyle == "qmark" else "(%s, %s, %s)"
     statement = (
-        f"WITH asked(pipeline, low, high) AS (VALUES {', '.join([mark] * len(spans))}) "
+        "WITH asked(pipeline, low, high) AS (VALUES {rows}) "
         "SELECT g.pipeline, g.window_ms, g.state FROM asked AS a JOIN generations AS g "
         "ON g.pipeline = a.pipeline AND g.window_ms >= a.low AND g.window_ms < a.high"
     )
-    rows = c.exec_driver_sql(statement, tuple(value for span in spans for value in span))
-    return [row for row in rows if row.state == CURRENT]
+    return [row for row in _asked(c, statement, spans) if row.state == CURRENT]
