@@ -254,9 +254,10 @@ def test_a_silent_topic() -> None:
     soon = TopicFacts(20, C, (part(0, 999.5, True, 999.5), part(1, 990, True, 990)))
     found = expect(close, soon, before(part(0, 999.5), part(1, 990)), 999)
     assert (hour(found), found and found.partition) == (1001.5, 0), "silent two hours after the last record"
-    edge = TopicFacts(20, C, (part(0, 998, True, 998), part(1, 997, True, 997)))
-    found = expect(CLOCK, edge, before(part(0, 998), part(1, 997)), 998.5)
-    assert hour(found) is None, "silent for exactly two hours"
+    for advanced, known in ((998, False), (998.001, True)):
+        edge = TopicFacts(20, C, (part(0, 998, False, advanced), part(1, 997, True, 997)))
+        found = expect(CLOCK, edge, before(part(0, 997), part(1, 997)), 998.5)
+        assert (hour(found) is not None) == known, "silent for exactly two hours, and not quite"
     single = TopicFacts(20, C, (part(0, 999.5, True, 999.5),))
     assert hour(expect(close, single, before(part(0, 999.5)), 999)) == 1001.5
     assert hour(expect(CLOCK, single, before(part(0, 999.5)), 999)) is None
