@@ -1,4 +1,4 @@
-"""A merge as a Spark job: `land.py` on a plan of mode `merge`, through spark-submit."""
+"""A merge and a reopening as Spark jobs: `land.py` on a plan of mode `merge` and `reopen`, through spark-submit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tidegate.core.pipeline import Merge
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
-from tidegate.workflow import archive
+from tidegate.workflow import archive, reopen
+from tidegate.workflow.context import Context
 
 
 @pytest.fixture
@@ -26,22 +27,43 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def test_spark_merges_a_window(world: World) -> None:
-    for number in range(3):
-        world.produce(record(f"a{number}", 0.1), record(f"b{number}", 0.2, "b"), record("later", 2.5))
-        world.produce(record("later", 2.5), partition=1)
-        world.ingest(f"r{number}")
+def with_spark(world: World, said: list[str]) -> Context:
     ctx = world.context()
-    said: list[str] = []
     ctx.launcher = SubprocessLauncher(
         said.append,
         str(Path(sys.executable).with_name("spark-submit")),
         conf=recommended_conf(Places.of_checkout()),
         env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
+    return ctx
+
+
+def test_spark_merges_a_window(world: World) -> None:
+    for number in range(3):
+        world.produce(record(f"a{number}", 0.1), record(f"b{number}", 0.2, "b"), record("later", 2.5))
+        world.produce(record("later", 2.5), partition=1)
+        world.ingest(f"r{number}")
+    said: list[str] = []
+    ctx = with_spark(world, said)
     archive.publish(ctx, window(0))
     generation = ctx.ledger.windows.generation("readings", window(0), 1)
     world.close()
     assert sorted(f.rows for f in generation.files) == [3, 3], (world.said, said)  # type: ignore[union-attr]
     assert any("merged 6 rows of 6 files into 2" in line for line in said)
     assert world.by_window()["00"] == [(0, n) for n in (0, 1, 3, 4, 6, 7)]
+
+
+def test_spark_reopens_a_window(world: World) -> None:
+    world.produce(record("a0", 0.1), record("a1", 0.5, "b"), record("c0", 2.5))
+    world.produce(record("d0", 3.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    world.produce(record("late 1", 0.2), record("late 2", 0.3, "new"))
+    world.ingest("r2")
+    said: list[str] = []
+    published = reopen.reopen(with_spark(world, said), window(0))
+    world.close()
+    assert (published.generation, published.rows) == (2, 4)
+    assert any("copied 2 rows, added 2 late ones, in 4 files" in line for line in said), said
+    assert world.by_window()["00"] == [(0, 0), (0, 1), (0, 3), (0, 4)]
+    assert world.table("__late") == []

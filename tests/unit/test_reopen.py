@@ -13,6 +13,7 @@ from tests.unit.test_audit import in_process
 from tests.unit.test_each_format import FORMATS, SAID
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import HOUR, World, make_pipeline, record, window
+from tidegate.adapters.local_job import LocalLauncher
 from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
 from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, Merge, Pipeline, Reopening
@@ -155,6 +156,16 @@ def test_small_files_are_merged_on_the_way(world: World) -> None:
         "b": 1,
         "new": 1,
     }
+
+
+def test_a_small_one_runs_in_a_child_process(world: World) -> None:
+    ctx = world.context()
+    ctx.local_launcher = LocalLauncher(world.said.append)
+    ctx.launcher = None  # type: ignore[assignment]
+    reopen.reopen(ctx, window(0))
+    world.close()
+    assert any("copied 2 rows, added 2 late ones, in 4 files" in line for line in world.said)
+    once(world, BOTH)
 
 
 @pytest.mark.parametrize("name", FORMATS)
