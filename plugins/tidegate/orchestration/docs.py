@@ -19,9 +19,9 @@ TASKS = {
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. **Clear**: rebuilds again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
-    "finishes late and dirty files on their way to their tables, reopens windows whose late rows have waited long enough "
-    "(`late.reopen_after`), tells other DAGs of it, and deletes what nobody can need any more (section "
-    "`clean` of the YAML). **Clear**: does it again.",
+    "finishes late and dirty files on their way to their tables, reopens windows whose late rows have waited long "
+    "enough (`late.reopen_after`), tells other DAGs of publications that nobody has told of, and deletes what nobody "
+    "can need any more (section `clean` of the YAML). **Clear**: does it again.",
 }
 
 _PURPOSES = {
@@ -39,7 +39,9 @@ _USE = {
     "Start and end are windows' starts, both included. A manual run means the window that its logical date lies in.\n\n"
     "While the DAG is paused a cleared task waits; a backfill of its window, with the same command, runs it. "
     "A pipeline of old data (`idle: follow`) is best left paused and backfilled: its schedule, which follows the wall "
-    "clock, would hold all of max_active_runs with windows for which no data comes.",
+    "clock, would hold all of max_active_runs with windows for which no data comes.\n\n"
+    'Other DAGs, by `from tidegate.downstream import table, window_published`: `schedule=[table("{table}")]` for a run '
+    'with each publication, `window_published("{name}")` for a task that waits for its own data interval.',
     "replay": "The schedule never runs it. To rebuild a range:\n\n"
     "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
     "The same range a second time: Clear the runs (or `--reset-dagruns` while the DAG is paused); a plain second "
@@ -64,7 +66,7 @@ def page(kind: str, pipeline: Pipeline, text: str, runbook_url: str) -> str:
         pipeline.description,
         f"Topic `{pipeline.source.topic}` ({pipeline.source.conn_id}) into table `{pipeline.sink.table}` at "
         f"`{pipeline.sink.location}`. [Runbook]({runbook_url}#{anchor}).",
-        _USE[kind].format(dag_id=f"{pipeline.name}.{kind}"),
+        _USE[kind].format(dag_id=f"{pipeline.name}.{kind}", name=pipeline.name, table=pipeline.sink.table),
         tasks,
         f"#### {pipeline.name}.yaml",
         f"{fence}yaml\n{text.rstrip()}\n{fence}",
