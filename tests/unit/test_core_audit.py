@@ -112,6 +112,19 @@ def test_a_window_that_waits() -> None:
     assert (books.published_windows, books.waiting_windows) == (1, 1)
 
 
+def test_rerouted_rows_are_the_same_by_ranges_and_by_windows() -> None:
+    one = replace(
+        ONE, ranges=(replace(ONE.ranges[0], balance=replace(ONE.ranges[0].balance, rerouted=2)), ONE.ranges[1])
+    )
+    page = replace(PAGE, totals=(replace(TOTALS[0], rerouted=2), *TOTALS[1:]))
+    assert look(batches=(one, TWO), page=page)[0] == []
+    assert words(batches=(one, TWO)) == ["balance: 2 rows were rerouted, 0 by the windows they went to"]
+    assert words(page=page) == ["balance: 0 rows were rerouted, 2 by the windows they went to"]
+    spine = replace(SPINE, states={"LANDED": 1, "SEALED": 1}, unlanded={2: "SEALED"})
+    later = replace(page, totals=(*page.totals[:3], replace(TOTALS[3], rerouted=1)))
+    assert look(batches=(one, TWO), page=later, spine=spine)[0] == [], "it landed while the audit looked"
+
+
 def test_what_lands_while_the_audit_looks_counts_as_it_was() -> None:
     spine = replace(SPINE, states={"LANDED": 1, "SEALED": 1}, unlanded={2: "SEALED"})
     found, totals = look(spine=spine)

@@ -261,6 +261,51 @@ def test_published_rows() -> None:
         assert "landed 2013-01-05T00:00:09Z, waits for its window 2013-01-05T00:00Z: " in waiting.words
 
 
+REROUTING = replace(AROUND, pinned=replace(PIPELINE, late_policy="reroute"))
+SENT = replace(placed(CURRENT), floor=Floor(T0, (), T0))
+
+
+def test_rerouted_rows_say_which_window_was_theirs() -> None:
+    answer = decide(SENT, found("data", 2, event_ms=T0 - 5), around=REROUTING)
+    because = "rerouted: its window 2013-01-04T23:00Z was older than windows.max_age when batch 7 was planned"
+    assert (answer.kind, answer.reason, answer.window_ms) == (fate.PUBLISHED, because, T0)
+    assert answer.words.startswith(f"{because}; it is data of 2013-01-05T00:00Z: batch 7, attempt 2, event time ")
+    assert answer.words.endswith("published in generation 2 of 2013-01-05T00:00Z")
+    waiting = decide(replace(SENT, windows=LIFE.windows), found("data", event_ms=T0 - 5), around=REROUTING)
+    assert (waiting.kind, waiting.reason) == (fate.WAITING, because)
+
+
+@pytest.mark.parametrize(
+    ("life", "event_ms", "around"),
+    [
+        (SENT, T0, REROUTING),
+        (SENT, T0 + HOUR - 1, REROUTING),
+        (SENT, T0 - 5, AROUND),
+        (replace(SENT, floor=Floor(T0, (), T0 + HOUR)), T0 - 5, REROUTING),
+        (replace(SENT, floor=None), T0 - 5, REROUTING),
+        (SENT, None, REROUTING),
+    ],
+)
+def test_rows_of_their_own_window_and_other_policies_rows_were_not_rerouted(
+    life: Life, event_ms: int | None, around: Surroundings
+) -> None:
+    answer = decide(life, found("data", 2, event_ms=event_ms), around=around)
+    assert "rerouted" not in answer.words
+    assert answer.reason == ""
+
+
+def test_where_nothing_tells_the_event_time_the_batch_says_how_many_were_rerouted() -> None:
+    some = (
+        replace(OTHER, balance=Balance(offsets=30, read=30, data=30, rerouted=1200)),
+        replace(COUNTED, balance=None),
+    )
+    life = replace(SENT, batch=replace(BATCH, ranges=(*some, replace(OTHER, balance=Balance(rerouted=34)), COUNTED)))
+    answer = decide(life, found("data", 2), around=REROUTING)
+    assert answer.words.startswith(
+        "perhaps rerouted, as 1,234 rows of batch 7; it is data of 2013-01-05T00:00Z: batch 7"
+    )
+
+
 def test_a_file_of_one_instant_tells_the_event_time() -> None:
     def seen(low: int | None, high: int | None) -> int | None:
         candidate = Candidate(entry("data", low, high), ("a",))

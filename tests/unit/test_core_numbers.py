@@ -190,6 +190,15 @@ def test_each_term_of_a_balance_counts(term: str) -> None:
     assert getattr(GOOD + Balance(**{term: 7}), term) == getattr(GOOD, term) + 7
 
 
+def test_rerouted_rows_are_no_term() -> None:
+    assert replace(GOOD, rerouted=3).holds
+    assert not replace(GOOD, rerouted=4).holds, "only data rows were rerouted"
+    assert not replace(GOOD, rerouted=-1).holds
+    assert (replace(GOOD, rerouted=2) + Balance(rerouted=5)).rerouted == 7
+    told = replace(GOOD, data=1003, rerouted=1002, read=1015).text()
+    assert told == "read 1,015 = data 1,003 (1,002 of them rerouted) + late 2 + dirty 1 + filtered 4 + dropped 5"
+
+
 def test_a_balance_in_words() -> None:
     assert GOOD.text() == "read 15 = data 3 + late 2 + dirty 1 + filtered 4 + dropped 5"
     for term in ("read", "data", "late", "dirty", "filtered", "dropped"):

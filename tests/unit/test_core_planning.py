@@ -58,6 +58,10 @@ def test_a_plan_as_a_whole() -> None:
         floor=Floor(0, (Interval(5 * HOUR, 6 * HOUR),)),
         partitions=(PartitionPlan(0, 10, 15, 0, 15, 15), PartitionPlan(1, 20, 30, 3, 30, 40)),
     )
+    sending = replace(SPEC, late_policy="reroute")
+    assert planned(topic((0, 15, 15), (3, 30, 40)), view, sending).floor == replace(
+        Floor(0, (Interval(5 * HOUR, 6 * HOUR),)), reroute_ms=0
+    )
     aged = replace(SPEC, windows=replace(SPEC.windows, max_age_ms=10 * HOUR))
     assert planned(topic((0, 15, 15), (3, 30, 40)), view, aged).floor == Floor(90 * HOUR)
 
@@ -247,5 +251,9 @@ def test_where_a_pipeline_begins(start: str | int, found: dict[int, int]) -> Non
 def test_a_refused_batch_takes_a_new_spec_and_nothing_else() -> None:
     plan = replace(planned(topic((0, 15, 15), (0, 22, 22))), revision=4)
     assert revise(plan, SPEC, 9) == replace(plan, revision=5, spec_version=9)
+    sending = revise(plan, replace(SPEC, late_policy="reroute"), 9)
+    target = plan.floor.oldest_open(SPEC.windows)
+    assert sending.floor == replace(plan.floor, reroute_ms=target), "the one that was open for the first revision"
+    assert revise(sending, SPEC, 10).floor == plan.floor
     with pytest.raises(SourceError, match="batch 8 reads flights"):
         revise(plan, replace(SPEC, source=replace(SPEC.source, topic="other")), 9)

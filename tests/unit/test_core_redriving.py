@@ -129,6 +129,8 @@ def test_the_outcome_in_words() -> None:
     assert redriving.outcome(receipt(result(0, 0, 9, data=1200, dirty=1))) == "1,200 data, 0 late, 1 still dirty"
     told = redriving.outcome(receipt(result(0, 0, 9, late=2, filtered=3, dropped=4), result(1, 0, 9, late=1)))
     assert told == "0 data, 3 late, 0 still dirty, 3 filtered, 4 dropped"
+    told = redriving.outcome(receipt(result(0, 0, 9, data=1200, rerouted=1100)))
+    assert told == "1,200 data (1,100 of them rerouted), 0 late, 0 still dirty"
 
 
 def test_a_redrives_rows_are_what_is_no_gap() -> None:

@@ -61,6 +61,7 @@ PLANNED = [OffsetRange("t", 0, 0, 3)]
 
 def test_a_receipt_that_adds_up_has_no_errors() -> None:
     assert arithmetic_errors(receipt(), PLANNED, "forbid") == []
+    assert arithmetic_errors(receipt(ranges=(replace(receipt().ranges[0], rerouted=3),)), PLANNED, "forbid") == []
     assert loads(Receipt, dumps(receipt())) == receipt()
 
 
@@ -72,6 +73,8 @@ def test_a_receipt_that_adds_up_has_no_errors() -> None:
         ({"ranges": (replace(receipt().ranges[0], range=OffsetRange("t", 0, 0, 4)),)}, "not the planned ones"),
         ({"ranges": ()}, "not the planned ones"),
         ({"files": (entry(rows=4),)}, "add up differently"),
+        ({"ranges": (replace(receipt().ranges[0], rerouted=4),)}, "[0, 3): 4 of 3 data rows are said to be rerouted"),
+        ({"ranges": (replace(receipt().ranges[0], rerouted=-1),)}, "-1 of 3 data rows are said to be rerouted"),
         ({"files": ()}, "3 data rows counted, 0 written"),
         ({"files": (entry(), entry(path="other"))}, "3 data rows counted, 6 written"),
         ({"files": (entry(kind="late"),)}, "0 late rows counted, 3 written"),
