@@ -274,6 +274,14 @@ def test_what_starts_is_few_at_a_time(session: Session) -> None:
     assert fill(session, *range(20)) == Filled(seen=RunsSeen(False, ()))
 
 
+def test_runs_that_wait_for_something_else_do_not_keep_a_hole_open(session: Session) -> None:
+    """The watermark has passed their windows, but another system has not counted them yet."""
+    for quarter in range(MOST_AT_ONCE):
+        set_task(session, add_run(session, "running", DagRunType.SCHEDULED, QUARTER * quarter), "ready", "deferred")
+    front(session, 100)
+    assert len(fill(session, *range(MOST_AT_ONCE + 2)).created) == 2
+
+
 def test_a_run_by_hand_is_its_windows_run(session: Session) -> None:
     run = add_run(session, "running", DagRunType.MANUAL, timedelta(minutes=20))
     run.data_interval_start, run.data_interval_end = FIRST + QUARTER, FIRST + QUARTER * 2

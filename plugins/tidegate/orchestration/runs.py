@@ -107,7 +107,7 @@ def _front(model: DagModel, session: Session) -> int | None:
 @dataclass
 class _Found:
     """Due windows: without a run (MOST_AT_ONCE at most), those (starts) whose runs have all ended, queued runs, and how
-    many have runs that are going on."""
+    many have a run at work; one that waits in the triggerer, as for another system's count, is not."""
 
     missing: list[WindowKey] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -116,7 +116,7 @@ class _Found:
 
 
 def _look(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> _Found:
-    found, windows = _Found(), iter(due)
+    found, windows, deferred = _Found(), iter(due), _deferred(dag_id, session)
     while page := list(islice(windows, PAGE)):
         runs = _runs(dag_id, page, session)
         for key in page:
@@ -128,8 +128,17 @@ def _look(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Sessio
             elif all(_over(run, looked_ms) or run.state == "queued" for run in mine):
                 found.queued += [run.run_id for run in mine if run.state == "queued"]
             else:
-                found.busy += 1
+                found.busy += any(not _over(run, looked_ms) and run.run_id not in deferred for run in mine)
     return found
+
+
+def _deferred(dag_id: str, session: Session) -> set[str]:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.state import TaskInstanceState
+    from sqlalchemy import select
+
+    waiting = (TaskInstance.dag_id == dag_id, TaskInstance.state == TaskInstanceState.DEFERRED)
+    return set(session.scalars(select(TaskInstance.run_id).where(*waiting)))
 
 
 def _over(run: Any, looked_ms: int) -> bool:
