@@ -527,24 +527,33 @@ def test_explain_of_one_that_is_at_work(world: World) -> None:
     once(world, BOTH)
 
 
-def concerns(world: World) -> list[tuple[str, str]]:
+def left(world: World) -> tuple[str, list[str]]:
     ctx = world.context()
-    found = overview.status(ctx, ctx.ledger.reads, None).concerns  # type: ignore[attr-defined]
+    found = overview.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
     world.close()
-    return [(c.what, c.advice) for c in found if "late rows" in c.what]
+    return overview.late_words(found.late_left, "readings"), [c.what for c in found.concerns if "late rows" in c.what]
 
 
 def test_status_lists_what_is_over_its_budget(world: World) -> None:
     world.change_spec(reopening=Reopening(rows=1))
-    assert concerns(world) == [], "nobody has asked for it"
+    assert left(world) == ("", []), "nobody has asked for it"
     world.change_spec(reopening=Reopening(after_ms=HOUR, rows=1))
-    assert concerns(world) == [], "not yet"
+    assert left(world) == ("", []), "not yet"
     world.clock.advance(HOUR)
-    ((what, advice),) = concerns(world)
-    assert what == (
-        "late rows of a window wait to be reopened; the oldest (2013-01-05T00:00Z) is over its budget: "
-        "2 late rows wait (late.reopen_rows: 1)"
+    assert left(world) == (
+        "late rows of 2013-01-05T00:00Z wait, over the budget: 2 late rows wait (late.reopen_rows: 1); "
+        "to take them up: tidegate reopen readings 2013-01-05T00:00Z --over-budget --why '...'",
+        [],
     )
-    assert advice == "tidegate reopen readings 2013-01-05T00:00Z --over-budget --why '...'"
     reopened(world, over_budget=True)
-    assert concerns(world) == []
+    assert left(world) == ("", [])
+
+
+def test_a_refused_reopening_needs_a_human(world: World) -> None:
+    world.change_spec(reopening=Reopening(after_ms=0))
+    (late,) = (world.folder / WORK / "late").rglob("*.parquet")
+    late.unlink()
+    for _ in range(MOST_REFUSED):
+        assert left(world) == ("", [])
+        maintained(world)
+    assert left(world) == ("", ["reopening 2013-01-05T00:00Z was refused: its late rows wait"])

@@ -137,6 +137,7 @@ def _plain(line: Line) -> dict[str, Any]:
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
         "blocks": to_plain(s.blocks),
         "side_duties": list(s.side_duties),
+        "late_over_budget": [iso(c.window.start_ms) for c in s.late_left if c.over],
     }
     if o is not None:
         plain |= {
@@ -252,6 +253,7 @@ def _print_one(line: Line) -> None:
     from rich.text import Text
 
     from tidegate.core.instants import iso
+    from tidegate.workflow.overview import late_words
 
     out = console()
     s = line.status
@@ -289,6 +291,9 @@ def _print_one(line: Line) -> None:
         paragraph(out, "" if n else "counts", f"{iso(h.window_ms)} {h.comparison.text}", "yellow")
     if len(s.held) > MANY_HELD:
         paragraph(out, "", f"and {len(s.held) - MANY_HELD:,} more windows that another system's count holds")
+    late = late_words(s.late_left, s.name)
+    if late:
+        paragraph(out, "late", late, "yellow")
     if s.side_duties:
         batches = ", ".join(map(str, s.side_duties))
         paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")

@@ -181,14 +181,23 @@ def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> l
 
 
 def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
-    """One concern for all windows whose late rows wait although `late.reopen_after` is over."""
-    if not left:
+    """What was refused needs a human; what is over its budget may stay in the late table for good."""
+    refused = [c for c in left if not c.over]
+    if not refused:
         return []
-    at, over = iso(left[0].window.start_ms), left[0].over
-    many = "a window wait" if len(left) == 1 else f"{len(left):,} windows wait"
-    why = f"is over its budget: {'; '.join(over)}" if over else "was refused: see its events"
-    advice = f"tidegate reopen {name} {at}" + (" --over-budget --why '...'" if over else "")
-    return [Concern(f"late rows of {many} to be reopened; the oldest ({at}) {why}", advice)]
+    at = iso(refused[0].window.start_ms)
+    many = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    return [Concern(f"reopening {at}{many} was refused: its late rows wait", f"tidegate reopen {name} {at} says why")]
+
+
+def late_words(left: tuple[Choice, ...], name: str) -> str:
+    """Of windows whose late rows wait although `late.reopen_after` is over; "" for none."""
+    over = [c for c in left if c.over]
+    if not over:
+        return ""
+    at, many = iso(over[0].window.start_ms), f" and {len(over) - 1:,} more" if len(over) > 1 else ""
+    words = f"late rows of {at}{many} wait, over the budget: {'; '.join(over[0].over)}"
+    return f"{words}; to take them up: tidegate reopen {name} {at} --over-budget --why '...'"
 
 
 def first_line(text: str) -> str:
