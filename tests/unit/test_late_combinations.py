@@ -20,6 +20,7 @@ from tests.unit.test_late_policies import (
     totals,
     with_times,
 )
+from tests.unit.test_ledger_loss import adopt
 from tests.unit.test_reopen import reopened
 from tests.world import World, record, window
 from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE
@@ -72,6 +73,28 @@ def test_redriven_rows_are_sent_on_and_their_target_is_reopened(tmp_path: Path) 
     reopened(world, 1)
     assert world.replay(1).generation == 3, "the rows of before have no other field"
     assert world.by_window() == {"00": [(0, 0)], "01": [(0, 1), (0, 2), (0, 3)]}
+    balanced(world)
+    world.close()
+
+
+@pytest.mark.parametrize("name", [REROUTE, DROP])
+def test_a_ledger_that_lost_the_batch_takes_it_back_with_its_policy(tmp_path: Path, name: str) -> None:
+    world = begun(World(tmp_path, with_times(tmp_path)))
+    policy(world, name)
+    world.close()
+    yesterday = world.database.read_bytes()
+    world.produce(record("late", 0.7), record("fine", 1.9))
+    world.ingest("r2")
+    told = totals(world)
+    world.archive(1)
+    shown = world.by_window()
+    world.close()
+    world.database.write_bytes(yesterday)
+    policy(world, SIDE)
+    adopt(world)
+    assert totals(world) == told
+    assert world.by_window() == shown
+    assert world.replay(1).note == "unchanged"
     balanced(world)
     world.close()
 
