@@ -259,7 +259,7 @@ class Course:
         if start not in self._stuck:
             stuck = self._rng.random() < 0.05 and self.world.now < self._s.end
             self._stuck[start] = self.world.now + self._rng.randint(1, 6) * self._s.size if stuck else 0
-        return self.world.now < self._stuck[start]
+        return self.world.now < min(self._stuck[start], self._s.end)
 
     def _not_open(self, start: int) -> bool:
         return start in self.ledger.closing or start in self.ledger.closed

@@ -205,13 +205,12 @@ class Oracle:
             return REASONS[1]
         if partition not in read.not_open[start]:
             return REASONS[2]
-        own = self._known.newest.get(partition)
-        if own is not None and event < own - s.delay:
+        known = self._known
+        own = {p: mark + s.apart for p in known.newest if (mark := self._times.own(p, known)) is not None}
+        if event < own.get(partition, event):
             return REASONS[3]
-        if s.idle == "follow":
-            others = [e for e in self._known.newest.values() if e is not None]
-            if others and event < max(others) - s.delay:
-                return REASONS[4]
+        if s.idle == "follow" and event < max(own.values(), default=event):
+            return REASONS[4]
         if s.idle == "clock" and event < record.at + s.apart - s.delay:
             return REASONS[5]
         raise Violated(REASON, f"{record} of partition {partition} is late for {start}, and kept its promise")
