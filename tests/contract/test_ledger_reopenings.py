@@ -60,6 +60,8 @@ def test_what_waits(ledger: SqlLedger, now: list[int]) -> None:
     assert ledger.reopenings.candidates(NAME) == [LateWindow(0, batches, 1, 0, False)]
     assert ledger.reopenings.candidates(NAME, 0) == ledger.reopenings.candidates(NAME)
     assert ledger.reopenings.candidates(NAME, 7) == []
+    assert len(ledger.reopenings.candidates(NAME, since_ms=0)) == 1
+    assert ledger.reopenings.candidates(NAME, since_ms=1) == []
     ledger.windows.block(NAME, WINDOW, "an alarm")
     (found,) = ledger.reopenings.candidates(NAME)
     assert found.blocked == "an alarm"

@@ -557,3 +557,10 @@ def test_a_refused_reopening_needs_a_human(world: World) -> None:
         assert left(world) == ("", [])
         maintained(world)
     assert left(world) == ("", ["reopening 2013-01-05T00:00Z was refused: its late rows wait"])
+
+
+def test_it_does_not_look_for_windows_beyond_their_age(world: World) -> None:
+    world.change_spec(reopening=Reopening(after_ms=0, age_ms=10 * HOUR))
+    assert maintained(world) == []
+    world.change_spec(reopening=Reopening(after_ms=0, age_ms=99 * HOUR))  # it is 100:00, the window ended at 01:00
+    assert len(maintained(world)) == 1

@@ -69,8 +69,10 @@ class LateWindow:
 class ReopenLedger(Protocol):
     """Who owns late rows: the late table, or the window's generation in force if it names their batch as late."""
 
-    def candidates(self, name: str, window_ms: int | None = None) -> list[LateWindow]:
-        """Windows with late rows that no generation in force holds, oldest window first; or this one alone."""
+    def candidates(self, name: str, window_ms: int | None = None, since_ms: int | None = None) -> list[LateWindow]:
+        """Windows with late rows that no generation in force holds, oldest window first; or this one alone.
+
+        `since_ms`: only windows that start then or later (UTC ms)."""
         ...
 
     def duties(self, name: str) -> list[tuple[int, int, int]]:

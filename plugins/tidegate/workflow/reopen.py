@@ -98,7 +98,9 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
     if budget.after_ms is None or not ctx.pipeline.kafka_columns:
         return []
     done: list[str] = []
-    for late in ctx.ledger.reopenings.candidates(ctx.name):
+    # what is too old is not even looked for; a local day may have 25 hours
+    since_ms = None if budget.age_ms is None else now_ms - budget.age_ms - 2 * ctx.pipeline.windows.size_ms
+    for late in ctx.ledger.reopenings.candidates(ctx.name, since_ms=since_ms):
         key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
         if not reopening.is_due(late, budget, now_ms) or reopening.over_budget(late, key.end_ms, budget, now_ms):
             continue

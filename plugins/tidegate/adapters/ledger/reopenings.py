@@ -27,7 +27,7 @@ class SqlReopenings:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def candidates(self, name: str, window_ms: int | None = None) -> list[LateWindow]:
+    def candidates(self, name: str, window_ms: int | None = None, since_ms: int | None = None) -> list[LateWindow]:
         moved = and_(b.c.side_moved.is_(True), b.c.side_registered.is_(True))
         statement = (
             select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"), b.c.landed_ms, moved.label("settled"))
@@ -38,6 +38,8 @@ class SqlReopenings:
         )
         if window_ms is not None:
             statement = statement.where(t.c.window_ms == window_ms)
+        if since_ms is not None:
+            statement = statement.where(t.c.window_ms >= since_ms)
         with self._store.begin() as c:
             found: dict[int, list[LateBatch]] = defaultdict(list)
             for row in c.execute(statement):
