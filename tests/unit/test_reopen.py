@@ -212,6 +212,33 @@ def test_values_beyond_the_limit_go_to_the_overflow_partition(world: World) -> N
     assert world.replay(0).note == "unchanged"
 
 
+@pytest.mark.parametrize("name", ["parquet", *FORMATS])
+def test_the_overflow_partition_is_copied_too(name: str, tmp_path: Path) -> None:
+    """Of a column of numbers it is Hive's null partition, which rows without a number have as well."""
+    spec = make_pipeline(f"file://{tmp_path}/lake/readings")
+    compression = FORMATS[name][0] if name in FORMATS else "zstd"
+    spec = replace(
+        spec,
+        columns=(spec.columns[0], Column("site", "int", "$.number"), spec.columns[2]),
+        sink=replace(spec.sink, format=name, compression=compression, max_partitions=1),
+        archive=replace(spec.archive, merge=Merge(min_files=2)),
+    )
+    world = World(tmp_path, spec)
+    numbered = [record(f"a{n}", 0.1) | {"number": n} for n in (1, 2, None)]
+    world.produce(*numbered, record("c0", 2.5))
+    world.produce(record("d0", 3.5), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    for run in ("r2", "r3"):
+        world.produce(*(record(f"{run} {n}", 0.2) | {"number": n} for n in (1, 3, None)))
+        world.ingest(run)
+        reopened(world)
+        assert len({dict(v)["site"] for v in world.partitions("lake.readings") if dict(v)["hour"] == "00"}) == 2
+    once(world, [(0, n) for n in (0, 1, 2, 4, 5, 6, 7, 8, 9)])
+    assert world.replay(0).note == "unchanged"
+    world.close()
+
+
 def test_columns_that_came_later(world: World) -> None:
     """The late rows have a column that the published ones do not have."""
     world.change_spec(columns=(*world.pipeline.columns, Column("more", "int", "$.more")))
