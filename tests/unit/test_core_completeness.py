@@ -304,6 +304,7 @@ def test_counts(value: object, count: int | None) -> None:
         ([1], "[1] is not a number"),
         ({"count": 1}, "{'count': 1} is not a number"),
         ("x" * 99, f"'{'x' * 39}... is not a number"),
+        ("y" * 39, f"'{'y' * 39}... is not a number"),
         ("y" * 38, f"'{'y' * 38}' is not a number"),
         (1.5, "1.5 is not a whole number"),
         (Decimal("0.5"), "0.5 is not a whole number"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -92,7 +92,7 @@ def parameters(window: WindowKey) -> dict[str, str | int]:
 
 
 def _instant(ms: int) -> str:
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (datetime(1970, 1, 1) + timedelta(milliseconds=ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def due(settings: Completeness, answer: Answer | None, rows: int, now_ms: int) -> bool:
@@ -118,7 +118,7 @@ def compare(settings: Completeness, answer: Answer | None, now_ms: int) -> Compa
     if answer is None:
         words = f"unknown: {source} has not been asked"
     else:
-        source, words = answer.source, _words(settings, verdict, answer)
+        source, words = answer.source, _words(verdict, answer)
     action, until_ms, then = _consequence(settings, verdict, answer, now_ms)
     text = f"{words}; {then}" if then else words
     if answer is None:
@@ -174,7 +174,7 @@ def _verdict(settings: Completeness, answer: Answer) -> str:
     return SHORT if difference < 0 else OVER
 
 
-def _words(settings: Completeness, verdict: str, answer: Answer) -> str:
+def _words(verdict: str, answer: Answer) -> str:
     if answer.expected is None:
         why = answer.problem or "it has no count for this window yet"
         return f"unknown: {why}" if why.startswith(answer.source) else f"unknown: {answer.source}: {why}"
