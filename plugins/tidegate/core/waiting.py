@@ -127,17 +127,21 @@ class PublishedWait:
     def decide(self, look: Look, now_ms: int) -> tuple[Answer, Wait]:
         """What is published once needs not be asked for again."""
         asked, later = self.missing[:MOST_ASKED], self.missing[MOST_ASKED:]
-        left = replace(self, missing=tuple(k for k in asked if self._generation(look, k) < self.at_least) + later)
-        if not left.missing:
-            return Answer(True, f"{self.pipeline}: {self._all()}"), left
-        return Answer(False, left.text(look, now_ms)), left
+        open_ones = tuple(key for key in asked if self._generation(look, key) < self.at_least)
+        left = replace(self, missing=open_ones + later)
+        if open_ones:
+            return Answer(False, left.text(look, now_ms)), left
+        if later:
+            done = self.of - len(later)
+            return Answer(False, f"{self.pipeline}: {done:,} of {_count(self.of, 'window')} published so far"), left
+        return Answer(True, f"{self.pipeline}: {self._all()}"), left
 
     def text(self, look: Look, now_ms: int) -> str:
         """Which windows are missing, and who holds the oldest of them."""
         named = "; ".join(self._why(look, key, now_ms) for key in self.missing[:MOST_NAMED])
         more = len(self.missing) - MOST_NAMED
-        rest = f"; and {more} more, up to {iso(self.missing[-1].start_ms)}" if more > 0 else ""
-        return f"{self.pipeline}: {len(self.missing)} of {_count(self.of, 'window')} not published: {named}{rest}"
+        rest = f"; and {more:,} more, up to {iso(self.missing[-1].start_ms)}" if more > 0 else ""
+        return f"{self.pipeline}: {len(self.missing):,} of {_count(self.of, 'window')} not published: {named}{rest}"
 
     def _all(self) -> str:
         if self.of == 0:
