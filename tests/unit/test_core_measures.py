@@ -1,0 +1,145 @@
+"""Measures and their text: each value from its fact, and nothing where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+from core_values import HOUR, PIPELINE, T0
+
+from tidegate.core.due import Due
+from tidegate.core.losswarning import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
+from tidegate.core.measures import FAMILIES, Measure, broken, exposition, measures
+from tidegate.core.offsets import Interval
+from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.progress import BatchLook, Look, Progress
+from tidegate.core.retention import AHEAD, LossForecast
+from tidegate.core.survey import Counts, Published, Survey
+from tidegate.core.watermark import PartitionFacts, TopicFacts
+
+NOW = T0 + 100 * HOUR
+WINDOWS = replace(PIPELINE.windows, start_ms=T0, watermark_delay_ms=HOUR, idle="wait")
+SPEC = replace(PIPELINE, windows=WINDOWS)
+LANDED = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {0: Look(0, 10, 0, 10)})
+SURVEY = Survey(
+    Progress("id", LANDED, LANDED),
+    TopicFacts(3, NOW, (PartitionFacts(0, T0 + 50 * HOUR, False, NOW),)),
+    Counts(100, 99, 60, 20, 10, 5, 4, 3, 777, 0, 8),
+    Published(7, 1_234, T0 + 40 * HOUR, T0 + 42 * HOUR),
+    None,
+    NOW - 30_000,
+    2,
+    9,
+)
+TOPIC = TopicState("t", "id", {0: PartitionOffsets(4, 25, 30), 1: PartitionOffsets(6, 8, 8)})
+DUE = Due(WINDOWS, (Interval(T0 + 41 * HOUR, T0 + 43 * HOUR), Interval(T0 + 45 * HOUR, T0 + 46 * HOUR)))
+FORECAST = LossForecast(0, AHEAD, 5_500, 4_000, 9_000, "time", 7, 8)
+LOSS = TimeToLoss(WARN, (FORECAST,), HOUR, HOUR, None)
+
+
+def told(*given: object) -> dict[str, float]:
+    found = measures(SPEC, *given, NOW)  # type: ignore[arg-type]
+    assert all(m.labels[0] == ("pipeline", SPEC.name) for m in found)
+    keys = [".".join([m.name.removeprefix("tidegate_"), *(v for _, v in m.labels[1:])]) for m in found]
+    assert len(set(keys)) == len(keys)
+    assert all(label[0] == "fate" for m in found for label in m.labels[1:])
+    return dict(zip(keys, [m.value for m in found], strict=True))
+
+
+def test_every_value_from_its_fact() -> None:
+    assert told(SURVEY, TOPIC, LOSS, DUE) == {
+        "spec_ok": 1,
+        "kafka_ok": 1,
+        "held": 2,
+        "lag_records": 20 + 2,  # partition 1 has been met by no batch: it begins at its log start
+        "records_read_total": 99,
+        "read_bytes_total": 777,
+        "records_total.data": 60,
+        "records_total.late": 20,
+        "records_total.dirty": 10,
+        "records_total.filtered": 5,
+        "records_total.dropped": 4,
+        "records_rerouted_total": 3,
+        "dirty_records": 8,
+        "unaccounted_records": 0,
+        "lost_offsets_total": 9,
+        "landed_age_seconds": 60,
+        "open_batch_age_seconds": 30,
+        "watermark_delay_seconds": 51 * 3600,
+        "windows_due": 3,
+        "oldest_due_age_seconds": 58 * 3600,
+        "windows_published": 7,
+        "rows_published": 1_234,
+        "publish_delay_seconds": 3600,
+        "time_to_loss_seconds": 5.5,
+        "time_to_loss_stopped_seconds": 4,
+        "loss_level": 1,
+    }
+
+
+def test_what_does_not_exist_is_left_out() -> None:
+    nothing = Survey(Progress(None), TopicFacts(None, None, ()))
+    found = told(nothing, None, None, None)
+    assert found["kafka_ok"] == found["windows_due"] == found["windows_published"] == 0
+    assert not {name for name in found if name.endswith("_seconds") or name.startswith(("lag", "loss", "time"))}
+    assert told(None, None, None, None) == {"spec_ok": 1, "kafka_ok": 0}
+    assert told(None, TOPIC, None, None) == {"spec_ok": 1, "kafka_ok": 1}
+    no_due = told(SURVEY, TOPIC, LOSS, Due(WINDOWS, ()))
+    assert no_due["windows_due"] == 0
+    assert "oldest_due_age_seconds" not in no_due
+    unpublished = told(replace(SURVEY, published=Published(1, 0, T0, None)), None, None, None)
+    assert "publish_delay_seconds" not in unpublished
+    assert broken("x") == Measure("tidegate_spec_ok", (("pipeline", "x"),), 0)
+
+
+def test_the_lag_is_of_the_accepted_topic() -> None:
+    other = replace(TOPIC, topic_id="another")
+    assert "lag_records" not in told(SURVEY, other, None, None)
+    young = replace(SURVEY, progress=Progress(None))
+    assert told(young, other, None, None)["lag_records"] == 26 + 2
+    cut = replace(TOPIC, partitions={0: PartitionOffsets(28, 30, 30)})
+    assert told(SURVEY, cut, None, None)["lag_records"] == 2, "what is gone is not behind"
+    shorter = replace(TOPIC, partitions={0: PartitionOffsets(0, 5, 5)})
+    assert told(SURVEY, shorter, None, None)["lag_records"] == 0
+
+
+def test_a_clock_that_is_behind_makes_no_age_negative() -> None:
+    later = replace(SURVEY, open_since_ms=NOW + 5_000)
+    assert told(later, None, None, None)["open_batch_age_seconds"] == 0
+
+
+@pytest.mark.parametrize(("level", "number"), [(OK, 0), (WARN, 1), (CRITICAL, 2), (UNKNOWN, None), (OFF, None)])
+def test_levels_are_numbers(level: str, number: int | None) -> None:
+    loss = TimeToLoss(level, (), HOUR, None, None)
+    found = told(SURVEY, TOPIC, loss, DUE)
+    assert found.get("loss_level") == number
+    assert "time_to_loss_seconds" not in found
+
+
+def test_the_text() -> None:
+    given = [
+        Measure("tidegate_held", (("pipeline", 'a"\\\n'),), 3),
+        broken("b"),
+        Measure("tidegate_records_total", (("pipeline", "a"), ("fate", "late")), 2.5),
+        Measure("tidegate_held", (), -1.0),
+    ]
+    assert list(exposition(given)) == [
+        "# HELP tidegate_spec_ok 1 if the pipeline's YAML can be used, else 0.",
+        "# TYPE tidegate_spec_ok gauge",
+        'tidegate_spec_ok{pipeline="b"} 0',
+        "# HELP tidegate_held Batches and windows that wait for a human: refused or blocked.",
+        "# TYPE tidegate_held gauge",
+        'tidegate_held{pipeline="a\\"\\\\\\n"} 3',
+        "tidegate_held -1",
+        "# HELP tidegate_records_total Records that have landed, by what became of them.",
+        "# TYPE tidegate_records_total counter",
+        'tidegate_records_total{pipeline="a",fate="late"} 2.5',
+    ]
+    for value, text in ((inf, "+Inf"), (-inf, "-Inf"), (nan, "NaN"), (1e16, "10000000000000000"), (0.25, "0.25")):
+        assert list(exposition([Measure("tidegate_held", (), value)]))[-1] == f"tidegate_held {text}"
+
+
+def test_a_measure_knows_its_family() -> None:
+    one = broken("x")
+    assert (one.kind, one.help) == FAMILIES["tidegate_spec_ok"]
