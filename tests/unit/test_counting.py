@@ -11,14 +11,14 @@ from typing import Any
 
 import airflow_home  # noqa: F401  (before airflow)
 import pytest
+from airflow.exceptions import TaskDeferred
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.completeness import longest_wait_ms
 from tidegate.core.errors import LedgerError, WrongRevision
 from tidegate.core.pipeline import Completeness
 from tidegate.core.plain import dumps
 from tidegate.core.waiting import Answer
-from tidegate.orchestration import counting
+from tidegate.orchestration import counting, sensors
 from tidegate.workflow import archive, truth
 
 SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=1)
@@ -163,5 +163,39 @@ def test_the_loop_goes_on_while_the_other_system_is_slow(world: World, monkeypat
     assert 1 < most[0] <= counting.AT_ONCE
 
 
-def test_the_longest_wait_comes_on_top_of_the_deadline() -> None:
-    assert longest_wait_ms(replace(SETTINGS, patience_ms=5 * HOUR)) == 5 * HOUR
+def test_the_trigger_goes_on_with_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Passed:
+        async def wait(self, *_: object) -> Answer:
+            return PASSED
+
+    async def first(deadline_ms: int) -> Any:
+        key = window(0)
+        trigger = sensors.WindowReadyTrigger(dumps(world.pipeline), key.start_ms, key.end_ms, deadline_ms, 0.001)
+        return (await anext(trigger.run())).payload
+
+    monkeypatch.setattr("tidegate.orchestration.hub.hub", Passed)
+    world.truth.counts[T0] = 3
+    event = run(first(int(time.time() * 1000)))
+    assert (event["outcome"], "short: 2 of 3 by audit" in event["text"]) == ("late", True)
+    world.truth.counts[T0] = 2
+    assert run(first(LONG))["outcome"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("settings", "more_ms"),
+    [
+        (None, 0),
+        (replace(SETTINGS, policy="warn"), 0),
+        (replace(SETTINGS, patience_ms=5 * HOUR), 5 * HOUR),
+        (SETTINGS, HOUR),
+    ],
+)
+def test_patience_comes_on_top_of_the_deadline(world: World, settings: Completeness | None, more_ms: int) -> None:
+    """Else the task fails while its window only waits."""
+    world.change_spec(completeness=settings)
+    sensor = sensors.WindowReadySensor(task_id="ready", pipeline=world.pipeline, poll_s=1.0)
+    before = int(time.time() * 1000)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor._wait(window(0))
+    wait_ms = deferred.value.trigger.deadline_ms - world.pipeline.archive.sla_ms - before
+    assert more_ms <= wait_ms < more_ms + 60_000
