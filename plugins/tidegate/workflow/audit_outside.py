@@ -25,7 +25,8 @@ class Partitions:
 
     def __init__(self, ctx: Context, spine: Spine) -> None:
         self._ctx, self._spine = ctx, spine
-        self._took_up = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.late}
+        # a partition goes before the generation that takes its rows up is in force
+        self._leaving = {(i, g.window_ms) for g in spine.generations if g.state in (SWAPPING, CURRENT) for i in g.late}
         self._data: Expected = {}
         self._sides: dict[str, Expected] = {LATE: {}, DIRTY: {}}
         self._coming: dict[str, Expected] = {LATE: {}, DIRTY: {}}  # may be there before the ledger has noted it
@@ -47,7 +48,7 @@ class Partitions:
             place = join(directory, folder) if folder else directory
             values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
             # a late ADD may show it again, without a file
-            left = batch.redriven_by is not None if f.kind == DIRTY else (batch.batch_id, f.window_ms) in self._took_up
+            left = batch.redriven_by is not None if f.kind == DIRTY else (batch.batch_id, f.window_ms) in self._leaving
             (self._coming if left else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
 
     def compare(self) -> Iterator[Problem]:
