@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import ssl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
@@ -425,6 +432,40 @@ def test_the_login_comes_from_the_connection(
     (headers,) = http.server.headers
     assert headers.get("Authorization") == expected
     assert "timeout" not in headers
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
+    """One that nobody has signed, for 127.0.0.1: its file, and a server's context with it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "counts")])
+    now, day = datetime.now(UTC), timedelta(days=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = made.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "cert.pem").write_bytes(signed.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return folder / "cert.pem", context
+
+
+@pytest.mark.parametrize("verify", [True, False, "the file", "no file"])
+def test_https(certificate: tuple[Path, ssl.SSLContext], verify: bool | str) -> None:
+    """`verify` of the connection's extra, as Airflow reads it; by default nobody is believed unseen."""
+    path, context = certificate
+    with CountingServer(context) as server:
+        server.answer = (200, '{"found": {"count": 12}}')
+        files = {"the file": str(path), "no file": str(path.parent / "none.pem")}
+        extra = {} if verify is True else {"verify": files.get(str(verify), verify)}
+        truth = Http(server).asking(server.connection("user", "word", extra))
+        if verify in (True, "no file"):
+            with pytest.raises(TruthUnknown, match="CERTIFICATE_VERIFY_FAILED|none.pem: No such file"):
+                truth.expected(window(1))
+            assert server.headers == []
+        else:
+            assert truth.expected(window(1)) == 12
 
 
 def test_a_login_is_in_no_reason(http: Http) -> None:

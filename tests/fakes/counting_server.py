@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -13,7 +14,7 @@ class CountingServer:
     """`answers`: bodies by path and query; `answer`: (status, body) for whatever is asked. `manner`: "drips", "hangs",
     "breaks off" or "is gone" instead of an answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, str] = {}
         self.answer: tuple[int, str | bytes] | None = None
         self.location = ""
@@ -23,15 +24,18 @@ class CountingServer:
         self._ended = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._protocol = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self._protocol}://127.0.0.1:{self.port}"
 
     def connection(
         self, login: str | None = None, password: str | None = None, extra: dict[str, Any] | None = None
     ) -> Connection:
-        return Connection("counts", "http", "127.0.0.1", self.port, login, password, None, extra or {})
+        return Connection("counts", "http", "127.0.0.1", self.port, login, password, self._protocol, extra or {})
 
     def stop(self) -> None:
         if self._thread.is_alive():
