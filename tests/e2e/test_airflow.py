@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -188,6 +189,18 @@ def test_the_table_holds_exactly_what_was_produced(archived: AirflowApi) -> None
         assert content(directory(archived, window)) == expected(window), window
     counts = sql(archived, f"SELECT `hour`, `minute`, count(*), sum(size(next_stops)) FROM {TABLE} GROUP BY 1, 2")
     assert {f"hour={h}/minute={m}": (n, stops) for h, m, n, stops in counts} == dict.fromkeys(PARTITIONS, (300, 300))
+
+
+def test_certificates_are_in_the_ui(archived: AirflowApi) -> None:
+    """As XComs of both tasks: why the window was ready, and what its generation rests on."""
+    for task, words in (
+        ("ready", ("'ready': True", "watermark ")),
+        ("publish", ("'rows': 300", "'kafka_partitions': 3")),
+    ):
+        run = urllib.parse.quote(run_id(WINDOWS[0]))
+        path = f"/dags/{ARCHIVE}/dagRuns/{run}/taskInstances/{task}/xcomEntries/certificate"
+        value = str(archived.call("GET", path)["value"])
+        assert all(word in value for word in words), value
 
 
 def test_a_consumer_of_the_table_reads_what_each_event_says(archived: AirflowApi) -> None:
