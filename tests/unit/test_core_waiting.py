@@ -124,6 +124,20 @@ def test_a_window_that_is_ready_waits_for_its_archive_run() -> None:
     assert answer.text == "p: 1 of 1 window not published: 2013-01-05T00:00Z (ready, but p.archive has not closed it)"
 
 
+def test_a_clock_that_is_ahead_of_ours_is_not_believed() -> None:
+    """Partition 0 is drained, so a plan's clock stands in for it, but never more than ours."""
+    parts = (
+        PartitionFacts(0, T0 + 2 * HOUR, True, T0 + 2 * HOUR),
+        PartitionFacts(1, T0 + 9 * HOUR, False, T0 + 10 * HOUR),
+    )
+    at = look({"p": TopicFacts(7, T0 + 10 * HOUR, parts)})
+    wait = replace(published(7, 8), windows=replace(SPEC, idle="clock"))
+    early, _ = wait.decide(at, T0 + 8 * HOUR + HOUR // 2)
+    assert "blocked: partition 0" in early.text
+    assert early.done is False
+    assert "ready, but" in wait.decide(at, T0 + 10 * HOUR)[0].text
+
+
 def test_what_is_published_is_done_with() -> None:
     _, left = published(0, 3).decide(look(h0=PUBLISHED), NOW)
     assert left.refs() == (("p", T0 + HOUR), ("p", T0 + 2 * HOUR))
@@ -229,6 +243,7 @@ def test_texts_of_an_event_are_cut() -> None:
 def test_a_warning_is_told(action: str, warned: bool) -> None:
     found = replace(CERTIFICATE, completeness=Comparison("short", action, "3 rows too few", "audit"))
     assert announcing.warning(found) == ("3 rows too few" if warned else None)
+    assert announcing.extra(PIPELINE, replace(NOTICE, certificate=found))["warning"] == announcing.warning(found)
     assert announcing.warning(None) is None
 
 
