@@ -150,6 +150,7 @@ def test_a_receipt_by_the_policy_has_no_errors(policy: str, found: Receipt) -> N
     [
         (SIDE, receipt(file("data", 5, 1), data=1), "data/5: data rows, but window 1970-01-01T05:00Z was not open"),
         (SIDE, receipt(file("late", 6, 1), late=1), "late/6: late rows, but window 1970-01-01T06:00Z was open"),
+        (SIDE, receipt(file("dirty", 0, 1), file("data", 5, 1), data=1, dirty=1), "data/5: data rows, but window"),
         (SIDE, receipt(file("data", 4, 1), data=1), "window 1970-01-01T04:00Z was not open"),
         (SIDE, receipt(file("data", 6, 1), data=1, rerouted=1), "1 rows rerouted, but late.policy is side"),
         (SIDE, receipt(dropped=2), "partition 0: 2 rows dropped, but late.policy is side"),

@@ -178,7 +178,7 @@ def test_a_recreated_topic_has_a_fate_for_each_id(world: World) -> None:
 
 
 def test_filtered_dropped_and_missing_by_the_counts(world: World) -> None:
-    """No version writes them yet: a row that no file has, with the counts as they would be."""
+    """A row that no file has, with the counts as they would be."""
     sql(world, "DELETE FROM batch_files WHERE batch_id = 2 AND kind = 'data'")
     assert fate(world, 5).kind == "missing"
     assert fate(world, 5).next_step == "tidegate audit readings --deep"

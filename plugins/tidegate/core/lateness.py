@@ -76,8 +76,8 @@ def errors(floor: Floor, windows: Windows, policy: str, receipt: Receipt) -> lis
 
 def _misplaced(floor: Floor, windows: Windows, receipt: Receipt) -> Iterator[str]:
     for f in receipt.files:
-        if f.window_ms is None or f.kind not in (DATA, LATE):
-            continue
+        if f.window_ms is None:
+            continue  # dirty rows are in no window
         late = floor.is_late(f.window_ms, window_end(f.window_ms, windows))
         if late is not (f.kind == LATE):
             was = "not open" if late else "open"
