@@ -68,6 +68,26 @@ def test_late_is_what_the_floor_says(tmp_path):
     assert (receipt.ranges[0].min_event_ms, receipt.ranges[0].max_event_ms) == (moments[0], moments[-1])
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("policy", ["reroute", "drop"])
+def test_late_rows_are_counted_for_their_range_by_the_policy(tmp_path, policy, tasks):
+    """Chunks of several ranges are handled as one, and a range may be cut: each row counts where it was read."""
+    floor = Floor(DAY_ONE, (Interval(DAY_ONE, DAY_ONE + 2 * HOUR),), DAY_ONE + 2 * HOUR)
+    late, fine, far = event(DAY_ONE + HOUR), event(DAY_ONE + 2 * HOUR), event(DAY_ONE + 7 * HOUR)
+    topic = {0: records([late, fine, b"x", late, far]), 1: records([fine, far]), 2: records([late] * 3)}
+    plan = job_plan(pipeline(tmp_path, late_policy=policy), [(0, 0, 5), (1, 0, 2), (2, 0, 3)], floor=floor)
+    receipt = run_plan(plan, LocalStorage(), open_reader=serving(topic), tasks=tasks)
+    assert [getattr(r, {"reroute": "rerouted", "drop": "dropped"}[policy]) for r in receipt.ranges] == [2, 0, 3]
+    assert [r.read - r.data - r.dirty - r.dropped for r in receipt.ranges] == [0, 0, 0]
+    rows = [(r["_partition"], r["_offset"]) for r in all_rows(plan, receipt, DATA)]
+    lates = [(0, 0), (0, 3), (2, 0), (2, 1), (2, 2)] if policy == "reroute" else []
+    assert rows == sorted([(0, 1), (0, 4), (1, 0), (1, 1), *lates])
+    hours = {(f.window_ms - DAY_ONE) // HOUR for f in receipt.files if f.kind == DATA}
+    assert hours == {2, 7}
+    assert all_rows(plan, receipt, LATE) == []
+    assert [r.min_event_ms for r in receipt.ranges] == [DAY_ONE + HOUR, DAY_ONE + 2 * HOUR, DAY_ONE + HOUR]
+
+
 VALUES = ["a", "A", "", None, ".", "..", "a/b", "ü", "u\u0308", "a=b", "%41", "x\ny", " ", HIVE_NULL, "é" * 120]
 
 
