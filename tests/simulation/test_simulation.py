@@ -26,12 +26,12 @@ from tidegate.core.batch import Plan
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.plain import loads
 
-WINDOWS = 2_500
-"""Of a sample, about 6 s of CPU."""
+WINDOWS = 2_000
+"""Of a sample, about 5 s of CPU."""
 SEED = "planted"
 
 
-def test_lives_of_a_topic(rng: random.Random, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lives_of_a_topic(rng: random.Random) -> None:
     lives, seed = [], rng.randrange(2**32)
     while sum(one.tally.closes for one in lives) < WINDOWS:
         lives.append(live(f"{seed}:{len(lives)}"))
@@ -39,9 +39,9 @@ def test_lives_of_a_topic(rng: random.Random, capsys: pytest.CaptureFixture[str]
         assert last.wrong is None, f"make simulate ARGS='--life {last.seed}': {last.wrong}\n{last.setting}"
     whole = report.total(lives)
     assert max(whole.delays) <= 1, whole.delays
-    assert max(whole.waits) <= 1, whole.waits
-    with capsys.disabled():
-        print(f"\n{report.text(lives, 0)}" if os.environ.get("TIDEGATE_SIMULATION_REPORT") else "", end="")
+    assert max(whole.waits, default=0) <= 1, whole.waits
+    places = sum(whole.places.values())
+    assert places == whole.records > 0, whole.places
 
 
 def test_a_life_is_the_same_in_another_process(rng: random.Random) -> None:
@@ -97,16 +97,11 @@ def test_windows_are_where_the_calendar_says(size: int, rng: random.Random) -> N
     """Also around each change of clocks that a life meets."""
     for _ in range(12):
         setting = draw(rng, size)
-        windows, calendar = Course(*_anything(setting)).pipeline.windows, calendar_of(setting)
+        windows, calendar = begin("any", setting)[0].pipeline.windows, calendar_of(setting)
         for _ in range(60):
             event = setting.start + int(rng.uniform(-30, setting.windows) * size)
             start = window_start(event, windows)
             assert (start, window_end(start, windows)) == calendar.window(event), (setting.zone, event)
-
-
-def _anything(setting):
-    course, oracle, _ = begin("anything", setting)
-    return setting, random.Random(1), course.world, oracle
 
 
 def test_the_simulated_worker_decides_as_the_real_router(rng: random.Random) -> None:
