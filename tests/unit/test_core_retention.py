@@ -164,6 +164,25 @@ def test_an_open_transaction_was_there_when_it_was_met_first() -> None:
     assert one(topic(end=1_050), progress(unknown, unknown, None)).state == UNKNOWN
 
 
+def test_short_transactions_do_not_make_a_partition_fall_behind() -> None:
+    """With transactional producers one is open whenever anybody looks."""
+
+    def met(opened_h: float, stable: int | None = 1_000, retention_ms: int = HOUR) -> LossForecast:
+        opened = NOW - int(opened_h * HOUR)
+        look = replace(read(900, 1_000, 0.4, high=1_040), open_transaction_since_ms=opened, last_stable_offset=stable)
+        landed = batch(13, 0.1, look)
+        slow = batch(1, 0.9, read(0, 100, 1))
+        return one(topic(end=1_050, retention_ms=retention_ms), progress(landed, landed, slow))
+
+    assert met(0.1).state == NEVER
+    assert met(0.25).state == NEVER
+    assert met(0.26).state == AHEAD, "a quarter of the retention"
+    assert met(1, retention_ms=7 * DAY).state == NEVER
+    assert met(1.01, retention_ms=7 * DAY).state == AHEAD
+    assert met(0.1, stable=1_001).state == AHEAD, "more could have been read"
+    assert met(0.1, stable=None).state == AHEAD
+
+
 def test_planned_offsets_are_unread_until_the_batch_is_sealed() -> None:
     look = read(1_000, 1_500, None)
     for state, unread in (("PLANNED", 1_000), ("WRITING", 1_000), ("SEALED", 500), ("ABANDONED", 500)):

@@ -20,10 +20,17 @@ class Look:
     bytes: int = 0
     max_kafka_ms: int | None = None
     open_transaction_since_ms: int | None = None
+    last_stable_offset: int | None = None
 
     @property
     def to_the_end(self) -> bool:
         return self.end >= self.high_watermark
+
+    @property
+    def to_a_transaction(self) -> bool:
+        """Whether only an open transaction, and what came behind it, was left."""
+        stable = self.last_stable_offset
+        return self.open_transaction_since_ms is not None and stable is not None and self.end >= stable
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ many offsets K are at least kept is not known exactly, because batches are compr
 **Pace** is between two landed batches: the newest one, t', and the newest before it that had landed an hour ago (the
 oldest, if all are younger), t0. When the newest is overdue (twice the usual interval, and an hour or a quarter of R)
 the time up to now counts too, so that a pipeline that stands still has the pace 0. A partition that the newest batch
-read to its end keeps up, whatever v says, unless that batch is overdue.
+read to its end keeps up, whatever v says, unless that batch is overdue; so does one that was read up to a transaction
+which has been open for less than an hour or a quarter of R.
 
 The limits act side by side: the earlier one counts. Where nothing is unread, nothing is at risk, but the time until
 retention would reach the next record that is written is still there (`stopped_ms`). Both numbers err towards too early.
@@ -123,15 +124,23 @@ class _Case:
         usual = 0.0
         if base is not None and base.landed_ms is not None:
             usual = (landed.landed_ms - base.landed_ms) / max(1, landed.batch_id - base.batch_id)
-        patience = HORIZON_MS if self.topic.retention_ms is None else min(HORIZON_MS, self.topic.retention_ms / 4)
-        return self.now_ms - landed.landed_ms > max(2 * usual, patience)
+        return self.now_ms - landed.landed_ms > max(2 * usual, self.patience_ms)
+
+    @property
+    def patience_ms(self) -> float:
+        return HORIZON_MS if self.topic.retention_ms is None else min(HORIZON_MS, self.topic.retention_ms / 4)
 
     @property
     def keeps_up(self) -> bool:
-        """Nothing is unread, or only what came after the newest batch, which is not overdue."""
+        """Nothing is unread, or only what came after the newest batch, which is not overdue; or what a transaction
+        holds back that is as young."""
         landed = self.progress.landed
         look = None if landed is None else landed.partitions.get(self.number)
-        return not self.unread or (look is not None and look.to_the_end and not self.overdue)
+        if not self.unread or look is None:
+            return not self.unread
+        since = look.open_transaction_since_ms
+        young = look.to_a_transaction and since is not None and self.now_ms - since <= self.patience_ms
+        return (look.to_the_end or young) and not self.overdue
 
     @property
     def elapsed_ms(self) -> int | None:

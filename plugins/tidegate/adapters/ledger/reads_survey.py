@@ -178,6 +178,7 @@ def _look(part: Any, planned: Any | None) -> Look:
         size,
         newest,
         part.open_transaction_since_ms,
+        part.last_stable_offset,
     )
 
 
