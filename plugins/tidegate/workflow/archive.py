@@ -23,7 +23,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import ahead, assembly, merging, publication, rebuild, reopening, truth, truth, verification
+from tidegate.workflow import ahead, assembly, merging, publication, rebuild, reopening, truth, verification
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
