@@ -356,7 +356,11 @@ def test_another_topic_of_the_same_name() -> None:
 def test_a_partition_that_was_added_since() -> None:
     state = replace(topic(), partitions={0: PartitionOffsets(0, 2_000, 2_000), 1: PartitionOffsets(0, 10, 10)})
     added = forecast(state, progress(LANDED, LANDED, BASE), NOW)[1]
-    assert (added.partition, added.unread) == (1, 10)
+    assert (added.partition, added.unread, added.state) == (1, 10, NEVER)
+    assert forecast(state, progress(LANDED, None), NOW)[1].state == UNKNOWN
+    assert forecast(state, progress(LANDED, LANDED, BASE), NOW + 3 * HOUR)[1].state == UNKNOWN, (
+        "it should have been met"
+    )
     assert added.stopped_ms == 7 * DAY - int(0.1 * HOUR) - MINUTE
 
 
@@ -440,6 +444,54 @@ def test_words() -> None:
     assert short(unknown) == "?"
     small = time_to_loss(topic(retention_ms=None, retention_bytes=5_000), progress(LANDED, LANDED, BASE), NOW, DAY)
     assert "5,000 bytes a partition" in sentence(small)
+
+
+def test_the_words_of_each_limit() -> None:
+    by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
+    assert "--add-config retention.bytes=" in remedy(by_bytes, "t", "p")
+    assert "--entity-name t " in remedy(by_bytes, "t", "p")
+    assert "p.ingest" in remedy(by_bytes, "t", "p")
+    empty = TimeToLoss(OK, (), DAY, None, None)
+    assert "retention.ms=" in remedy(empty, "t", "p")
+    compacted = time_to_loss(topic(deletes=False, retention_ms=None), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(compacted) == (
+        "nothing is lost at the present pace: the topic is compacted, nothing is deleted (1,000 unread)"
+    )
+    nothing = time_to_loss(topic(end=1_000, retention_ms=None), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(nothing) == "nothing is lost at the present pace"
+
+
+def test_the_loudest_level_counts_whatever_the_order() -> None:
+    parts = {0: PartitionOffsets(0, 2_000, 2_000), 1: PartitionOffsets(0, 0, 0), 2: PartitionOffsets(0, 9, 9)}
+    state = replace(topic(), partitions=parts)
+    known = progress(LANDED, LANDED, BASE)
+    found = time_to_loss(state, known, NOW, DAY)
+    assert [level(f, DAY) for f in found.partitions] == [WARN, OK, OK]
+    assert found.level == WARN
+    assert found.first == found.partitions[0]
+    assert time_to_loss(state, known, NOW, 4 * DAY).level == CRITICAL
+    unsure = replace(known, landed=None, newest=replace(LANDED, state="PLANNED"))
+    assert time_to_loss(state, unsure, NOW, DAY).level == UNKNOWN
+    assert time_to_loss(replace(state, partitions={}), known, NOW, None).level == OFF
+
+
+def test_which_limit_it_is_is_said_only_where_one_acts() -> None:
+    assert one(topic(retention_ms=None), progress(LANDED, LANDED, BASE)).limit == ""
+    assert one(topic(end=1_000), progress(LANDED, LANDED, BASE)).limit == "time"
+    both = one(topic(end=1_000, retention_bytes=10**12, segment_bytes=1), progress(LANDED, LANDED, BASE))
+    assert both.limit == "time", "the one that would act first if reading stopped"
+
+
+def test_one_batch_that_is_overdue_reads_nothing_by_bytes_either() -> None:
+    landed = batch(13, 2, read(590, 600, None, high=900, size=300), clock=2)
+    state = topic(1_000, retention_ms=None, retention_bytes=90_000, segment_bytes=1)
+    found = one(state, progress(landed, landed, None))
+    assert (found.state, found.limit) == (AHEAD, "bytes")
+    assert found.at_pace_ms == found.stopped_ms == pytest.approx(12 * HOUR, rel=0.001)  # 600 more at 50 an hour
+    fresh = batch(13, 0.5, read(590, 600, None, high=900, size=300), clock=0.5)
+    found = one(state, progress(fresh, fresh, None))
+    assert (found.state, found.at_pace_ms) == (UNKNOWN, None)
+    assert "two landed batches" in found.reason
 
 
 # ---------------------------------------------------------------- whatever the numbers are

@@ -136,8 +136,10 @@ class _Case:
         holds back that is as young."""
         landed = self.progress.landed
         look = None if landed is None else landed.partitions.get(self.number)
-        if not self.unread or look is None:
-            return not self.unread
+        if not self.unread:
+            return True
+        if look is None:  # a partition that has been made since
+            return landed is not None and not self.overdue
         since = look.open_transaction_since_ms
         young = look.to_a_transaction and since is not None and self.now_ms - since <= self.patience_ms
         return (look.to_the_end or young) and not self.overdue
