@@ -42,7 +42,7 @@ PORTS = {
 
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger", "LedgerReads", "RowReader",
-    "Truth", "Wait", "WaitLedger",
+    "SurveyLedger", "Truth", "Wait", "WaitLedger",
 }  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
 
