@@ -242,6 +242,21 @@ def test_a_wait_whose_deadline_is_long_past_gets_its_look_all_the_same(ledger: F
     assert run(main) == Answer(closed, "p 1: ready" if closed else "p 1: blocked")
 
 
+def test_who_comes_when_all_others_have_heard_that_their_time_is_up_is_looked_for(ledger: FakeLedger) -> None:
+    """After a look at which every deadline has passed, and before those who heard of it have left."""
+    ledger.closed.add(("p", 2))
+
+    async def main() -> list[Answer]:
+        late = asyncio.ensure_future(waiting(StateWait("p", 1), [], deadline_ms=in_s(-1)))
+        await asyncio.sleep(0)
+        (waiter,) = hub()._waiters
+        while not waiter._news.is_set():
+            await asyncio.sleep(0)
+        return [await waiting(StateWait("p", 2), []), await late]
+
+    assert [answer.done for answer in run(main)] == [True, False]
+
+
 def test_a_ledger_that_hangs_holds_neither_the_loop_nor_a_deadline(
     ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

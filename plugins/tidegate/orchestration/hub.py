@@ -138,7 +138,7 @@ class Hub:
         """At the shortest of the waiters' intervals, and when a deadline comes, so that the last look is no old one."""
         interval = min((waiter.poll_s for waiter in self._waiters), default=CLOSEST_S)
         deadlines = (self._at(w.deadline_ms) + 0.01 for w in self._waiters if w.looked_ms < w.deadline_ms)
-        return max(min(began + interval, *deadlines), began + min(CLOSEST_S, interval))
+        return max(min([began + interval, *deadlines]), began + min(CLOSEST_S, interval))
 
     def _at(self, instant_ms: int) -> float:
         return self._loop.time() + (instant_ms - _now_ms()) / 1000
