@@ -265,10 +265,6 @@ class LedgerReads(SurveyLedger, Protocol):
         """The newest LANDED batch but redrives whose id is not above `batch_id`: (batch id, when it landed)."""
         ...
 
-    def landed_upto(self, name: str, batch_id: int | None = None) -> tuple[int, int] | None:
-        """The newest LANDED batch but redrives whose id is not above `batch_id`: (batch id, when it landed)."""
-        ...
-
     def facts_after(self, name: str, batch_id: int) -> TopicFacts:
         """What readiness rested on right after this batch had landed."""
         ...
