@@ -385,3 +385,28 @@ def test_a_wait_in_a_hurry_is_not_held_up_by_a_slow_one(ledger: FakeLedger) -> N
         assert (await slow).done
 
     run(main)
+
+
+def test_a_defect_between_two_looks_ends_no_wait(
+    ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hubs, "CLOSEST_S", 0.01)
+    failing: list[Exception] = [ZeroDivisionError("oh"), TypeError("no")]
+    due = Hub._due
+
+    def fail(self: Hub, began: float) -> float:
+        if failing:
+            raise failing.pop()
+        return due(self, began)
+
+    monkeypatch.setattr(Hub, "_due", fail)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(waiting(StateWait("p", 1), []))
+        await until(lambda: len(ledger.looks) > 4)
+        ledger.closed.add(("p", 1))
+        assert (await task).done
+
+    with caplog.at_level(logging.ERROR, hubs.__name__):
+        run(main)
+    assert caplog.text.count("a tick failed") == 2

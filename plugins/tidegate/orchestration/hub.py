@@ -100,9 +100,13 @@ class Hub:
     async def _tick(self) -> None:
         while True:
             began = self._loop.time()
-            await self._look_for_all()
-            while await self._too_early(began):
-                pass
+            try:
+                await self._look_for_all()
+                while await self._too_early(began):
+                    pass
+            except Exception:  # a defect of ours must not leave everybody waiting for nothing
+                log.exception("a tick failed")
+                await asyncio.sleep(CLOSEST_S)
 
     async def _look_for_all(self) -> None:
         waiters, now = list(self._waiters), _now_ms()
