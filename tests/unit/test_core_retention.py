@@ -494,6 +494,40 @@ def test_one_batch_that_is_overdue_reads_nothing_by_bytes_either() -> None:
     assert "two landed batches" in found.reason
 
 
+def test_whole_answers() -> None:
+    """Every field of what is said where something passes or is not known."""
+    old = batch(13, 0.1, read(900, 1_000, 8 * 24))
+    why = "the next unread records are older than retention.ms"
+    assert one(topic(), progress(old, old, BASE)) == LossForecast(
+        0, PASSING, 0, 0, 7 * DAY, "time", 8 * DAY, 1_000, why
+    )
+    landed, base = batch(13, 0.1, read(590, 600, 1, high=990), clock=0.1), batch(1, 1.1, read(0, 550, 2, 900), clock=1)
+    small = topic(1_500, start=500, retention_ms=None, retention_bytes=3_000, segment_bytes=1_000)
+    why = "more is unread than retention.bytes surely holds"  # 750 are, and 600 come each hour
+    assert one(small, progress(landed, landed, base)) == LossForecast(
+        0, PASSING, 0, 0, int(1.25 * HOUR), "bytes", HOUR, 900, why
+    )
+    gone = "offsets [1000, 1001) are gone already"
+    assert one(topic(start=1_001), progress(LANDED, LANDED, BASE)) == LossForecast(
+        0, PASSING, 0, 0, unread=1_000, reason=gone
+    )
+    hidden = replace(topic(), deletes=None, partitions={3: PartitionOffsets(0, 9, 9)})
+    assert one(hidden, progress(LANDED, LANDED)) == LossForecast(
+        3, UNKNOWN, unread=9, reason="the topic's settings may not be read"
+    )
+    unstamped = batch(13, 0.1, read(900, 1_000, None, high=1_000))
+    keeps = one(topic(end=1_050), progress(unstamped, unstamped, BASE))
+    assert (keeps.state, keeps.stopped_ms, keeps.unread) == (NEVER, None, 50)
+    unsized = topic(1_050, retention_ms=None, retention_bytes=9_000, segment_bytes=1)
+    keeps = one(unsized, progress(unstamped, unstamped, base))
+    assert (keeps.state, keeps.stopped_ms) == (NEVER, None)
+    behind = batch(13, 0.1, read(900, 1_000, None, high=1_040))
+    reason = one(unsized, progress(behind, behind, base)).reason
+    assert reason == "how many records retention.bytes holds is not known"
+    other = replace(topic(), topic_id="x", partitions={3: PartitionOffsets(0, 9, 9)})
+    assert one(other, progress(LANDED, LANDED)).partition == 3
+
+
 # ---------------------------------------------------------------- whatever the numbers are
 
 
