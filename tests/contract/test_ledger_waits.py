@@ -127,6 +127,31 @@ def test_a_look_says_what_each_question_says(url: str, waits: SqlWaits) -> None:
     ledger.close()
 
 
+def test_a_closing_window_owes_the_first_batch_below_its_id_that_has_not_landed(url: str, waits: SqlWaits) -> None:
+    closing = window("a", HOUR, "CLOSING") | {"closing_batch": 5}
+    write(
+        url,
+        batches=[
+            batch("a", 1),
+            batch("a", 2, state="ABANDONED"),
+            batch("a", 3, state="SEALED"),
+            batch("a", 4, state="PLANNED"),
+            batch("b", 1, state="WRITING"),
+        ],
+        windows=[
+            window("a", 0, "CLOSED") | {"closing_batch": 5},
+            closing,
+            closing | {"pipeline": "b"},
+            closing | {"start_ms": 2 * HOUR, "closing_batch": 3},
+        ],
+    )
+    owes = {
+        ref: s.owes
+        for ref, s in waits.look({"a"}, {("a", 0), ("a", HOUR), ("a", 2 * HOUR), ("b", HOUR)}).standings.items()
+    }
+    assert owes == {("a", 0): None, ("a", HOUR): 3, ("a", 2 * HOUR): None, ("b", HOUR): 1}
+
+
 def test_what_has_landed_since_is_seen_and_the_rest_is_the_same_object(url: str, waits: SqlWaits) -> None:
     write(url, batches=[batch("a", 1), batch("b", 1)], batch_partitions=[*parts("a", 1, 2), *parts("b", 1, 2)])
     first = waits.look({"a", "b"}, set())

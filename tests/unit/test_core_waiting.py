@@ -14,6 +14,7 @@ from tidegate.core.pipeline import Windows
 from tidegate.core.waiting import (
     MOST_ASKED,
     Answer,
+    ClosedWait,
     Look,
     PublishedWait,
     ReadyWait,
@@ -149,6 +150,17 @@ def test_what_is_published_is_done_with() -> None:
 def test_another_pipelines_window_is_not_ours() -> None:
     other = Look({}, {("q", T0): Standing("CLOSED", 1)})
     assert not published(0, 1).decide(other, NOW)[0].done
+
+
+def test_a_close_waits_for_the_batch_that_may_still_owe_rows() -> None:
+    wait = ClosedWait("p", window(0))
+    assert wait.refs() == (("p", T0),)
+    owing = Look({}, {("p", T0): Standing("CLOSING", None, 812), ("q", T0): Standing("CLOSING", None)})
+    answer, left = wait.decide(owing, NOW)
+    assert answer == Answer(False, "p 2013-01-05T00:00Z is closing: batch 812 was planned before and must land")
+    assert left == wait
+    for free in (look(), look(h0=("CLOSING", None)), look(h0=PUBLISHED)):
+        assert wait.decide(free, NOW)[0] == Answer(True, "p 2013-01-05T00:00Z: no batch stands in the way of its close")
 
 
 def test_a_generation_that_is_too_old_is_waited_out() -> None:

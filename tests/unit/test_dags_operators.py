@@ -12,10 +12,10 @@ import airflow_home  # noqa: F401  (before airflow)
 import pendulum
 import pytest
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
-from airflow.triggers.base import TriggerEvent
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tests.world import make_pipeline
-from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable
+from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
 from tidegate.core.plain import dumps
 from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
@@ -237,7 +237,7 @@ def trigger(deadline_in_s: float = 60.0) -> sensors.WindowReadyTrigger:
     return sensors.WindowReadyTrigger(dumps(PIPELINE), WINDOW.start_ms, WINDOW.end_ms, deadline_ms, 0.01)
 
 
-def first_event(one: sensors.WindowReadyTrigger) -> dict[str, str]:
+def first_event(one: BaseTrigger) -> dict[str, str]:
     async def first() -> TriggerEvent:
         async for event in one.run():
             return event
@@ -249,12 +249,12 @@ def first_event(one: sensors.WindowReadyTrigger) -> dict[str, str]:
 class StandingLedger:
     """A core.waiting.WaitLedger that knows one window's state."""
 
-    def __init__(self, state: str | None) -> None:
-        self.state = state
+    def __init__(self, state: str | None, owes: int | None = None) -> None:
+        self.state, self.owes = state, owes
 
     def look(self, pipelines: Any, windows: Any) -> Look:
         assert (set(pipelines), set(windows)) == ({PIPELINE.name}, {(PIPELINE.name, WINDOW.start_ms)})
-        return Look({}, {} if self.state is None else {ref: Standing(self.state, None) for ref in windows})
+        return Look({}, {} if self.state is None else {ref: Standing(self.state, None, self.owes) for ref in windows})
 
     def close(self) -> None:
         pass
@@ -264,7 +264,7 @@ class StandingLedger:
 def state(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Call it with the state that the ledger has for the window."""
     monkeypatch.setattr(hub, "ledger_url", lambda: "here")
-    return lambda value: monkeypatch.setattr(hub, "open_ledger", lambda url: StandingLedger(value))
+    return lambda *standing: monkeypatch.setattr(hub, "open_ledger", lambda url: StandingLedger(*standing))
 
 
 def test_the_trigger_fires_once_the_window_is_ready(state: Any) -> None:
@@ -295,3 +295,50 @@ def test_at_the_deadline_the_error_says_who_holds_the_window(state: Any) -> None
     with pytest.raises(AirflowException, match="no batch has landed yet") as caught:
         sensor().resume(context(), event)
     assert type(caught.value) is AirflowException  # a retry waits on
+
+
+def publisher() -> operators.PublishOperator:
+    return operators.PublishOperator(task_id="publish", pipeline=PIPELINE, poll_s=0.01)
+
+
+def closing(*_: Any) -> None:
+    raise StillClosing("readings 2013-01-05T04:00Z is closing: batch 812 was planned before and must land")
+
+
+def test_a_close_waits_for_a_batch_in_the_triggerer_not_in_retries(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, state: Any
+) -> None:
+    """Retries last for twenty minutes, a batch that is being written may take longer."""
+    monkeypatch.setattr(archive, "publish", closing)
+    with pytest.raises(TaskDeferred) as deferred:
+        publisher().execute(context())
+    wait = deferred.value
+    assert wait.method_name == "resume"
+    assert wait.timeout.total_seconds() * 1000 > PIPELINE.archive.sla_ms
+    path, arguments = wait.trigger.serialize()
+    assert path == "tidegate.orchestration.sensors.WindowClosingTrigger"
+    restarted = sensors.WindowClosingTrigger(**arguments)
+    assert abs(restarted.deadline_ms - time.time() * 1000 - PIPELINE.archive.sla_ms) < 60_000
+    state("CLOSED")
+    event = first_event(restarted)
+    assert event["outcome"] == "ready"
+    gone_on: list[Any] = []
+    monkeypatch.setattr(archive, "publish", lambda c, window: gone_on.append(window) or published(True))
+    task = publisher()
+    monkeypatch.setattr(operators, "report", lambda *_: None)
+    task.resume(context(), event)
+    assert gone_on == [WINDOW]
+
+
+def test_a_batch_that_never_lands_ends_the_try_by_name(state: Any) -> None:
+    state("CLOSING", 812)
+    one = sensors.WindowClosingTrigger(
+        PIPELINE.name, WINDOW.start_ms, WINDOW.end_ms, int(time.time() * 1000) + 50, 0.01
+    )
+    event = first_event(one)
+    assert event["outcome"] == "late"
+    with pytest.raises(AirflowException, match="batch 812 was planned before") as caught:
+        publisher().resume(context(), event)
+    assert type(caught.value) is AirflowException  # a retry waits on
+    with pytest.raises(AirflowFailException, match="contradict"):
+        publisher().resume(context(), {"outcome": "failed", "text": "files contradict the ledger"})

@@ -169,6 +169,10 @@ class NotReady(TidegateError):
     retry = True
 
 
+class StillClosing(NotReady):
+    """The window begins no new rows; a batch that was planned before may still bring some, and must land first."""
+
+
 class TruthUnknown(TidegateError):
     """Another system gave no count that could be used; the message says why, in one line and without secrets."""
 

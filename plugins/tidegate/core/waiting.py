@@ -27,10 +27,12 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Standing:
-    """A window that has a row. `generation`: the number in force; None: nothing has been published yet."""
+    """A window that has a row. `generation`: the number in force; None: nothing has been published yet. `owes`: of one
+    that is CLOSING, the first batch planned before that has not landed."""
 
     state: str
     generation: int | None
+    owes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,26 @@ class ReadyWait:
             return Answer(True, f"{self.pipeline} {iso(self.window.start_ms)}: ready: it is {standing.state} now"), self
         certificate = certify(self.pipeline, self.windows, look, self.window, now_ms)
         return Answer(certificate.ready, certificate.text(), certificate), self
+
+
+@dataclass(frozen=True)
+class ClosedWait:
+    """Until no batch that was planned before the window began to close can bring it rows any more."""
+
+    pipeline: str
+    window: WindowKey
+
+    def refs(self) -> tuple[WindowRef, ...]:
+        """The window itself."""
+        return ((self.pipeline, self.window.start_ms),)
+
+    def decide(self, look: Look, now_ms: int) -> tuple[Answer, Wait]:
+        """By the batch that it waits for. Whatever else there is to say, the task that closes it says."""
+        name, standing = f"{self.pipeline} {iso(self.window.start_ms)}", look.standings.get(self.refs()[0])
+        if standing is None or standing.owes is None:
+            return Answer(True, f"{name}: no batch stands in the way of its close"), self
+        text = f"{name} is closing: batch {standing.owes} was planned before and must land"
+        return Answer(False, text), self
 
 
 @dataclass(frozen=True)

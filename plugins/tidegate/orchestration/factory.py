@@ -186,7 +186,9 @@ def _archive(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DA
         ready = WindowReadySensor(
             task_id="ready", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["ready"]
         )
-        publish = PublishOperator(task_id="publish", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["publish"])
+        publish = PublishOperator(
+            task_id="publish", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["publish"]
+        )
         ready >> publish
     return dag
 

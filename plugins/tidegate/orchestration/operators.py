@@ -15,7 +15,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.models.baseoperator import BaseOperator
 from airflow.utils import timezone
 
-from tidegate.core.errors import SpecError, TidegateError
+from tidegate.core.errors import SpecError, StillClosing, TidegateError
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
@@ -50,6 +50,10 @@ class PipelineOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Do the task's work. Raises AirflowFailException for what no retry can mend."""
         self.prepare()
+        self.perform(context)
+
+    def perform(self, context: Context) -> None:
+        """The work alone, as it is gone on with after a wait in the triggerer."""
         with in_airflow_terms():
             ctx = self._open(context)
             try:
@@ -131,14 +135,33 @@ class PublishOperator(PipelineOperator):
 
     runs_spark = True
 
-    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
+    def __init__(self, *, pipeline: Pipeline, poll_s: float = 30.0, **operator_args: Any) -> None:
         super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
+        self.poll_s = poll_s
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """A dataset event tells other DAGs of a new generation, and of nothing else."""
+        """A dataset event tells other DAGs of a new generation, and of nothing else.
+
+        Raises TaskDeferred while a batch that was planned before the close has not landed: that may take longer than
+        retries last."""
+        from tidegate.orchestration.sensors import defer_until_closed
         from tidegate.workflow import archive
 
-        report(self, ctx, archive.publish(ctx, window_of(self.pipeline, context)), context)
+        window = window_of(self.pipeline, context)
+        try:
+            published = archive.publish(ctx, window)
+        except StillClosing as e:
+            self.log.info(str(e))
+            defer_until_closed(self, window)
+        report(self, ctx, published, context)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> None:
+        """After the trigger: close and publish, or fail with the batch that stands in the way."""
+        if event["outcome"] == "failed":
+            raise AirflowFailException(event["text"])
+        if event["outcome"] != "ready":
+            raise AirflowException(f"not published, and the time of this try is up: {event['text']}")
+        self.perform(context)
 
 
 class ReplayOperator(PipelineOperator):

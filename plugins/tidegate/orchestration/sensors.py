@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -16,7 +16,7 @@ from tidegate.core.completeness import longest_wait_ms
 from tidegate.core.errors import TidegateError
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.plain import dumps, from_plain
-from tidegate.core.waiting import Answer, ReadyWait
+from tidegate.core.waiting import Answer, ClosedWait, ReadyWait
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.operators import CERTIFICATE, PipelineOperator, window_of
 from tidegate.orchestration.timetable import to_ms
@@ -24,6 +24,7 @@ from tidegate.orchestration.timetable import to_ms
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
+    from tidegate.orchestration.operators import PublishOperator
     from tidegate.workflow.context import Context as PipelineContext
 
 GRACE_MS = 120_000
@@ -121,6 +122,49 @@ class WindowReadyTrigger(BaseTrigger):
     def _wait(self) -> ReadyWait:
         name, windows = _windows_of(self.pipeline)
         return ReadyWait(name, windows, self.window)
+
+
+def defer_until_closed(task: PublishOperator, window: WindowKey) -> NoReturn:
+    """Raises TaskDeferred: `task` is resumed when no batch stands in the way of the window's close, or after
+    `archive.sla`; its retry waits again."""
+    now, sla_ms = to_ms(timezone.utcnow()), task.pipeline.archive.sla_ms
+    trigger = WindowClosingTrigger(task.pipeline.name, window.start_ms, window.end_ms, now + sla_ms, task.poll_s)
+    task.defer(trigger=trigger, method_name="resume", timeout=timedelta(milliseconds=sla_ms + GRACE_MS))
+    raise AssertionError("defer() raises")
+
+
+class WindowClosingTrigger(BaseTrigger):
+    """Waits at the hub until the batches that were planned before the window's close have landed."""
+
+    def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
+        """`pipeline` is its name; `deadline_ms` is UTC ms."""
+        super().__init__()
+        self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
+        self.deadline_ms, self.poll_s = deadline_ms, poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What the triggerer makes it from again."""
+        return "tidegate.orchestration.sensors.WindowClosingTrigger", {
+            "pipeline": self.pipeline,
+            "start_ms": self.window.start_ms,
+            "end_ms": self.window.end_ms,
+            "deadline_ms": self.deadline_ms,
+            "poll_s": self.poll_s,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: `outcome` is ready, late or failed; `text` is for people."""
+        from tidegate.orchestration.hub import hub
+
+        try:
+            answer = await hub().wait(self._wait, self.deadline_ms, self.poll_s, self.log.info)
+            outcome, text = "ready" if answer.done else "late", answer.text
+        except TidegateError as e:
+            outcome, text = "failed", str(e)
+        yield TriggerEvent({"outcome": outcome, "text": text})
+
+    def _wait(self) -> ClosedWait:
+        return ClosedWait(self.pipeline, self.window)
 
 
 @lru_cache(maxsize=128)

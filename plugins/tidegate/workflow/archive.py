@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.core import watermark
-from tidegate.core.errors import LostComparison, NotReady, ReplayRefused
+from tidegate.core.errors import LostComparison, NotReady, ReplayRefused, StillClosing
 from tidegate.core.instants import iso
 from tidegate.core.record import GenerationRecord
 from tidegate.core.watermark import Certificate
@@ -176,7 +176,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
                 waiting = ctx.ledger.windows.finish_close(ctx.name, key)
                 if waiting:
                     batches = ", ".join(str(i) for i in waiting)
-                    raise NotReady(
+                    raise StillClosing(
                         f"{ctx.name} {iso(key.start_ms)} is closing: batch {batches} was planned before and must land",
                         advice=f"nothing if {ctx.name}.ingest is running; otherwise look at its last run",
                     )

@@ -36,7 +36,10 @@ ORDER BY b.pipeline, p.partition
 """
 _STANDINGS = """
 WITH asked(pipeline, start_ms) AS (VALUES {rows})
-SELECT w.pipeline, w.start_ms, w.state, g.number
+SELECT w.pipeline, w.start_ms, w.state, g.number, CASE WHEN w.state = 'CLOSING' THEN (
+    SELECT MIN(b.batch_id) FROM batches AS b
+    WHERE b.pipeline = w.pipeline AND b.state IN ('PLANNED', 'WRITING', 'SEALED') AND b.batch_id < w.closing_batch
+    ) END AS owes
 FROM asked AS a
 JOIN windows AS w ON w.pipeline = a.pipeline AND w.start_ms = a.start_ms
 LEFT JOIN generations AS g ON g.pipeline = w.pipeline AND g.window_ms = w.start_ms AND g.state = 'CURRENT'
@@ -106,7 +109,7 @@ class SqlWaits:
 
     def _standings(self, c: Connection, windows: Collection[WindowRef]) -> dict[WindowRef, Standing]:
         rows = _execute(c, _STANDINGS, sorted(windows))
-        return {(row.pipeline, row.start_ms): Standing(row.state, row.number) for row in rows}
+        return {(row.pipeline, row.start_ms): Standing(row.state, row.number, row.owes) for row in rows}
 
     def close(self) -> None:
         self._engine.dispose()
