@@ -82,7 +82,7 @@ def dag_ids(air: AirflowApi) -> set[str]:
 def trigger_logs(air: AirflowApi, run: str) -> list[Path]:
     """Each triggerer that has had the wait writes one."""
     folder = Path(air.info.root) / "airflow/logs" / f"dag_id={BY_HOUR}" / f"run_id={run}" / f"task_id={WAIT}"
-    return sorted(folder.glob("attempt=1.log.trigger.*.log"))
+    return sorted(folder.glob("attempt=1.log.trigger.*.log"), key=lambda log: int(log.name.split(".")[-2]))
 
 
 def triggerers(air: AirflowApi) -> list[psutil.Process]:
