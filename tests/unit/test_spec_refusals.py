@@ -61,6 +61,7 @@ ONE_VALUE = [
     ),
     ("  topic: orders", "  topic: orders/all #!", "source.topic", "must be a topic name"),
     ("  topic: orders", "  topic: orders\n  conn_id: '' #!", "source.conn_id", "id of an Airflow connection"),
+    ("  topic: orders", "  topic: orders\n  loss_warning: soon #!", "source.loss_warning", "a number with a unit"),
     ("  topic: orders", "  topic: orders\n  start: sometime #!", "source.start", "earliest, latest or a time"),
     ("  topic: orders", "  topic: orders\n  start: 1969-12-31 #!", "source.start", "in the years 1971 to 2200"),
     (
@@ -188,6 +189,12 @@ ONE_VALUE = [
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  max_age: 6h #!", "windows.max_age", "size + windows.watermark"),
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  idle: guess #!", "windows.idle", "clock or follow or wait"),
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  topic_silence: 0s #!", "windows.topic_silence", "than zero"),
+    (
+        "  watermark_delay: 6h",
+        "  watermark_delay: 6h\n  idle_max_lag: a day #!",
+        "windows.idle_max_lag",
+        "number with a",
+    ),
     ("  watermark_delay: 6h", "  watermark_delay: 6h\n  on_silence: wait #!", "windows.on_silence", "hold or close"),
     ("partition_by: [date, hour, shop]", "partition_by: date #!", "partition_by", "must be a list"),
     ("partition_by: [date, hour, shop]", "partition_by: [] #!", "partition_by", "must not be empty"),
