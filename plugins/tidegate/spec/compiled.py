@@ -70,7 +70,7 @@ def fingerprint(pipeline: Pipeline) -> str:
     """
     content = {key: value for key, value in to_plain(pipeline).items() if key not in OPERATIONS}
     content["source"] = {key: value for key, value in content["source"].items() if key != "loss_warning_ms"}
-    # when a window closes is not pinned by any plan, and this part of it is younger than specs that have been registered
+    # when a window closes is not pinned by any plan, and this part of it is younger than registered specs
     content["windows"] = {key: value for key, value in content["windows"].items() if key != "idle_max_lag_ms"}
     # what an earlier release did not know must not make a new version of each pipeline
     content["format"] = {key: value for key, value in content["format"].items() if value is not None}
