@@ -17,7 +17,7 @@ from tests.mutants.stage import HOUR, T0, Stage, record, window
 from tidegate.core.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
 from tidegate.core.lateness import POLICIES
 from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, cleaning, ingest, reconcile, redrive, replay
+from tidegate.workflow import archive, cleaning, ingest, reconcile, redrive, reopen, replay
 from tidegate.workflow.context import REQUEST_TTL_MS
 
 DEPTH = 2
@@ -26,6 +26,7 @@ CHANGING = {
     "catalogue": {"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions"},
     "batches": {"insert_plan", "bind", "take", "seal", "adopt", "land", "mark_side"},
     "redrives": {"cleared"},
+    "reopenings": {"cleared"},
     "windows": {
         "save_certificate", "begin_close", "finish_close", "begin_generation", "take", "built", "discard",
         "begin_swap", "publish", "announced", "declare_intent", "answer_intent",
@@ -157,6 +158,7 @@ class Life:
             (f"publish {hour}", lambda: archive.publish(stage.context(), key), 5),
             (f"replay {hour}", lambda: replay.replay(stage.context(), key), 2),
             (f"redrive {run}", lambda: self._redrives(f"d{run}"), 2),
+            (f"reopen {hour}", lambda: reopen.reopen(stage.context(), key, "a test", over_budget=True), 3),
             ("maintain", lambda: reconcile.maintain(stage.context()), 1),
             ("clean", lambda: cleaning.clean(stage.context()), 2),
         ]
