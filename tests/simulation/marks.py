@@ -11,8 +11,8 @@ the window policy `idle`:
              the newest landed plan's clock, less the delay, if nothing has been read anywhere for `topic_silence` and
              `on_silence` is close. By nothing while the topic lags: when something was last read, its newest event was
              older than the delay and `idle_max_lag`. By nothing, too, for a partition that was behind by more than the
-             delay when it was last read, until it has been quiet for `topic_silence`. A plan's clock that is ahead of
-             whoever asks stands in with no more than the asker's
+             delay when an event was last read of it, until none has been for `topic_silence`. A plan's clock that is
+             ahead of whoever asks stands in with no more than the asker's
 
 A window's time has come when no partition's mark, or what stands in for it, is below the window's end. A window that
 ends before `windows.start` holds nothing; its time is always.
@@ -50,6 +50,7 @@ class Known:
     clock: int | None = None
     newest: dict[int, int | None] = field(default_factory=dict)  # largest plausible event
     advanced: dict[int, int | None] = field(default_factory=dict)
+    timed: dict[int, int | None] = field(default_factory=dict)  # when a plausible event was read last
     unread: dict[int, bool] = field(default_factory=dict)
 
 
@@ -99,10 +100,10 @@ class Times:
         return not events or not moved or max(moved) - max(events) > self._s.delay + self._s.max_lag
 
     def _is_behind(self, partition: int, known: Known) -> bool:
-        newest, advanced = known.newest[partition], known.advanced[partition]
-        if newest is None or advanced is None or known.clock is None:
+        newest, timed = known.newest[partition], known.timed.get(partition)
+        if newest is None or timed is None or known.clock is None:
             return False
-        return advanced - newest > self._s.delay and known.clock - advanced < self._s.silence
+        return timed - newest > self._s.delay and known.clock - timed < self._s.silence
 
     def is_silent(self, known: Known) -> bool:
         moved = [at for at in known.advanced.values() if at is not None]

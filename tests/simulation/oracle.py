@@ -100,8 +100,15 @@ class Oracle:
         for p in self._topic.logs:
             more = self._topic.readable(p) > self._position.get(p, self._topic.logs[p].begins)
             known.advanced[p] = clock if more else self._known.advanced.get(p)
+            known.timed[p] = clock if self._timed(p, clock) else self._known.timed.get(p)
             known.unread[p] = self._topic.holds_back(p)
         return known
+
+    def _timed(self, partition: int, clock: int) -> bool:
+        """Whether a batch that reads all there is would read a plausible event."""
+        log = self._topic.logs[partition]
+        at = max(self._position.get(partition, log.begins), log.begins)
+        return any(r and self._moves(r, clock) for r in log.records[at : self._topic.readable(partition)])
 
     def nothing_planned(self, clock: int) -> None:
         """Right, if there is nothing to read and no window whose time would come by looking."""
@@ -224,13 +231,14 @@ class Oracle:
         self._pending = None
         self._count(read, fates)
         before, was_silent = self._marks, self._times.is_silent(self._known)
-        newest, advanced = dict(self._known.newest), dict(self._known.advanced)
+        newest, advanced, timed = dict(self._known.newest), dict(self._known.advanced), dict(self._known.timed)
         for p, first, last in read.ranges:
             events = [r.event for r in self._topic.logs[p].records[first:last] if r and self._moves(r, read.clock)]
+            timed[p] = read.clock if events else timed.get(p)
             events += [e for e in (newest.get(p),) if e is not None]
             newest[p] = max(events, default=None)
             advanced[p] = read.clock if last > first else advanced.get(p)
-        self._known = Known(read.clock, newest, advanced, read.unread)
+        self._known = Known(read.clock, newest, advanced, timed, read.unread)
         self._marks = self._times.marks(self._known)
         self._landed += 1
         self._watch_back(before, was_silent)

@@ -176,6 +176,38 @@ def test_a_partition_of_a_producer_that_is_always_ahead() -> None:
     assert "partition 1: never had a record with an event time" in topic.certify(9).reason
 
 
+@pytest.mark.parametrize("bad", [DIRTY, 365 * 24.0])
+def test_a_producer_that_has_gone_wrong_and_goes_on_sending_holds_no_window_for_it(bad: float | None) -> None:
+    """Its last good event is old and it never falls quiet; its bad records say nothing of when good ones will come."""
+    topic = both(Topic(idle="clock"), 9.9)
+    topic.plan(10)
+    for hour in (10.5, 11.0, 11.5, 12.0):
+        topic.send(0, hour - 0.05)
+        topic.send(1, bad)
+        topic.plan(hour)
+    assert topic.held() == ["", ""]
+    assert topic.ready(10)
+    topic.send(1, 10.2, bad)
+    topic.plan(12.1)
+    assert topic.held() == ["", Held.BEHIND], "a good one that is old: it may have kept more"
+
+
+def test_when_an_event_was_read_is_known_after_an_upgrade() -> None:
+    """Until the first plan of this version, and for a partition that reads nothing of use, the best guess is when
+    anything was read."""
+    topic = both(Topic(idle="clock"), 9.9)
+    topic.send(1, 8.0)
+    topic.plan(12)
+    old = replace(topic.facts, partitions=tuple(replace(p, timed_ms=None) for p in topic.facts.partitions))
+    topic.facts = old
+    assert topic.held() == [Held.BEHIND, Held.BEHIND]
+    topic.send(0, 12.4)
+    topic.send(1, DIRTY)
+    topic.plan(12.5)
+    assert [p.timed_ms for p in topic.facts.partitions] == [at(12.5), at(12)]
+    assert topic.held() == ["", Held.BEHIND]
+
+
 # ---------------------------------------------------------------- drained, silent, stopped
 
 

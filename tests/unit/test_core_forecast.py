@@ -242,6 +242,8 @@ def test_a_partition_that_was_behind_counts_as_idle_after_the_silence() -> None:
     newest = now(part(0, 1000), part(1, 990, True, 999.5))
     found = expect(CLOCK, newest, before(part(0, 999), part(1, 990, True, 998)), 998)
     assert found == Forecast(round(1001.5 * HOUR), "by the clock, while partition 1 is idle and others are not", 1)
+    dirty = now(part(0, 1000), replace(part(1, 990, True, 1000), timed_ms=round(999.5 * HOUR)))
+    assert expect(CLOCK, dirty, before(part(0, 999), part(1, 990, True, 998)), 998) == found, "since its last event"
 
 
 def test_a_silent_topic() -> None:

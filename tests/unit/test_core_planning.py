@@ -231,8 +231,8 @@ def test_facts_after_a_batch() -> None:
         8,
         NOW,
         (
-            PartitionFacts(0, 90 * HOUR, True, NOW, None, 15),
-            PartitionFacts(1, 8 * HOUR, False, 20 * HOUR, 70 * HOUR, 20),
+            PartitionFacts(0, 90 * HOUR, True, NOW, None, 15, NOW),
+            PartitionFacts(1, 8 * HOUR, False, 20 * HOUR, 70 * HOUR, 20, 20 * HOUR),
             PartitionFacts(2, None, True, None, None, 0),
         ),
     )

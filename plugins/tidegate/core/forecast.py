@@ -150,8 +150,9 @@ class _View:
         if mark.held == Held.LAG:
             return Forecast(None, "the clock does not stand in for what is so old (windows.idle_max_lag)", p)
         quiet = self.clock
-        if mark.held == Held.BEHIND and mark.advanced_ms is not None:
-            quiet = mark.advanced_ms + silence
+        read_ms = next((q.event_read_ms for q in self.now.partitions if q.partition == p), None)
+        if mark.held == Held.BEHIND and read_ms is not None:
+            quiet = read_ms + silence
         others = [q.advanced_ms for q in self.now.partitions if q.partition != p and q.advanced_ms is not None]
         if others and self.clock - max(others) < silence:
             return Forecast(self._floor(quiet), f"by the clock, while partition {p} is idle and others are not", p)

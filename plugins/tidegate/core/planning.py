@@ -170,6 +170,11 @@ def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | Non
     for p in plan.partitions:
         old = known.get(p.partition, PartitionFacts(p.partition, None, False, None))
         events = [e for e in (old.max_event_ms, max_event_ms.get(p.partition)) if e is not None]
+        timed = old.timed_ms
+        if max_event_ms.get(p.partition) is not None:
+            timed = plan.clock_ms
+        elif timed is None and old.max_event_ms is not None:  # of a version that did not keep it
+            timed = old.advanced_ms
         since = old.open_transaction_since_ms if _same_transaction(old, p) else plan.clock_ms
         rows.append(
             replace(
@@ -179,6 +184,7 @@ def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | Non
                 advanced_ms=plan.clock_ms if p.end > p.start else old.advanced_ms,
                 open_transaction_since_ms=since if p.has_open_transaction else None,
                 last_stable_offset=p.last_stable_offset,
+                timed_ms=timed,
             )
         )
     return TopicFacts(plan.batch_id, plan.clock_ms, tuple(rows))

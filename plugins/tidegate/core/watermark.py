@@ -31,7 +31,8 @@ from tidegate.core.window import WindowKey
 class PartitionFacts:
     """What the ledger knows of one Kafka partition after its newest LANDED batch. All times UTC ms.
 
-    `max_event_ms` is over all landed batches; `advanced_ms` is the clock of the newest plan that read anything here;
+    `max_event_ms` is over all landed batches; `advanced_ms` is the clock of the newest plan that read anything here,
+    `timed_ms` of the newest one that read a plausible event time (None too where nobody has kept it yet);
     `open_transaction_since_ms` is the clock of the first plan that met the open transaction which begins at
     `last_stable_offset`; None if no transaction was open.
     """
@@ -42,6 +43,12 @@ class PartitionFacts:
     advanced_ms: int | None
     open_transaction_since_ms: int | None = None
     last_stable_offset: int | None = None
+    timed_ms: int | None = None
+
+    @property
+    def event_read_ms(self) -> int | None:
+        """When an event was read last, as far as that is known."""
+        return self.advanced_ms if self.timed_ms is None else self.timed_ms
 
 
 @dataclass(frozen=True)
@@ -181,11 +188,13 @@ class _Clock:
 
     def _behind(self, p: PartitionFacts) -> bool:
         """A producer that catches up is drained between two of its records: that says nothing of the next one. Once
-        nothing has come for `topic_silence` it has caught up, or stopped."""
-        if p.max_event_ms is None or p.advanced_ms is None:
+        nothing has come for `topic_silence` it has caught up, or stopped. Records without a plausible event time are
+        nothing here: one that has begun to send only those must not hold windows for as long as it does."""
+        read_ms = p.event_read_ms
+        if p.max_event_ms is None or read_ms is None:
             return False
-        was_behind = p.advanced_ms - p.max_event_ms > self.windows.watermark_delay_ms
-        return was_behind and self.plan_ms - p.advanced_ms < self.windows.topic_silence_ms
+        was_behind = read_ms - p.max_event_ms > self.windows.watermark_delay_ms
+        return was_behind and self.plan_ms - read_ms < self.windows.topic_silence_ms
 
 
 def lag_ms(facts: TopicFacts) -> int | None:

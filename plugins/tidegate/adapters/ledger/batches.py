@@ -290,6 +290,7 @@ class SqlBatches:
                         max_event_ms=facts.max_event_ms,
                         advanced_ms=facts.advanced_ms,
                         open_transaction_since_ms=facts.open_transaction_since_ms,
+                        timed_ms=facts.timed_ms,
                     )
                 )
             self._store.note(c, plan.pipeline, "landed", f"batch {plan.batch_id}", {"rows": batch.manifest.rows})

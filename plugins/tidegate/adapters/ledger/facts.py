@@ -56,4 +56,5 @@ def partition_facts(p: Any) -> PartitionFacts:
         p.advanced_ms,
         p.open_transaction_since_ms,
         p.last_stable_offset,
+        p.timed_ms,
     )

@@ -108,9 +108,10 @@ batch_partitions = _table(
     _required("last_stable_offset", BigInteger),
     _required("high_watermark", BigInteger),
     _required("drained", Boolean),
-    Column("max_event_ms", BigInteger),  # over all batches up to this one; set when it lands, like the two below
+    Column("max_event_ms", BigInteger),  # over all batches up to this one; set when it lands, like the three below
     Column("advanced_ms", BigInteger),
     Column("open_transaction_since_ms", BigInteger),
+    Column("timed_ms", BigInteger),  # when an event time was read here last
 )
 
 

@@ -24,7 +24,7 @@ from tidegate.core.watermark import TopicFacts
 _FACTS = """
 WITH asked(pipeline, known_batch, known_nonce) AS (VALUES {rows})
 SELECT b.pipeline, b.batch_id, b.nonce, b.clock_ms, p.partition, p.max_event_ms, p.drained, p.advanced_ms,
-       p.open_transaction_since_ms, p.last_stable_offset
+       p.open_transaction_since_ms, p.last_stable_offset, p.timed_ms
 FROM asked AS a
 JOIN batches AS b ON b.pipeline = a.pipeline AND b.batch_id = (
     SELECT n.batch_id FROM batches AS n

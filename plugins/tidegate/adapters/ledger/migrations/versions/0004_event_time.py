@@ -10,6 +10,7 @@ down_revision = "0003"
 def upgrade() -> None:
     for name in ("rerouted", "bytes", "max_kafka_ms"):
         op.add_column("batch_ranges", sa.Column(name, sa.BigInteger()))
+    op.add_column("batch_partitions", sa.Column("timed_ms", sa.BigInteger()))
     op.add_column("batch_window_totals", sa.Column("rerouted", sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column("generation_batches", sa.Column("kind", sa.String(8), nullable=False, server_default="data"))
     op.add_column("generation_batches", sa.Column("cleared", sa.Boolean(), nullable=False, server_default=sa.false()))
