@@ -16,7 +16,7 @@ from tidegate.core.completeness import longest_wait_ms
 from tidegate.core.errors import TidegateError
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.plain import dumps, from_plain
-from tidegate.core.waiting import Answer, ClosedWait, ReadyWait
+from tidegate.core.waiting import Answer, ClosedWait, ReadyWait, Wait
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.operators import CERTIFICATE, PipelineOperator, window_of
 from tidegate.orchestration.timetable import to_ms
@@ -78,21 +78,20 @@ class WindowReadySensor(PipelineOperator):
         )
 
 
-class WindowReadyTrigger(BaseTrigger):
-    """Waits at the triggerer's hub until the window is ready or `deadline_ms` (UTC) has come.
+class WindowTrigger(BaseTrigger):
+    """Waits at the triggerer's hub for something about one window, or until `deadline_ms` (UTC) has come.
 
     It holds nothing outside itself, so a triggerer may stop and another go on; it owns nothing, so there is no cleanup.
     """
 
     def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
-        """`pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
         super().__init__()
         self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
         self.deadline_ms, self.poll_s = deadline_ms, poll_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """What the triggerer makes it from again."""
-        return "tidegate.orchestration.sensors.WindowReadyTrigger", {
+        return f"{type(self).__module__}.{type(self).__qualname__}", {
             "pipeline": self.pipeline,
             "start_ms": self.window.start_ms,
             "end_ms": self.window.end_ms,
@@ -105,23 +104,44 @@ class WindowReadyTrigger(BaseTrigger):
         from tidegate.orchestration.hub import hub
 
         try:
-            answer = await hub().wait(self._wait, self.deadline_ms, self.poll_s, self.log.info)
+            answer = await hub().wait(self.wait, self.deadline_ms, self.poll_s, self.log.info)
             if answer.done:
-                answer = await self._after_watermark(answer)
+                answer = await self.afterwards(answer)
             outcome, text = "ready" if answer.done else "late", answer.text
         except TidegateError as e:
             outcome, text = "failed", str(e)
         yield TriggerEvent({"outcome": outcome, "text": text})
 
-    async def _after_watermark(self, answer: Answer) -> Answer:
-        """What else the window waits for; `done` is False when `deadline_ms` came first. Nothing blocks the loop."""
+    def wait(self) -> Wait:
+        """What the ledger is asked."""
+        raise NotImplementedError
+
+    async def afterwards(self, answer: Answer) -> Answer:
+        """What else it waits for once the ledger's answer is there. Nothing blocks the loop."""
+        return answer
+
+
+class WindowReadyTrigger(WindowTrigger):
+    """Until the window is ready. `pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
+
+    def wait(self) -> ReadyWait:
+        """Until the watermark has passed the window's end."""
+        name, windows = _windows_of(self.pipeline)
+        return ReadyWait(name, windows, self.window)
+
+    async def afterwards(self, answer: Answer) -> Answer:
+        """Another system's count, where one is asked; `done` is False when `deadline_ms` came first."""
         from tidegate.orchestration.counting import until_let_through
 
         return await until_let_through(self.pipeline, self.window, answer, self.deadline_ms, self.poll_s, self.log.info)
 
-    def _wait(self) -> ReadyWait:
-        name, windows = _windows_of(self.pipeline)
-        return ReadyWait(name, windows, self.window)
+
+class WindowClosingTrigger(WindowTrigger):
+    """Until the batches that were planned before the window's close have landed. `pipeline` is its name."""
+
+    def wait(self) -> ClosedWait:
+        """Until no batch stands in the way."""
+        return ClosedWait(self.pipeline, self.window)
 
 
 def defer_until_closed(task: PublishOperator, window: WindowKey) -> NoReturn:
@@ -131,40 +151,6 @@ def defer_until_closed(task: PublishOperator, window: WindowKey) -> NoReturn:
     trigger = WindowClosingTrigger(task.pipeline.name, window.start_ms, window.end_ms, now + sla_ms, task.poll_s)
     task.defer(trigger=trigger, method_name="resume", timeout=timedelta(milliseconds=sla_ms + GRACE_MS))
     raise AssertionError("defer() raises")
-
-
-class WindowClosingTrigger(BaseTrigger):
-    """Waits at the hub until the batches that were planned before the window's close have landed."""
-
-    def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
-        """`pipeline` is its name; `deadline_ms` is UTC ms."""
-        super().__init__()
-        self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
-        self.deadline_ms, self.poll_s = deadline_ms, poll_s
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What the triggerer makes it from again."""
-        return "tidegate.orchestration.sensors.WindowClosingTrigger", {
-            "pipeline": self.pipeline,
-            "start_ms": self.window.start_ms,
-            "end_ms": self.window.end_ms,
-            "deadline_ms": self.deadline_ms,
-            "poll_s": self.poll_s,
-        }
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event: `outcome` is ready, late or failed; `text` is for people."""
-        from tidegate.orchestration.hub import hub
-
-        try:
-            answer = await hub().wait(self._wait, self.deadline_ms, self.poll_s, self.log.info)
-            outcome, text = "ready" if answer.done else "late", answer.text
-        except TidegateError as e:
-            outcome, text = "failed", str(e)
-        yield TriggerEvent({"outcome": outcome, "text": text})
-
-    def _wait(self) -> ClosedWait:
-        return ClosedWait(self.pipeline, self.window)
 
 
 @lru_cache(maxsize=128)
