@@ -12,8 +12,10 @@ from typing import Any
 import airflow_home  # noqa: F401  (before airflow)
 import pytest
 from airflow.exceptions import TaskDeferred
+from sqlalchemy import create_engine, delete
 
 from tests.world import HOUR, T0, World, record, window
+from tidegate.adapters.ledger import schema
 from tidegate.core.errors import LedgerError, WrongRevision
 from tidegate.core.pipeline import Completeness
 from tidegate.core.plain import dumps
@@ -108,6 +110,21 @@ def test_a_window_that_somebody_published_meanwhile(world: World) -> None:
     world.truth.counts[T0] = 2
     world.archive(0)
     world.truth.counts[T0] = 99
+    assert run(waits(world)).done
+    assert len(world.truth.asked) == 1
+
+
+def test_a_window_that_was_adopted_from_storage_is_not_asked_about(world: World) -> None:
+    """The ledger knows no more by what answer it was closed."""
+    world.truth.counts[T0] = 2
+    world.archive(0)
+    engine = create_engine(f"sqlite:///{world.database}")
+    with engine.begin() as c:
+        for table in (schema.certificates, schema.truths):
+            c.execute(delete(table))
+    engine.dispose()
+    world.truth.counts[T0] = 99
+    assert archive.ready(world.context(), window(0)).ready
     assert run(waits(world)).done
     assert len(world.truth.asked) == 1
 

@@ -31,11 +31,9 @@ from tidegate.workflow.moves import MovedOn
 def ready(ctx: Context, window: WindowKey) -> Certificate:
     """Whether the window may be closed; the answer is stored. A window that is closed already stays ready."""
     guard(ctx)
-    state = ctx.ledger.windows.get(ctx.name, window).state
-    if state != OPEN:
-        stored = ctx.ledger.windows.certificate(ctx.name, window)
-        if stored is not None and stored.ready:
-            return stored
+    decided = truth.begun(ctx.ledger, ctx.name, window, ctx.clock)
+    if decided is not None:
+        return decided
     certificate = truth.weighed(truth.counts_of(ctx), _certify(ctx, window, ctx.ledger.windows.facts(ctx.name)))
     ctx.ledger.windows.save_certificate(certificate)
     return certificate

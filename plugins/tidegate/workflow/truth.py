@@ -65,19 +65,30 @@ def weigher(counts: Counts | None) -> Callable[[Certificate, Answer | None], Cer
 
 
 def look(pipeline: Pipeline, ledger: Ledger, truth: Truth | None, clock: Clock, window: WindowKey) -> Certificate:
-    """Whether the window may be closed, for whoever waits for that; the answer is stored. Raises LedgerError.
-
-    A window that is not OPEN any more was ready when it was closed, and stays so."""
-    state = ledger.windows.get(pipeline.name, window).state
-    stored = ledger.windows.certificate(pipeline.name, window) if state != OPEN else None
-    if stored is not None and stored.ready:
-        return stored
+    """Whether the window may be closed, for whoever waits for that; the answer is stored. Raises LedgerError."""
+    decided = begun(ledger, pipeline.name, window, clock)
+    if decided is not None:
+        return decided
     settings = pipeline.completeness
     counts = None if settings is None else Counts(pipeline, settings, ledger.truths, truth, clock)
     facts = ledger.windows.facts(pipeline.name)
     certificate = weighed(counts, certify(pipeline.name, pipeline.windows, facts, window, clock.now_ms()))
     ledger.windows.save_certificate(certificate)
     return certificate
+
+
+def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certificate | None:
+    """Of a window that is not OPEN any more: it was ready when it was closed, and stays so; None for an OPEN one.
+
+    One that was adopted from storage has no such answer: nobody is asked for a new one, which might say otherwise."""
+    state = ledger.windows.get(name, window).state
+    if state == OPEN:
+        return None
+    stored = ledger.windows.certificate(name, window)
+    if stored is not None and stored.ready:
+        return stored
+    reason = f"it is {state} already; the ledger does not know by what answer"
+    return Certificate(name, window, True, reason, clock.now_ms(), None, None, (), ())
 
 
 def as_known(counts: Counts | None, certificate: Certificate) -> Certificate:
