@@ -9,6 +9,7 @@ import ssl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -582,6 +583,47 @@ def test_more_messages_than_one_question_reads(audit: Audit, monkeypatch: pytest
     audit.topic.produce({"window": T0 + HOUR, "count": 1}, partition=1)
     with pytest.raises(TruthUnknown, match="6 offsets since the window's start, more than 5"):
         audit.truth.expected(window(1))
+
+
+@pytest.mark.parametrize("start", ["1e999999999", "-1e999999999", "1e-999999999", "9223372036854775808"])
+def test_a_windows_start_that_is_no_instant_costs_no_time(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
+    from tidegate.adapters.truth_topic import TopicTruth
+
+    message = Said(f'{{"window": {start}, "count": 1}}'.encode())
+    monkeypatch.setattr(TopicTruth, "_messages", lambda self, since: iter([message]))
+    with pytest.raises(TruthUnknown, match="neither epoch ms nor"):
+        TopicTruth({}, settings, "UTC").expected(window(1))
+
+
+def test_counts_that_are_too_many_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
+    from tidegate.adapters.truth_topic import TopicTruth
+
+    said = [Said(f'{{"window": {T0 + HOUR}, "count": {2**62}}}'.encode(), at) for at in (1, 2)]
+    monkeypatch.setattr(TopicTruth, "_messages", lambda self, since: iter(said))
+    with pytest.raises(TruthUnknown, match="all counts together: 9223372036854775808 is not a count of rows"):
+        TopicTruth({}, settings, "UTC").expected(window(1))
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of the audit topic."""
+
+    content: bytes
+    at: int = 0
+
+    def value(self) -> bytes:
+        return self.content
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.at
 
 
 def test_a_broker_that_is_not_there() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from tidegate.adapters.truth_json import NotThere, count_in, parsed, shortened, value_at
+from tidegate.core.completeness import LARGEST_COUNT, count_of
 from tidegate.core.errors import SourceError, TruthUnknown
 from tidegate.core.pipeline import Completeness
 from tidegate.core.window import WindowKey
@@ -55,7 +56,10 @@ class TopicTruth:
         counts = [count for _, count in newest.values()]
         if not counts or None in counts:  # a source that does not know yet
             return None
-        return sum(count for count in counts if count is not None)
+        try:
+            return count_of(sum(count for count in counts if count is not None))
+        except ValueError as e:
+            raise TruthUnknown(f"{self._topic}: all counts together: {e}") from None
 
     def _count(self, message: Message, window: WindowKey) -> tuple[str, int | None] | None:
         """(source, count); None for a message that is not about the window."""
@@ -79,7 +83,9 @@ class TopicTruth:
             raise TruthUnknown(f"{place}: nothing at {settings.source_path}") from None
 
     def _start_ms(self, value: Any, place: str) -> int:
-        if isinstance(value, int | Decimal) and not isinstance(value, bool) and value == int(value):
+        number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        # the bound first: to make an integer of 1e999999999 would take hours
+        if number and abs(value) <= LARGEST_COUNT and value == int(value):
             return int(value)
         try:
             moment = datetime.fromisoformat(value)
