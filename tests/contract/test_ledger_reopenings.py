@@ -13,7 +13,7 @@ from tidegate.core.errors import LostComparison
 from tidegate.core.ledger import OwedSpan
 from tidegate.core.offsets import Interval
 from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.reopening import LateBatch, LateWindow
+from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
 from tidegate.core.window import BuiltGeneration, PublishedGeneration
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
@@ -88,6 +88,22 @@ def test_ownership_moves_with_the_publication(ledger: SqlLedger) -> None:
     assert ledger.reopenings.duties(NAME) == [(0, 2, 2)]
     assert ledger.windows.owed(NAME, WINDOW, one.batches, one.late) == [FIRST, LATE_ROWS]
     assert ledger.windows.owed(NAME, WINDOW, one.batches) == [FIRST]
+
+
+def test_what_has_begun_and_is_not_in_force(ledger: SqlLedger, now: list[int]) -> None:
+    published(ledger, built(ledger))
+    late_batch(ledger)
+    now[0] = 2_000_000
+    ledger.windows.begin_generation(NAME, WINDOW, 1, "reopen")
+    assert ledger.reopenings.unfinished(NAME) == [Unfinished(0, 2, "BUILDING", 2_000_000)]
+    now[0] = 3_000_000
+    taken = ledger.windows.take(NAME, WINDOW, 2, "n")
+    assert ledger.reopenings.unfinished(NAME) == [Unfinished(0, 2, "BUILDING", 3_000_000)]
+    ledger.windows.block(NAME, WINDOW, "an alarm")
+    assert ledger.reopenings.unfinished(NAME) == []
+    ledger.windows.discard(taken, "a test")
+    published(ledger, begun(ledger, 1, "replay"), 3)
+    assert ledger.reopenings.unfinished(NAME) == []
 
 
 def test_the_duty_is_done_once_and_carried_on(ledger: SqlLedger) -> None:

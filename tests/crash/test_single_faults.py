@@ -62,7 +62,7 @@ LOOKING = {
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
     "redrives": {"dirty_batches", "counts", "duties"},
     "truths": {"known", "waiting"},
-    "reopenings": {"candidates", "duties"},
+    "reopenings": {"candidates", "duties", "unfinished"},
     "due": {"note", "published_within"},
     "repairs": set(),
     "launcher": set(),

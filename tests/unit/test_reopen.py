@@ -17,7 +17,7 @@ from tidegate.adapters.local_job import LocalLauncher
 from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
 from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, Merge, Pipeline, Reopening
-from tidegate.core.reopening import MOST_REFUSED
+from tidegate.core.reopening import MOST_REFUSED, QUIET_MS
 from tidegate.workflow import archive, explanation, ingest, overview, reconcile, redrive, reopen, reopening
 from tidegate.workflow.audit import audit
 from tidegate.workflow.where import where
@@ -515,6 +515,46 @@ def test_it_reopens_a_few_windows_a_run(world: World) -> None:
     assert [len(maintained(world)) for _ in range(3)] == [3, 3, 0]
     assert world.table("__late") == []
     balanced(world)
+
+
+@pytest.mark.parametrize("after_ms", [None, 0])
+def test_it_goes_on_with_one_that_died_while_it_was_built(world: World, after_ms: int | None) -> None:
+    """Not at once: a job may be at work."""
+    world.change_spec(reopening=Reopening(after_ms=after_ms))
+    world.context().ledger.windows.begin_generation("readings", window(0), 1, "reopen")
+    world.clock.advance(QUIET_MS - 1)
+    assert maintained(world) == []
+    world.clock.advance(1)
+    (line,) = maintained(world)
+    assert "2013-01-05T00:00Z was reopened as generation 2: 4 rows" in line
+    once(world, BOTH)
+    assert maintained(world) == []
+
+
+@pytest.mark.parametrize("after_ms", [None, 0])
+def test_it_goes_on_at_once_with_one_whose_late_rows_are_hidden(world: World, after_ms: int | None) -> None:
+    """Whoever swapped it in died after the late partitions went: its rows are in neither table."""
+    world.change_spec(reopening=Reopening(after_ms=after_ms))
+    ctx = world.context()
+
+    def die(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    ctx.catalogue = Hook(ctx.catalogue, after={"drop_partitions": die})  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        reopen.reopen(ctx, window(0))
+    world.close()
+    assert (world.by_window()["00"], world.table("__late")) == (BOTH[:2], [])
+    assert len(maintained(world)) == 1
+    once(world, BOTH)
+
+
+def test_it_leaves_one_alone_that_is_blocked(world: World) -> None:
+    ctx = world.context()
+    ctx.ledger.windows.begin_generation("readings", window(0), 1, "reopen")
+    ctx.ledger.windows.block("readings", window(0), "an alarm")
+    world.clock.advance(QUIET_MS)
+    assert maintained(world) == []
 
 
 # ---------------------------------------------------------------- what people are told

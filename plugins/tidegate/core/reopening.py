@@ -15,6 +15,7 @@ from tidegate.core.instants import iso
 from tidegate.core.overflow import Overflow
 from tidegate.core.pipeline import Reopening
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry, content_digest
+from tidegate.core.window import BUILDING
 
 if TYPE_CHECKING:
     from tidegate.core.ledger import OwedSpan
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MOST_REFUSED = 2
 """So often a reopening is refused before it is no more tried by itself."""
+
+QUIET_MS = 2 * 3_600_000
+"""A job that builds a generation may be at work for so long: nobody else begins another one before."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,16 @@ class LateWindow:
         return min(b.landed_ms for b in self.batches)
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """A reopening that has begun and is not in force. `taken_ms`: when somebody last began to build it, UTC ms."""
+
+    start_ms: int
+    number: int
+    state: str
+    taken_ms: int | None
+
+
 class ReopenLedger(Protocol):
     """Who owns late rows: the late table, or the window's generation in force if it names their batch as late."""
 
@@ -77,6 +91,10 @@ class ReopenLedger(Protocol):
 
     def duties(self, name: str) -> list[tuple[int, int, int]]:
         """(window start UTC ms, number of its generation in force, batch) whose late files have not left yet."""
+        ...
+
+    def unfinished(self, name: str) -> list[Unfinished]:
+        """Reopenings that are BUILDING, BUILT or SWAPPING, oldest window first; none of windows that are blocked."""
         ...
 
     def cleared(self, name: str, window_ms: int, number: int, batch_id: int) -> None:
@@ -108,6 +126,12 @@ def is_due(window: LateWindow, budget: Reopening, now_ms: int) -> bool:
     if window.refused >= MOST_REFUSED:
         return False
     return any(now_ms - b.landed_ms >= budget.after_ms for b in window.settled)
+
+
+def is_abandoned(one: Unfinished, now_ms: int) -> bool:
+    """Whether another task should go on with it. What is built is soon finished, and its late rows may be hidden
+    from readers until it is."""
+    return one.state != BUILDING or one.taken_ms is None or now_ms - one.taken_ms >= QUIET_MS
 
 
 # ---------------------------------------------------------------- what the job must show

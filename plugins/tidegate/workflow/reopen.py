@@ -8,7 +8,7 @@ from tidegate.core import reopening
 from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end
-from tidegate.core.reopening import MOST_REFUSED, LateWindow
+from tidegate.core.reopening import MOST_REFUSED, LateWindow, is_abandoned
 from tidegate.core.tables import data_table
 from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey
 from tidegate.workflow import ahead, archive, landing
@@ -93,18 +93,19 @@ def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = F
 def by_itself(ctx: Context, most: int = MOST) -> list[str]:
     """What the spec's `late.reopen_after` asks for, the oldest windows first, at most `most`; what was done, in words.
 
-    What one window is refused for holds up no other duty."""
+    Before that, whatever the spec says by now, reopenings that somebody began and did not finish. What one window is
+    refused for holds up no other duty."""
     budget, now_ms = ctx.pipeline.reopening, ctx.clock.now_ms()
+    done = _gone_on_with(ctx, most)
     if budget.after_ms is None or not ctx.pipeline.kafka_columns:
-        return []
-    done: list[str] = []
+        return done
     # what is too old is not even looked for; a local day may have 25 hours
     since_ms = None if budget.age_ms is None else now_ms - budget.age_ms - 2 * ctx.pipeline.windows.size_ms
     for late in ctx.ledger.reopenings.candidates(ctx.name, since_ms=since_ms):
         key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
         if not reopening.is_due(late, budget, now_ms) or reopening.over_budget(late, key.end_ms, budget, now_ms):
             continue
-        if len(done) == most:
+        if len(done) >= most:
             break
         try:
             published = reopen(ctx, key, "late.reopen_after")
@@ -114,6 +115,26 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
                 break  # what is down costs each window its time-out: the rest waits for the next run
             continue
         done.append(f"{iso(key.start_ms)} was reopened as generation {published.generation}: {published.rows:,} rows")
+    return done
+
+
+def _gone_on_with(ctx: Context, most: int) -> list[str]:
+    done: list[str] = []
+    left = [one for one in ctx.ledger.reopenings.unfinished(ctx.name) if is_abandoned(one, ctx.clock.now_ms())]
+    for one in left[:most]:
+        key = WindowKey(one.start_ms, window_end(one.start_ms, ctx.pipeline.windows))
+        try:
+            ahead.refuse_unknown_publications(ctx)
+            published = archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, one.number))
+            landing.finish_side_duties(ctx)
+        except (MovedOn, LostComparison):
+            continue  # somebody else goes on with it
+        except TidegateError as e:
+            done.append(f"{iso(key.start_ms)} could not be reopened: {e}")
+            if e.retry:
+                break
+            continue
+        done.append(f"{iso(key.start_ms)} was reopened as generation {one.number}: {published.rows:,} rows")
     return done
 
 

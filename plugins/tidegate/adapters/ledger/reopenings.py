@@ -14,11 +14,12 @@ from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, rows_of
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA, LATE
-from tidegate.core.reopening import LateBatch, LateWindow
-from tidegate.core.window import BUILDING, CURRENT, DISCARDED, REOPEN, RETIRED, WindowKey
+from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
+from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, REOPEN, RETIRED, SWAPPING, WindowKey
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _FINISHED = (CURRENT, RETIRED, DISCARDED)
+_BEGUN = ("generation begun", "assembling")
 
 
 class SqlReopenings:
@@ -50,6 +51,18 @@ class SqlReopenings:
         with self._store.begin() as c:
             return duties(c, name)
 
+    def unfinished(self, name: str) -> list[Unfinished]:
+        w = schema.windows
+        mine = and_(g.c.pipeline == name, g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind == REOPEN)
+        statement = (
+            select(g.c.window_ms, g.c.number, g.c.state)
+            .select_from(g.join(w, and_(w.c.pipeline == g.c.pipeline, w.c.start_ms == g.c.window_ms)))
+            .where(mine, w.c.blocked.is_(None))
+        )
+        with self._store.begin() as c:
+            found = c.execute(statement.order_by(g.c.window_ms)).all()
+            return [Unfinished(*row, _begun_ms(c, name, row.window_ms)) for row in found]
+
     def cleared(self, name: str, window_ms: int, number: int, batch_id: int) -> None:
         mine = and_(x.c.pipeline == name, x.c.window_ms == window_ms, x.c.number == number, x.c.batch_id == batch_id)
         change = update(x).where(mine, x.c.kind == LATE, x.c.cleared.is_(False)).values(cleared=True)
@@ -57,6 +70,12 @@ class SqlReopenings:
             if c.execute(change).rowcount:
                 detail = {"batch": batch_id, "generation": number}
                 self._store.note(c, name, "late files set aside", f"window {window_id(window_ms)}", detail)
+
+
+def _begun_ms(c: Connection, name: str, window_ms: int) -> int | None:
+    e = schema.events
+    mine = and_(e.c.pipeline == name, e.c.subject == f"window {window_id(window_ms)}", e.c.what.in_(_BEGUN))
+    return c.scalar(select(func.max(e.c.at_ms)).where(mine))
 
 
 def contributors(c: Connection, name: str, window_ms: int) -> list[int]:
