@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,17 @@ def test_what_is_held_for_long_is_a_concern_of_its_own(tide: Tide, world: World,
     world.clock.advance(3_600_000)
     assert world.archive(1).rows == 2
     assert the_json(tide("status", "readings", "--json"))["pipelines"][0]["concerns"] == []
+
+
+def test_what_is_held_makes_no_other_window_look_overdue(tide: Tide, world: World, counts: Path) -> None:
+    """The next hours became ready this minute; the held one was ready long ago."""
+    world.truth.counts[T0 + 3_600_000] = 2
+    with pytest.raises(NotReady, match="short: 1 of 2"):
+        world.archive(1)
+    world.clock.advance(time.time_ns() // 1_000_000 - world.clock.now_ms())
+    world.produce(record("later", 9.5))
+    world.ingest("readings.ingest/r9")
+    status = the_json(tide("status", "readings", "--json"))["pipelines"][0]
+    assert (status["held_count"], status["due_count"] > 2) == (1, True)
+    (concern,) = status["concerns"]
+    assert concern["what"].startswith("1 window is held by another system's count")

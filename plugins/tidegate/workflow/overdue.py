@@ -54,9 +54,11 @@ def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:
 
 
 def concerns(
-    pipeline: Pipeline, due: Due, since_ms: int | None, note: ArchiveNote | None, now_ms: int
+    pipeline: Pipeline, due: Due, since_ms: int | None, note: ArchiveNote | None, now_ms: int, free: Due | None = None
 ) -> list[Concern]:
-    """What has ended without a publication at once, what nobody publishes once `archive.sla` is over."""
+    """What has ended without a publication at once, what nobody publishes once `archive.sla` is over.
+
+    `free`: those of `due` that wait for nothing but a run (None: all), ready since `since_ms`."""
     name, over = pipeline.name, ended(due, note)
     found: list[Concern] = []
     if over:
@@ -68,10 +70,11 @@ def concerns(
             )
         )
     late = since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms
-    if late and due.count > len(over):
-        waited, oldest = span(now_ms - since_ms), next(iter(due))  # type: ignore[operator]
-        what = f"{count(due)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
-        found.append(Concern(f"{what}: {ranges(due)}", _remedy(name, due, note, now_ms)))
+    free = due if free is None else free
+    if late and free.count > sum(map(free.holds, over)):
+        waited, oldest = span(now_ms - since_ms), next(iter(free))  # type: ignore[operator]
+        what = f"{count(free)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
+        found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, free, note, now_ms)))
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidegate.core import watermark
 from tidegate.core.blocking import oddities
-from tidegate.core.due import ArchiveNote, Due
+from tidegate.core.due import ArchiveNote, Due, due
 from tidegate.core.forecast import Forecast, forecast
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end, window_start
@@ -93,7 +93,10 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         truth.held(ctx),
         tuple(reopen.left(ctx)),
     )
-    return _with_concerns(pipeline, found, clock, facts)
+    free = due(pipeline.windows, look.due.parts, [h.window_ms for h in found.held])
+    if found.held:
+        since = overdue.due_since(pipeline, reads, free) if free else None
+    return _with_concerns(pipeline, found, clock, facts, free, since)
 
 
 def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
@@ -128,7 +131,10 @@ def _expected(ctx: Context, waits: Certificate, facts: TopicFacts) -> Forecast |
     return forecast(ctx.pipeline.windows, facts, before, waits, ctx.clock.now_ms())
 
 
-def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock, facts: TopicFacts) -> PipelineStatus:
+def _with_concerns(
+    pipeline: Pipeline, found: PipelineStatus, clock: Clock, facts: TopicFacts, free: Due, since_ms: int | None
+) -> PipelineStatus:
+    """`free` are the due windows that nobody holds, the oldest of them ready since `since_ms`."""
     name, overview, lag = pipeline.name, found.overview, found.lag
     assert overview is not None
     concerns = [
@@ -162,8 +168,7 @@ def _with_concerns(pipeline: Pipeline, found: PipelineStatus, clock: Clock, fact
         concerns.append(Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name)))
     unread = lag.records if lag is not None else None
     concerns += [Concern(*odd) for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
-    since_ms = found.due_since_ms if found.due.count > len(found.held) else None  # none waits for its run
-    concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms())
+    concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms(), free)
     concerns += _held_too_long(pipeline, found.held, clock.now_ms())
     concerns += _late_left(name, found.late_left)
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
