@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import Chunk, _beside_values, wants_headers
+from spark_jobs.engine.fetch import Chunk, _beside_values, bytes_of, wants_headers
 from spark_jobs.engine.formats import decoder_for
 from tests.engine_fixtures import DAY_ONE, job_plan, pipeline
 from tests.format_fixtures import spec
@@ -68,8 +68,8 @@ def test_what_a_raw_record_does_not_have_is_refused(row):
 def test_keys_and_headers_count_where_a_chunk_is_measured():
     headers = [[("name", b"12345"), ("n", None)], None, []]
     made = chunk([b"v"] * 3, [b"key", None, b""], headers)
-    assert _beside_values(made) == 3 + 4 + 5 + 1
-    assert _beside_values(replace(made, headers=None)) == 0
+    assert _beside_values(made, bytes_of(made.keys)) == 3 + 4 + 5 + 1
+    assert _beside_values(replace(made, headers=None), 0) == 0
 
 
 def test_headers_are_fetched_only_for_raw_records(tmp_path):
