@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks import Hook
+from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.unit.test_each_format import FORMATS, SAID
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import HOUR, World, make_pipeline, record, window
 from tidegate.adapters.local_job import LocalLauncher
-from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
+from tidegate.core.errors import Alarm, JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
 from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import Column, Merge, Pipeline, Reopening
 from tidegate.core.reopening import MOST_REFUSED, QUIET_MS
@@ -536,17 +536,31 @@ def test_it_goes_on_at_once_with_one_whose_late_rows_are_hidden(world: World, af
     """Whoever swapped it in died after the late partitions went: its rows are in neither table."""
     world.change_spec(reopening=Reopening(after_ms=after_ms))
     ctx = world.context()
-
-    def die(*_arguments: object) -> None:
-        raise KeyboardInterrupt
-
     ctx.catalogue = Hook(ctx.catalogue, after={"drop_partitions": die})  # type: ignore[assignment]
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Died):
         reopen.reopen(ctx, window(0))
     world.close()
     assert (world.by_window()["00"], world.table("__late")) == (BOTH[:2], [])
     assert len(maintained(world)) == 1
     once(world, BOTH)
+
+
+def test_an_alarm_of_another_batch_does_not_hold_it_up(world: World) -> None:
+    world.produce(record("later", 0.9))
+    ingest.plan(world.context(), "r3")
+    ingest.write(world.context(), "r3")
+    ctx = world.context()
+    ctx.ledger.batches = Hook(ctx.ledger.batches, after={"land": die})  # type: ignore[assignment]
+    with pytest.raises(Died):
+        ingest.land(ctx, "r3")
+    world.close()
+    (lost,) = (world.folder / WORK / "landed/3/late").rglob("*.parquet")
+    lost.unlink()
+    world.change_spec(reopening=Reopening(after_ms=0))
+    with pytest.raises(Alarm):
+        maintained(world)
+    world.close()
+    assert (world.by_window()["00"], world.table("__late")) == (BOTH, [])
 
 
 def test_it_leaves_one_alone_that_is_blocked(world: World) -> None:

@@ -24,7 +24,9 @@ def maintain(ctx: Context, runs: RunsSeen | None = None) -> list[str]:
     try:
         done = landing.finish_side_duties(ctx, strict=True)
     except Alarm:
-        cleaning.clean(ctx)  # one batch that waits for a human must not fill the disk
+        # one batch that waits for a human must neither hide other rows nor fill the disk
+        reopen.by_itself(ctx)
+        cleaning.clean(ctx)
         raise
     done += reopen.by_itself(ctx)
     return done + cleaning.clean(ctx).lines()
