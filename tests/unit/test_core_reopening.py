@@ -12,12 +12,15 @@ from tidegate.core.pipeline import Reopening
 from tidegate.core.receipt import FileEntry, PartitionRows
 from tidegate.core.reopening import (
     MOST_REFUSED,
+    QUIET_MS,
     BatchRows,
     LateBatch,
     LateWindow,
     ReopenReceipt,
+    Unfinished,
     counted,
     errors,
+    is_abandoned,
     is_due,
     over_budget,
 )
@@ -77,6 +80,21 @@ def test_when_it_is_due(changes: dict[str, object], after_ms: int | None, due: b
 def test_the_budget(budget: dict[str, int], changes: dict[str, object], words: list[str]) -> None:
     window = replace(WAITS, **changes)  # type: ignore[arg-type]
     assert over_budget(window, HOUR, replace(NO_LIMIT, **budget), NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "taken_ms", "left"),
+    [
+        ("BUILDING", NOW - 2 * HOUR, True),
+        ("BUILDING", NOW - 2 * HOUR + 1, False),
+        ("BUILDING", None, True),
+        ("BUILT", NOW, True),
+        ("SWAPPING", NOW, True),
+    ],
+)
+def test_when_somebody_else_goes_on_with_it(state: str, taken_ms: int | None, left: bool) -> None:
+    assert QUIET_MS == 2 * HOUR
+    assert is_abandoned(Unfinished(0, 2, state, taken_ms), NOW) is left
 
 
 def test_the_budget_of_a_spec_that_says_nothing() -> None:
