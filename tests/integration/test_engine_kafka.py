@@ -20,6 +20,7 @@ from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pi
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
+from tests.real_kafka import eventually
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage import LocalStorage
 from tidegate.core.batch import JobPlan
@@ -72,6 +73,12 @@ def check_coordinates(plan: JobPlan, receipt: Receipt) -> None:
     assert sorted(met) == [(r.partition, o) for r in plan.parts[0].ranges for o in range(r.start, r.end)]
 
 
+def marked(settings: dict[str, str], name: str) -> bool:
+    """Whether no transaction is open any more: its marker is written after the producer has been answered."""
+    partitions = KafkaSource(settings, "read_committed").describe(name).partitions.values()
+    return all(p.last_stable_offset == p.high_watermark for p in partitions)
+
+
 def test_transactions_leave_gaps_and_odd_bytes_shift_nothing(topic, tmp_path):
     settings, name = topic
     produce(settings, name, 0, [event(count=1), *ODD, event(count=2)])
@@ -83,6 +90,7 @@ def test_transactions_leave_gaps_and_odd_bytes_shift_nothing(topic, tmp_path):
             producer.produce(name, event(count=10 + i), partition=0)
         producer.flush(30)
         getattr(producer, finish)(30)
+        eventually(lambda: marked(settings, name))
     produce(settings, name, 0, [event(count=3)])
     produce(settings, name, 1, [event(count=4)] * 3)
     plan = plan_of(tmp_path, topic)
