@@ -84,8 +84,8 @@ class TopicTruth:
 
     def _start_ms(self, value: Any, place: str) -> int:
         number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-        # the bound first: to make an integer of 1e999999999 would take hours
-        if number and abs(value) <= LARGEST_COUNT and value == int(value):
+        # the bound first: to make an integer of 1e999999999 would take hours, and abs() of it is an overflow
+        if number and -LARGEST_COUNT <= value <= LARGEST_COUNT and value == int(value):
             return int(value)
         try:
             moment = datetime.fromisoformat(value)
