@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 
 from spark_jobs import lean
 from spark_jobs.engine.checksum import connect, row_hashes, total
-from spark_jobs.engine.failures import JobError, from_exception, last_line, refuse
+from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
 from spark_jobs.engine.gather import choose_encoding
 from spark_jobs.engine.sinks import Columns, Finished, Joiner, finished, format_of
 from spark_jobs.engine.types import schema_of
 from spark_jobs.engine.write import FOOTER_ROWS
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
-from tidegate.core.layout import FAILURE, RECEIPT, join
+from tidegate.core.layout import RECEIPT, join
 from tidegate.core.merging import Merge, Merged, MergeReceipt, Source, add_up
 from tidegate.core.overflow import OVERFLOW_COLUMN, overflow_values
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
@@ -90,12 +90,7 @@ def run_merges(
         receipt = MergeReceipt(plan.attempt, files, round(time.monotonic() - started, 3))
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
     except Exception as e:
-        failure = from_exception(e)
-        try:
-            storage.write_new(join(plan.attempt_dir, FAILURE), dumps(failure).encode())
-        except Exception:  # the failure itself is what the caller has to hear of
-            pass
-        raise JobError(failure) from e
+        raise reported(storage, plan.attempt_dir, e) from e
     return receipt
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.checksum import connect, row_hashes, total
-from spark_jobs.engine.failures import JobError, from_exception, refuse
+from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.gather import choose_encoding
 from spark_jobs.engine.places import Places, TaskOverflow, combined
 from spark_jobs.engine.route import partition_text
@@ -28,7 +28,7 @@ from spark_jobs.engine.write import Files, Run
 from spark_jobs.merge import GROUP_BYTES, GROUP_ROWS, merge_files, opened
 from tidegate.core.batch import JobPlan
 from tidegate.core.hivetypes import parse
-from tidegate.core.layout import FAILURE, RECEIPT, join
+from tidegate.core.layout import RECEIPT, join
 from tidegate.core.merging import Merge, Source, sum_of
 from tidegate.core.overflow import OVERFLOW_COLUMN
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
@@ -82,12 +82,7 @@ def run_reopening(
         )
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
     except Exception as e:
-        failure = from_exception(e)
-        try:
-            storage.write_new(join(plan.attempt_dir, FAILURE), dumps(failure).encode())
-        except Exception:  # the failure itself is what the caller has to hear of
-            pass
-        raise JobError(failure) from e
+        raise reported(storage, plan.attempt_dir, e) from e
     return receipt
 
 

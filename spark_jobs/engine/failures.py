@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.layout import FAILURE, join
+from tidegate.core.plain import dumps
+from tidegate.core.ports import Storage
 from tidegate.core.receipt import Failure
 
 
@@ -38,6 +41,16 @@ def from_exception(error: BaseException) -> Failure:
         return Failure(str(error.args[0]) if error.args else type(error).__name__, error.advice, retry=error.retry)
     text = " ".join(str(error).split())[:1000]
     return Failure(f"{type(error).__name__}: {text}" if text else type(error).__name__, retry=True)
+
+
+def reported(storage: Storage, attempt_dir: str, error: Exception) -> JobError:
+    """`error` as a JobError, written to `failure.json` if that can be."""
+    failure = from_exception(error)
+    try:
+        storage.write_new(join(attempt_dir, FAILURE), dumps(failure).encode())
+    except Exception:  # the failure itself is what the caller has to hear of
+        pass
+    return JobError(failure)
 
 
 def last_line(failure: Failure) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from spark_jobs.engine.failures import JobError, from_exception, refuse
+from spark_jobs.engine.failures import JobError, refuse, reported
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.places import combined
 from spark_jobs.engine.tally import merge
@@ -17,13 +17,13 @@ from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_tas
 from spark_jobs.engine.unreadable import recreated
 from tidegate.core.batch import KNOWN_RULES, JobPart, JobPlan
 from tidegate.core.lateness import POLICIES, REROUTE
-from tidegate.core.layout import FAILURE, RECEIPT, PartitionValues, join
+from tidegate.core.layout import RECEIPT, PartitionValues, join
 from tidegate.core.offsets import OffsetRange, pack
 from tidegate.core.overflow import Known, overflow_values, staying
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain
 from tidegate.core.ports import Storage
-from tidegate.core.receipt import DATA, DIRTY, LATE, Failure, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
 
 RunTasks = Callable[[Callable[..., TaskResult], Sequence[Task]], Iterable[TaskResult]]
 """`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique."""
@@ -55,9 +55,7 @@ def run_plan(
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
         return receipt
     except Exception as e:
-        failure = from_exception(e)
-        _report(plan, storage, failure)
-        raise JobError(failure) from e
+        raise reported(storage, plan.attempt_dir, e) from e
 
 
 def open_kafka(plan: JobPlan) -> Reader:
@@ -70,13 +68,6 @@ def open_kafka(plan: JobPlan) -> Reader:
 
 def _here(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
     return [run(task, 0) for task in tasks]
-
-
-def _report(plan: JobPlan, storage: Storage, failure: Failure) -> None:
-    try:
-        storage.write_new(join(plan.attempt_dir, FAILURE), dumps(failure).encode())
-    except Exception:  # the failure itself is what the caller has to hear of
-        return
 
 
 def _run(

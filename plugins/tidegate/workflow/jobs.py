@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import AttemptSpoilt, BatchRefused, JobFailed, PathExists, PathMissing
 from tidegate.core.layout import FAILURE, RECEIPT, join
@@ -9,6 +11,8 @@ from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import Failure, Receipt
 from tidegate.workflow import overflow
 from tidegate.workflow.context import Context
+
+T = TypeVar("T")
 
 
 def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
@@ -30,6 +34,31 @@ def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
         raise last_words(ctx, job, e) from e
     if read_receipt(ctx, job.attempt_dir) is None:
         raise last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
+
+
+def run_beside(ctx: Context, job: JobPlan, plan_path: str) -> None:
+    """Write the plan of a job that reads files and not Kafka, and run it: beside the control plane if it is small.
+
+    Raises JobFailed, or what the launcher raises; the receipt decides (`receipt_of`)."""
+    try:
+        ctx.storage.write_new(plan_path, dumps(job).encode())
+    except PathExists:
+        pass
+    size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
+    here = size <= ctx.pipeline.archive.merge.local_size
+    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
+    launcher.run(plan_path)
+
+
+def receipt_of(ctx: Context, kind: type[T], job: JobPlan) -> T | None:
+    """What a job run by `run_beside` has left. Raises JobFailed for a receipt that cannot be read."""
+    path = join(job.attempt_dir, RECEIPT)
+    try:
+        return loads(kind, ctx.storage.read(path))
+    except PathMissing:
+        return None
+    except ValueError as e:
+        raise JobFailed(f"{path} cannot be read: {e}") from None
 
 
 def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | BatchRefused:

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 
 from tidegate.core import merging as rules
 from tidegate.core.batch import AbandonedBatch, JobPlan
-from tidegate.core.errors import JobFailed, PathExists, PathMissing, StorageError, TidegateError
-from tidegate.core.layout import RECEIPT, join, partition_path, window_end
+from tidegate.core.errors import JobFailed, StorageError, TidegateError
+from tidegate.core.layout import join, partition_path, window_end
 from tidegate.core.ledger import LandedFile
 from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.pipeline import table_columns
-from tidegate.core.plain import dumps, loads, to_plain
+from tidegate.core.plain import to_plain
 from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.window import BuildingGeneration, PublishedGeneration, WindowKey
+from tidegate.workflow import jobs
 from tidegate.workflow.context import Context
 
 Columns = tuple[tuple[str, str], ...]
@@ -143,33 +144,16 @@ def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeRec
     """Raises JobFailed, or what the launcher raises. The receipt decides, as for every job."""
     plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
     try:
-        ctx.storage.write_new(plan, dumps(job).encode())
-    except PathExists:
-        pass
-    size = sum(s.entry.bytes for m in job.merges for s in m.sources)
-    here = size <= ctx.pipeline.archive.merge.local_size
-    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
-    try:
-        launcher.run(plan)
+        jobs.run_beside(ctx, job, plan)
     except JobFailed:
-        receipt = _receipt(ctx, job)
+        receipt = jobs.receipt_of(ctx, MergeReceipt, job)
         if receipt is None:
             raise
         return receipt
-    receipt = _receipt(ctx, job)
+    receipt = jobs.receipt_of(ctx, MergeReceipt, job)
     if receipt is None:
         raise JobFailed(f"the job of {job.attempt} left no receipt")
     return receipt
-
-
-def _receipt(ctx: Context, job: JobPlan) -> MergeReceipt | None:
-    path = join(job.attempt_dir, RECEIPT)
-    try:
-        return loads(MergeReceipt, ctx.storage.read(path))
-    except PathMissing:
-        return None
-    except ValueError as e:
-        raise JobFailed(f"{path} cannot be read: {e}") from None
 
 
 def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from tidegate.core import merging, reopening
 from tidegate.core.batch import AbandonedBatch, JobPlan
-from tidegate.core.errors import BatchRefused, JobFailed, PathExists, PathMissing, ReplayRefused
+from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused
 from tidegate.core.instants import iso
-from tidegate.core.layout import RECEIPT, join
+from tidegate.core.layout import join
 from tidegate.core.merging import Merge, Source
 from tidegate.core.overflow import Known, overflow_values
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, loads, to_plain
+from tidegate.core.plain import to_plain
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import ReopenReceipt
 from tidegate.core.tables import told_columns
@@ -144,34 +144,17 @@ def _by_columns(ctx: Context, late: list[Source]) -> tuple[Merge, ...]:
 
 
 def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> ReopenReceipt:
-    """Beside the control plane if it is small, as merges are. Raises JobFailed, ReplayRefused. The receipt decides."""
+    """Raises JobFailed, ReplayRefused. The receipt decides."""
     plan = ctx.layout.replay_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
-    try:
-        ctx.storage.write_new(plan, dumps(job).encode())
-    except PathExists:
-        pass
-    size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
-    here = size <= ctx.pipeline.archive.merge.local_size
-    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
     error = JobFailed(f"the job of {job.attempt} left no receipt")
     try:
-        launcher.run(plan)
+        jobs.run_beside(ctx, job, plan)
     except JobFailed as e:
         error = e
-    receipt = _receipt(ctx, job)
+    receipt = jobs.receipt_of(ctx, ReopenReceipt, job)
     if receipt is not None:
         return receipt
     words = jobs.last_words(ctx, job, error)
     if isinstance(words, BatchRefused):
         raise ReplayRefused(words.args[0], advice=words.advice or _STAYS) from error
     raise words from error
-
-
-def _receipt(ctx: Context, job: JobPlan) -> ReopenReceipt | None:
-    path = join(job.attempt_dir, RECEIPT)
-    try:
-        return loads(ReopenReceipt, ctx.storage.read(path))
-    except PathMissing:
-        return None
-    except ValueError as e:
-        raise JobFailed(f"{path} cannot be read: {e}") from None
