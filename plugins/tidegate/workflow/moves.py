@@ -54,6 +54,26 @@ def move_directory(
     raise OutcomeUnknown(f"renaming {source} to {destination} has no certain outcome yet")
 
 
+def move_out(
+    storage: Storage,
+    source: str,
+    destination: str,
+    manifest: Mapping[str, int],
+    still_mine: Callable[[], bool],
+    quarantine: str,
+) -> None:
+    """`move_directory` out of a side table, which leaves an empty directory; done if another task did it.
+
+    Raises Alarm, OutcomeUnknown."""
+    try:
+        if look(storage, destination, manifest) is not Seen.MATCHES:
+            move_directory(storage, source, destination, manifest, still_mine, quarantine)
+    except MovedOn:
+        return
+    # an ADD of the partition may still arrive late: what it shows is an empty directory then
+    storage.make_dirs(source)
+
+
 def _alarm(
     storage: Storage, todo: Do, source: str, destination: str, manifest: Mapping[str, int], quarantine: str
 ) -> Alarm:

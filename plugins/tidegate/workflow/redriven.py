@@ -11,11 +11,10 @@ from tidegate.core.errors import Alarm, CatalogueError
 from tidegate.core.layout import join
 from tidegate.core.merging import Source
 from tidegate.core.receipt import DIRTY
-from tidegate.core.recovery import Seen
 from tidegate.core.tables import dirty_table
 from tidegate.workflow import places
 from tidegate.workflow.context import Context
-from tidegate.workflow.moves import MovedOn, look, move_directory
+from tidegate.workflow.moves import move_out
 
 
 def sources(ctx: Context, batches: Iterable[int]) -> tuple[Source, ...]:
@@ -69,10 +68,4 @@ def _move(ctx: Context, batch_id: int) -> None:
 
     quarantine = ctx.layout.quarantine(f"{DIRTY}-{batch_id}-{ctx.nonce()}")
     source, target = ctx.layout.side(batch_id, DIRTY), ctx.layout.redriven(batch_id)
-    try:
-        if look(ctx.storage, target, manifest) is not Seen.MATCHES:
-            move_directory(ctx.storage, source, target, manifest, still_owed, quarantine)
-    except MovedOn:
-        return
-    # an ADD of the partition may still arrive late: what it shows is an empty directory then
-    ctx.storage.make_dirs(source)
+    move_out(ctx.storage, source, target, manifest, still_owed, quarantine)

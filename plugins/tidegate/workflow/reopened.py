@@ -13,11 +13,10 @@ from tidegate.core.errors import Alarm, CatalogueError
 from tidegate.core.instants import iso
 from tidegate.core.layout import PartitionValues, join, partition_path, time_values
 from tidegate.core.receipt import LATE, FileEntry
-from tidegate.core.recovery import Seen
 from tidegate.core.tables import late_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.context import Context
-from tidegate.workflow.moves import MovedOn, look, move_directory
+from tidegate.workflow.moves import move_out
 
 
 def hide(ctx: Context, generation: BuiltGeneration, location: str) -> BuiltGeneration:
@@ -102,10 +101,4 @@ def _move(ctx: Context, window_ms: int, batch_id: int) -> None:
         return any((w, b) == (window_ms, batch_id) for w, _, b in ctx.ledger.reopenings.duties(ctx.name))
 
     quarantine = ctx.layout.quarantine(f"{LATE}-{batch_id}-{ctx.nonce()}")
-    try:
-        if look(ctx.storage, target, manifest) is not Seen.MATCHES:
-            move_directory(ctx.storage, source, target, manifest, still_owed, quarantine)
-    except MovedOn:
-        return
-    # an ADD of the partition may still arrive late: what it shows is an empty directory then
-    ctx.storage.make_dirs(source)
+    move_out(ctx.storage, source, target, manifest, still_owed, quarantine)
