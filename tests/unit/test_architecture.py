@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ def test_the_arrows_between_packages() -> None:
     path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_two_test_files_outside_of_packages_share_a_name() -> None:
+    """pytest imports such files by their bare name: two of one name end the whole run, though each passes alone."""
+    tests = [p for p in sorted((ROOT / "tests").rglob("*.py")) if not (p.parent / "__init__.py").exists()]
+    twice = [name for name, n in Counter(p.name for p in tests if p.name != "conftest.py").items() if n > 1]
+    assert not twice
 
 
 def test_style() -> None:
