@@ -119,7 +119,7 @@ def built(ledger: SqlLedger) -> BuiltGeneration:
 
 
 def test_a_ledger_without_its_schema_is_refused(url: str) -> None:
-    with pytest.raises(WrongRevision, match="none.*0004"):
+    with pytest.raises(WrongRevision, match="none.*0005"):
         SqlLedger(url).pipelines.row(NAME)
 
 

@@ -76,6 +76,8 @@ batches = _table(
     Column("landed_ms", BigInteger),
     Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
     Column("kind", String(16), nullable=False, server_default="ingest"),  # ingest | redrive
+    Column("began_ms", BigInteger),  # when the epoch in force began to be written
+    Column("released", Text),  # who lifted the limits of dirty records for this batch, and why
     Index("ix_batches_state", "pipeline", "state"),
     Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
 )
@@ -196,6 +198,8 @@ generations = _table(
     Column("announced_ms", BigInteger),
     Column("retired_ms", BigInteger),
     Column("cleaned_ms", BigInteger),  # when its files were deleted; only RETIRED and DISCARDED ones
+    Column("began_ms", BigInteger),  # when it was begun
+    Column("origin", Integer),  # of a rollback: the generation whose rows these are
     Index("ix_generations_state", "pipeline", "state"),
 )
 generation_batches = _table(
@@ -239,6 +243,22 @@ archive_notes = _table(  # what the maintenance DAG last saw of a pipeline's win
     "archive_notes",
     Column("pipeline", _NAME, primary_key=True),
     _required("content", Text),
+)
+totals = _table(  # sums over the ranges of all batches up to one; what has landed is final
+    "totals",
+    Column("pipeline", _NAME, primary_key=True),
+    _required("through_batch", BigInteger),
+    *(_required(name, BigInteger) for name in ("read", "bytes", "data", "late", "dirty")),
+    *(_required(name, BigInteger) for name in ("filtered", "dropped", "rerouted", "unaccounted")),
+)
+notices = _table(  # what people are to be told, once for each key
+    "notices",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("key", String(300), primary_key=True),
+    _required("content", Text),
+    _required("first_ms", BigInteger),
+    Column("told_ms", BigInteger),
+    Column("ended_ms", BigInteger),
 )
 intents = _table(
     "intents",

@@ -1,0 +1,33 @@
+"""When work began, a lifted dirty limit, sums of what has landed, and what people were told."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+COUNTS = ("read", "bytes", "data", "late", "dirty", "filtered", "dropped", "rerouted", "unaccounted")
+
+
+def upgrade() -> None:
+    op.add_column("batches", sa.Column("began_ms", sa.BigInteger()))
+    op.add_column("batches", sa.Column("released", sa.Text()))
+    op.add_column("generations", sa.Column("began_ms", sa.BigInteger()))
+    op.add_column("generations", sa.Column("origin", sa.Integer()))
+    op.create_table(
+        "totals",
+        sa.Column("pipeline", sa.String(200), nullable=False),
+        sa.Column("through_batch", sa.BigInteger(), nullable=False),
+        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in COUNTS),
+        sa.PrimaryKeyConstraint("pipeline"),
+    )
+    op.create_table(
+        "notices",
+        sa.Column("pipeline", sa.String(200), nullable=False),
+        sa.Column("key", sa.String(300), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("first_ms", sa.BigInteger(), nullable=False),
+        sa.Column("told_ms", sa.BigInteger()),
+        sa.Column("ended_ms", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("pipeline", "key"),
+    )
