@@ -40,6 +40,8 @@ SINCE = datetime(2000, 1, 1, tzinfo=UTC)
 """start_date of DAGs without windows; with catchup=False only its being past matters."""
 MAINTAIN_SCHEDULE = "*/10 * * * *"
 RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=15), timedelta(minutes=10)
+MAINTAIN_RETRIES = 5
+"""They outlast an outage of five minutes (`core.patience`), and never wait longer than its schedule would."""
 
 
 def build_dags(settings: Settings | None = None) -> dict[str, DAG]:
@@ -216,7 +218,7 @@ def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> D
             dag_ids=[f"{pipeline.name}.{kind}" for kind in _KINDS],
             archive_dag_id=f"{pipeline.name}.archive",
             pool=pipeline.archive.pool,
-            retries=1,
+            retries=MAINTAIN_RETRIES,
             doc_md=docs.TASKS["maintain"],
         )
     return dag
