@@ -126,7 +126,18 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def repeated(field: FieldDescriptor) -> bool:
-    return bool(field.is_repeated)
+    return _labelled(field, "is_repeated", 3)
+
+
+def required(field: FieldDescriptor) -> bool:
+    return _labelled(field, "is_required", 2)
+
+
+def _labelled(field: FieldDescriptor, question: str, label: int) -> bool:
+    """`label` as descriptor.proto numbers it: protobuf before 6.31, which Airflow may pin, has no other answer, and
+    later versions give up the number."""
+    answer = getattr(field, question, None)
+    return bool(field.label == label if answer is None else answer)
 
 
 def single(field: FieldDescriptor) -> str:

@@ -109,7 +109,7 @@ def _missing(message: Message, place: str = "") -> Iterator[str]:
     """Required fields that are not there. FindInitializationErrors says it too, but it ends the process for some
     messages that hold a map (protobuf 7.36)."""
     for field in message.DESCRIPTOR.fields:
-        if field.is_required and not message.HasField(field.name):
+        if descriptors.required(field) and not message.HasField(field.name):
             yield place + field.name
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -117,7 +117,7 @@ def _missing(message: Message, place: str = "") -> Iterator[str]:
         if field.message_type.GetOptions().map_entry:
             inner = value.items() if field.message_type.fields_by_name["value"].message_type else ()
         else:
-            inner = enumerate(value) if field.is_repeated else (("", value),)
+            inner = enumerate(value) if descriptors.repeated(field) else (("", value),)
         for key, each in inner:
             yield from _missing(each, f"{place}{field.name}{f'[{key}]' if key != '' else ''}.")
 
@@ -137,5 +137,6 @@ def _has_required(message: Descriptor, seen: set[str]) -> bool:
         return False
     seen.add(message.full_name)
     return any(
-        f.is_required or (f.message_type is not None and _has_required(f.message_type, seen)) for f in message.fields
+        descriptors.required(f) or (f.message_type is not None and _has_required(f.message_type, seen))
+        for f in message.fields
     )
