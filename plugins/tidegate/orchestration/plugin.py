@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
 
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable
 
 
 class TidegatePlugin(AirflowPlugin):
-    """The schedules that serialised DAGs name."""
+    """The schedules that serialised DAGs name, and the board, which only the webserver asks for."""
 
     name = "tidegate"
     timetables = [WindowTimetable, BackfillOnlyTimetable]
+
+    @cached_property
+    def appbuilder_views(self) -> list[Any]:  # type: ignore[override]
+        """The board's views."""
+        from tidegate.board.registration import views
+
+        return views()
+
+    @cached_property
+    def flask_blueprints(self) -> list[Any]:  # type: ignore[override]
+        """The board's templates and files."""
+        from tidegate.board.registration import blueprint
+
+        return [blueprint()]

@@ -1,0 +1,84 @@
+"""Who may see the board and who may act: Airflow's own roles, asked through its auth manager."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from airflow.security.permissions import ACTION_CAN_ACCESS_MENU, ACTION_CAN_EDIT, ACTION_CAN_READ
+from airflow.www.extensions.init_auth_manager import get_auth_manager
+from airflow.www.views import AirflowBaseView
+from flask import flash, redirect, request, url_for
+from werkzeug.wrappers import Response
+
+log = logging.getLogger(__name__)
+
+RESOURCE = "Tidegate"
+"""The resource of both permissions, and the name of the menu entry."""
+SEE, ACT = ACTION_CAN_READ, ACTION_CAN_EDIT
+_SEES = (SEE, ACTION_CAN_ACCESS_MENU)
+ROLES = {"Viewer": _SEES, "User": _SEES, "Op": (*_SEES, ACT), "Admin": (*_SEES, ACT)}
+"""What Airflow's built-in roles may; other roles are given the permissions by hand."""
+
+
+class TidegatePages(AirflowBaseView):
+    """The base of every view below /tidegate. Each route carries `sees` or `acts`: without one it would be open."""
+
+    route_base = "/tidegate"
+    class_permission_name = RESOURCE
+    base_permissions = [SEE, ACT, ACTION_CAN_ACCESS_MENU]  # FAB takes away whatever of the resource is not here
+
+
+def may(action: str) -> bool:
+    """Whether the present user may `SEE` or `ACT`."""
+    return bool(get_auth_manager().is_authorized_custom_view(method=action, resource_name=RESOURCE))
+
+
+def sees(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a route that shows something."""
+    return _allowed(SEE, view)
+
+
+def acts(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a route that changes something."""
+    return _allowed(ACT, view)
+
+
+def actor() -> str:
+    """Who stands in the event log for what is done on the board."""
+    user = get_auth_manager().get_user()
+    name = getattr(user, "username", None) or get_auth_manager().get_user_name()
+    return f"board, {name}"
+
+
+def _allowed(action: str, view: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        return view(*args, **kwargs) if may(action) else _refusal(action)
+
+    return guarded
+
+
+def _refusal(action: str) -> Response:
+    manager = get_auth_manager()
+    if not manager.is_logged_in():
+        here = request.url if request.method == "GET" else url_for("TidegateBoard.index", _external=True)
+        return redirect(manager.get_url_login(next_url=here))  # type: ignore[return-value]
+    flash("Your role may not do this: it needs the permission " + f"`{action} on {RESOURCE}`.", "danger")
+    back = "TidegateBoard.index" if action == ACT and may(SEE) else "Airflow.index"
+    return redirect(url_for(back))  # type: ignore[return-value]
+
+
+def grant(appbuilder: Any) -> None:
+    """Give the built-in roles their permissions, as Airflow does for its own pages when it starts.
+
+    Not where `[fab] update_fab_perms` is off, nor where another auth manager decides. A webserver starts without."""
+    sync = getattr(appbuilder.sm, "bulk_sync_roles", None)
+    if sync is None or not appbuilder.update_perms:
+        return
+    try:
+        sync([{"role": role, "perms": [(a, RESOURCE) for a in actions]} for role, actions in ROLES.items()])
+    except Exception:  # Airflow itself must start, whatever became of the board
+        log.exception("the board's permissions were not given to Airflow's roles; `airflow sync-perm` tries again")

@@ -1,0 +1,150 @@
+"""What a page can reach: the ledger, the pipelines folder, Kafka; one of each for a process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidegate.board.specs import Folder, Specs
+from tidegate.core.errors import SpecError
+from tidegate.core.pipeline import Pipeline
+from tidegate.settings import load
+
+if TYPE_CHECKING:
+    from tidegate.adapters.ledger import SqlLedger
+    from tidegate.workflow.context import Context
+
+ADDRESS_S = 30.0
+"""How long the ledger's address is kept: asking for it is a statement of Airflow's database."""
+STATEMENT_MS = 20_000
+"""PostgreSQL gives a page's statement up after so long: Airflow ends a request only after two minutes."""
+
+
+class UnknownPipeline(Exception):
+    """Neither the pipelines folder nor the ledger knows the name."""
+
+
+class Reach:
+    """Cheap to make; everything is opened when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._specs = Specs()
+        self._ledger: SqlLedger | None = None
+        self._address, self._asked = "", 0.0
+
+    def folder(self) -> Folder:
+        """The pipelines folder."""
+        return self._specs.folder(load().pipelines_folder)
+
+    def pipeline(self, name: str) -> Pipeline:
+        """Of the YAML; where that is broken, or gone, as the ledger has it. Raises UnknownPipeline, LedgerError."""
+        spec = self.folder().specs.get(name)
+        if spec is not None and spec.pipeline is not None:
+            return spec.pipeline
+        found = self.ledger().specs.spec(name)
+        if found is None:
+            raise UnknownPipeline(name)
+        return found
+
+    def broken(self, name: str) -> SpecError | None:
+        """Why the pipeline's YAML is none; None if it is well."""
+        spec = self.folder().specs.get(name)
+        return None if spec is None else spec.error
+
+    def ledger(self) -> SqlLedger:
+        """For looking. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
+        from tidegate.adapters.ledger import SqlLedger
+        from tidegate.orchestration.connections import airflow_connection
+        from tidegate.wiring import ledger_address
+
+        with self._lock:
+            if self._ledger is not None and time.monotonic() - self._asked < ADDRESS_S:
+                return self._ledger
+            address = ledger_address(airflow_connection)
+            if self._ledger is None or address != self._address:
+                self._ledger = SqlLedger(_engine(address), "board")
+            self._address, self._asked = address, time.monotonic()
+            return self._ledger
+
+    def acting(self, actor: str) -> SqlLedger:
+        """For changing something: `actor` stands in the event log. Raises as `ledger` does."""
+        from tidegate.adapters.ledger import SqlLedger
+
+        return SqlLedger(self.ledger().store.engine, actor)
+
+    def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
+        """A workflow's context: it registers nothing and connects to nothing but the ledger before it is asked to."""
+        from tidegate.adapters.clock import SystemClock
+        from tidegate.spec.compiled import fingerprint
+        from tidegate.workflow.context import Context
+
+        ledger = self.ledger() if actor is None else self.acting(actor)
+        return Context(
+            pipeline=pipeline,
+            spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
+            ledger=ledger,
+            source=_Later(lambda: _kafka(pipeline)),  # type: ignore[arg-type]
+            storage=_Later(lambda: _storage(pipeline)),  # type: ignore[arg-type]
+            catalogue=_Later(lambda: _hive(pipeline)),  # type: ignore[arg-type]
+            launcher=_Later(_no_job),  # type: ignore[arg-type]
+            clock=SystemClock(),
+            say=lambda line: None,
+        )
+
+
+def _engine(address: str) -> Any:
+    from sqlalchemy import event
+
+    from tidegate.adapters.ledger.store import make_engine
+
+    engine = make_engine(address)
+    if engine.dialect.name == "postgresql":
+
+        @event.listens_for(engine, "connect")
+        def _limit(connection: Any, _record: Any) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET statement_timeout = {STATEMENT_MS}")
+            connection.commit()
+
+    return engine
+
+
+def _kafka(pipeline: Pipeline) -> Any:
+    from tidegate.adapters.kafka import KafkaSource, connection_settings
+    from tidegate.orchestration.connections import airflow_connection
+
+    extra = airflow_connection(pipeline.source.conn_id).extra
+    return KafkaSource(connection_settings(extra), pipeline.source.isolation, client_id="tidegate-board", timeout_s=2.0)
+
+
+def _storage(pipeline: Pipeline) -> Any:
+    from tidegate.adapters.storage import for_uri
+
+    return for_uri(pipeline.sink.location, pipeline.sink.user)
+
+
+def _hive(pipeline: Pipeline) -> Any:
+    from tidegate.adapters.hive import PyHiveCatalogue
+    from tidegate.orchestration.connections import airflow_connection
+
+    c = airflow_connection(pipeline.sink.conn_id)
+    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
+
+
+def _no_job() -> Any:
+    raise NotImplementedError("the webserver starts no job")
+
+
+class _Later:
+    """A port that is made when it is first used: most pages need none."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._made = make, None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)

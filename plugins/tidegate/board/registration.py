@@ -1,0 +1,28 @@
+"""What the webserver gets from the plugin: the views with their menu entry, templates and files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint
+
+from tidegate.board.access import RESOURCE, grant
+from tidegate.board.views import TidegateBoard
+
+
+def views() -> list[dict[str, Any]]:
+    """As `AirflowPlugin.appbuilder_views` wants them."""
+    return [{"name": RESOURCE, "view": TidegateBoard()}]
+
+
+def blueprint() -> Blueprint:
+    """Templates and static files; it is registered after the views, so their permissions can be given out then."""
+    pages = Blueprint(
+        "tidegate",
+        __name__,
+        template_folder="templates",
+        static_folder="static",
+        static_url_path="/tidegate/-/static",  # no pipeline's name begins with a hyphen
+    )
+    pages.record_once(lambda state: grant(state.app.appbuilder))
+    return pages
