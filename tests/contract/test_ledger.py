@@ -227,6 +227,39 @@ def test_a_refused_batch_keeps_its_ranges_under_a_new_revision(ledger: SqlLedger
     with pytest.raises(LostComparison):
         ledger.batches.seal(writing, manifest(writing))  # the old revision's attempt
     assert ledger.batches.take(replanned, "n2").epoch == 3
+
+
+def test_a_released_batch_keeps_its_release_until_it_takes_another_spec(ledger: SqlLedger) -> None:
+    writing = ledger.batches.take(planned(ledger), "n1")
+    with pytest.raises(LostComparison):  # nobody refused it
+        ledger.repairs.release(NAME, 1, "too dirty", "known")
+    ledger.batches.refuse(writing, "too dirty")
+    with pytest.raises(LostComparison):
+        ledger.repairs.release(NAME, 1, "another reason", "known")
+    assert ledger.repairs.released(NAME, 1) is None
+    ledger.repairs.release(NAME, 1, "too dirty", "known")
+    assert ledger.batches.refusal(NAME, 1) is None
+    assert ledger.repairs.released(NAME, 1) == "test: known"
+    (batch,) = next(ledger.reads.batch_pages(NAME, 1, 1)).batches
+    assert batch.released == "test: known"
+    with pytest.raises(LostComparison):  # the second of two clicks
+        ledger.repairs.release(NAME, 1, "too dirty", "known")
+    assert [e.what for e in ledger.reads.events(NAME, 2)] == ["released", "refused"]
+    ledger.batches.refuse(writing, "unknown field")
+    ledger.batches.replan(writing, replace(writing.plan, revision=2, spec_version=2))
+    assert ledger.repairs.released(NAME, 1) is None
+
+
+def test_a_sealed_batch_needs_no_release(ledger: SqlLedger) -> None:
+    writing = ledger.batches.take(planned(ledger), "n1")
+    ledger.batches.refuse(writing, "too dirty")
+    ledger.batches.seal(writing, manifest(writing))
+    with pytest.raises(LostComparison):
+        ledger.repairs.release(NAME, 1, "too dirty", "known")
+
+
+def test_a_new_revision_keeps_the_ranges(ledger: SqlLedger) -> None:
+    writing = ledger.batches.take(planned(ledger), "n1")
     with pytest.raises(ValueError, match="keeps the ranges"):
         ledger.batches.replan(writing, replace(plan(1, 0, 4), revision=2))
 

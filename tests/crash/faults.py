@@ -30,8 +30,10 @@ CHANGING: dict[str, frozenset[str]] = {
     "catalogue": frozenset(
         {"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions", "execute"}
     ),
+    "switch": frozenset({"switch_partitions"}),
     "pipelines": frozenset({"register", "accept_topic"}),
     "due": frozenset({"save"}),
+    "totals": frozenset({"advance"}),
     "batches": frozenset(
         {"insert_plan", "bind", "take", "replan", "refuse", "seal", "adopt", "land", "mark_side", "abandon", "block"}
     ),
@@ -57,7 +59,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "redrives": frozenset({"cleared"}),
     "truths": frozenset({"save", "accept"}),
     "reopenings": frozenset({"cleared"}),
-    "repairs": frozenset({"clear_batch", "clear_window"}),
+    "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"commit_group"}),
 }
@@ -66,8 +68,10 @@ CHANGING: dict[str, frozenset[str]] = {
 UNKNOWN: dict[str, type[TidegateError]] = {
     "storage": OutcomeUnknown,
     "catalogue": CatalogueUnsure,
+    "switch": CatalogueUnsure,
     "pipelines": LedgerError,
     "due": LedgerError,
+    "totals": LedgerError,
     "batches": LedgerError,
     "windows": LedgerError,
     "recovery": LedgerError,
@@ -80,7 +84,12 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "source": SourceUnavailable,
 }
 
-REFUSED: dict[str, type[TidegateError]] = {"storage": StorageError, "catalogue": CatalogueError, "launcher": JobFailed}
+REFUSED: dict[str, type[TidegateError]] = {
+    "storage": StorageError,
+    "catalogue": CatalogueError,
+    "switch": CatalogueError,
+    "launcher": JobFailed,
+}
 """Ports with a definite refusal that says nothing of the state ("no space left", "permission denied").
 
 The ledger has none: its only definite answer is a lost comparison, and that is never given without a reason."""

@@ -281,6 +281,26 @@ def topic_recreated(world: World) -> None:
     world.produce(record("n1", 7.1), partition=1)
 
 
+def refused_again(world: World) -> None:
+    """Too dirty, and this time it shall land as it is."""
+    world.change_spec(dirty=DirtyLimits(0, None))
+    world.produce(record("o0", 7.4), b"not json at all", partition=1)
+    ingest.plan(world.context(), "r14")
+    try:
+        ingest.write(world.context(), "r14")
+    except BatchRefused:
+        return
+    raise AssertionError("it should have been refused")
+
+
+def _release(world: World) -> None:
+    ctx = world.context()
+    open_batch = ctx.ledger.batches.open("readings")
+    refused = open_batch and ctx.ledger.batches.refusal("readings", open_batch.plan.batch_id)
+    if open_batch is not None and refused:
+        reconcile.release(ctx, open_batch.plan.batch_id, refused, "known")
+
+
 def _dies(step: Callable[[], object]) -> None:
     try:
         step()
@@ -329,6 +349,7 @@ def _adopt(world: World) -> None:
 
 
 ADOPT = Task("adopt", _adopt)
+RELEASE = Task("release", _release)
 ACCEPT = Task("accept the topic", _accept)
 
 STEPS = (
@@ -379,5 +400,6 @@ STEPS = (
     Step("reopening by directory", nothing, (take_up(1),)),
     Step("columns more", more_columns, (rebuild(2),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
+    Step("released batch", refused_again, (RELEASE, write("r14"), land("r14"))),
     Step("refused replay", nothing, (replace(rebuild(0), refusal=(ReplayRefused,)),)),
 )

@@ -25,6 +25,7 @@ from tidegate import core
 PORTS = {
     "Storage": "storage",
     "Catalogue": "catalogue",
+    "PartitionSwitch": "switch",
     "PipelineLedger": "pipelines",
     "BatchLedger": "batches",
     "WindowLedger": "windows",
@@ -34,6 +35,7 @@ PORTS = {
     "TruthLedger": "truths",
     "ReopenLedger": "reopenings",
     "DueLedger": "due",
+    "TotalsLedger": "totals",
     "LedgerRepairs": "repairs",
     "Launcher": "launcher",
     "Source": "source",
@@ -49,6 +51,7 @@ NO_PORTS = {
 LOOKING = {
     "storage": {"list_files", "list_names", "exists", "read"},
     "catalogue": {"partitions"},
+    "switch": set(),
     "pipelines": {"spec", "row", "blocks"},
     "batches": {
         "planning_view", "bound", "get", "open", "refusal", "side_duties", "manifest_files", "gaps", "newest_spec",
@@ -64,7 +67,8 @@ LOOKING = {
     "truths": {"known", "waiting"},
     "reopenings": {"candidates", "duties", "unfinished"},
     "due": {"note", "published_within"},
-    "repairs": set(),
+    "totals": set(),
+    "repairs": {"released"},
     "launcher": set(),
     "source": {"describe", "offsets_for_time", "client_settings", "committed_group"},
 }  # fmt: skip
@@ -109,8 +113,8 @@ def test_the_reference_meets_every_outcome(matrix: Matrix) -> None:
         "03": [(0, 9, None, "a"), (1, 1, None, "a")],
         "05": [(0, 20, 5, None), (0, 22, None, None)],
     }
-    assert (last["late"], last["dirty"]) == ([], [(0, 5), (0, 8), (0, 13), (0, 17)])
-    assert last["batches"] == ["LANDED"] * 4 + ["ABANDONED"] + ["LANDED"] * 9
+    assert (last["late"], last["dirty"]) == ([], [(0, 5), (0, 8), (0, 13), (0, 17), (1, 2)])
+    assert last["batches"] == ["LANDED"] * 4 + ["ABANDONED"] + ["LANDED"] * 10
     assert last["closed"] == dict.fromkeys((0, 1, 2, 3, 4, 5), "CLOSED")
     assert set(last["published"]) == {0, 1, 2, 3, 4, 5}
     assert (last["blocked"], last["quarantined"]) == ([], [])

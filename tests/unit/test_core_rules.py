@@ -23,7 +23,7 @@ from tidegate.core.receipt import (
     content_digest,
 )
 from tidegate.core.recovery import Do, Seen, decide, held_against
-from tidegate.core.thresholds import refusal
+from tidegate.core.thresholds import refusal, too_dirty
 
 HOUR = 3_600_000
 
@@ -149,6 +149,22 @@ def test_a_refusal_in_words() -> None:
     assert refusal(DirtyLimits(0, 0.5), told) == words
     bare = refusal(DirtyLimits(None, 0.5), replace(told, samples=()))
     assert bare == "9 of 9 records are dirty, over dirty.max_ratio 0.5"
+    assert too_dirty(f"batch 12: {words}\n  what to do: something")
+    assert too_dirty("batch 12: 1,001 of 1,000,000 records are dirty, over dirty.max_count 1000")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        None,
+        "",
+        "the receipt of batch 7 does not add up: batch 7: 1 of 2 records are dirty, over dirty.max_count 0",
+        "batch 7: field x: 1 of 2 records are dirty, over dirty.max_count 0",
+        "batch 7: 1 of 2 records are dirty",
+    ],
+)
+def test_only_too_many_dirty_records_can_be_released(refused: str | None) -> None:
+    assert not too_dirty(refused)
 
 
 def test_plain_refuses_what_it_does_not_know() -> None:

@@ -29,6 +29,7 @@ _WHY_NEEDED = "--why is needed: it goes into the event log"
 @click.option("--window", metavar="WINDOW", help="Clear the block of this window.")
 @click.option("--abandon", type=int, metavar="ID", help="Give up this open batch: its offsets are never read.")
 @click.option("--reread", type=int, metavar="ID", help="Forget this open batch: its offsets are planned anew.")
+@click.option("--release", type=int, metavar="ID", help="Let this batch land although it is too dirty, for once.")
 @click.option("--adopt", is_flag=True, help="Write back what the ledger lost and storage remembers.")
 @_why
 @_yes
@@ -40,12 +41,13 @@ def repair(
     window: str | None,
     abandon: int | None,
     reread: int | None,
+    release: int | None,
     adopt: bool,
     why: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """List what alarms have blocked, clear one block, give up an open batch, or rebuild what the ledger lost.
+    """List what alarms have blocked, clear one, give up or release an open batch, or rebuild what the ledger lost.
 
     Clearing changes nothing but the block: the next try of the task looks at files and ledger again, and raises the
     alarm again if they still contradict each other.
@@ -57,6 +59,10 @@ def repair(
     --reread is for an open batch whose files are lost after it was SEALED, while Kafka still has its offsets: the next
     ingest run plans them anew. A batch that has landed is refused.
 
+    --release is for a batch that was refused as too dirty (`dirty:`), and shall land as it is: all its dirty rows go
+    into the dirty table. The limits stay what they are for every other batch; if the pipeline's spec changes before
+    the batch lands, they are in force for this one again.
+
     --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
     and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
     found is listed first, and nothing is read from Kafka again. Without --why it only lists.
@@ -67,17 +73,18 @@ def repair(
       tidegate repair flights --batch 12 --why "restored landed/12 from the snapshot"
       tidegate repair flights --window 2013-01-26T16 --why "removed a stray file"
       tidegate repair flights --abandon 12 --why "retention passed it while ingest was off"
+      tidegate repair flights --release 12 --why "the test producer of today, they know"
       tidegate repair flights --adopt
       tidegate repair flights --adopt --why "restored from the backup of 02:00"
 
     \b
-    Exit code: 0 nothing is blocked, the block is cleared or the batch given up; 1 something is blocked, or refused;
-    2 usage; 3 the ledger or the storage gives no answer.
+    Exit code: 0 nothing is blocked, the block is cleared, the batch given up or released; 1 something is blocked, or
+    refused; 2 usage; 3 the ledger or the storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    given = sum(option is not None for option in (batch, window, abandon, reread)) + adopt
+    given = sum(option is not None for option in (batch, window, abandon, reread, release)) + adopt
     if given > 1:
-        raise click.UsageError("only one of --batch, --window, --abandon, --reread and --adopt")
+        raise click.UsageError("only one of --batch, --window, --abandon, --reread, --release and --adopt")
     with surroundings.ledger() as ledger:
         if only_list or not given:
             _list_blocks(ledger, pipeline, as_json)
@@ -89,6 +96,8 @@ def repair(
             _abandon(surroundings.context(spec, ledger), abandon, why, yes)
         elif reread is not None:
             _reread(surroundings.context(spec, ledger), reread, why, yes)
+        elif release is not None:
+            _release(surroundings.context(spec, ledger), release, why, yes)
         else:
             _clear(ledger, spec, batch, window, why, yes)
 
@@ -170,6 +179,22 @@ def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
     except StepMissing as e:
         raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
     click.echo(f"forgotten: the next run of {ctx.name}.ingest plans these offsets anew")
+
+
+def _release(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
+    from tidegate.core.errors import StepMissing
+    from tidegate.workflow import reconcile
+
+    try:
+        refused = reconcile.releasable(ctx, batch_id)
+        click.echo(refused.splitlines()[0])
+        click.echo(f"its dirty rows will go into {ctx.pipeline.sink.table}__dirty, the others into their windows")
+        if not yes:
+            click.confirm(f"Let batch {batch_id} land as it is?", abort=True)
+        reconcile.release(ctx, batch_id, refused, why)
+    except StepMissing as e:
+        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    click.echo(f"released: clear the write task of {ctx.name}.ingest, or wait for its next run; nothing is read again")
 
 
 def _open_one(batch: OpenBatch | None) -> str:

@@ -170,7 +170,10 @@ def _batch(batch: BatchRow | None) -> dict[str, Any] | None:
     if batch is None:
         return None
     ranges = [{"partition": r.range.partition, "start": r.range.start, "end": r.range.end} for r in batch.ranges]
-    fields = ("batch_id", "state", "epoch", "records", "refused", "blocked", "planned_ms", "sealed_ms", "landed_ms")
+    fields = (
+        "batch_id", "state", "epoch", "records", "refused", "released", "blocked", "planned_ms", "sealed_ms",
+        "landed_ms",
+    )  # fmt: skip
     return {name: getattr(batch, name) for name in fields} | {"ranges": ranges}
 
 
@@ -315,8 +318,10 @@ def _open_words(batch: BatchRow | None) -> str:
     ranges = ", ".join(f"{r.range.partition}: [{r.range.start}, {r.range.end})" for r in batch.ranges)
     epoch = f" (epoch {batch.epoch})" if batch.epoch else ""
     what = f"redrive of {batch.records:,} dirty rows" if batch.is_redrive else f"{batch.records:,} offsets"
-    return f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {what}" + (
-        f"\npartition {ranges}" if ranges else ""
+    return (
+        f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {what}"
+        + (f"\npartition {ranges}" if ranges else "")
+        + (f"\nmay land with its dirty rows, released by {batch.released}" if batch.released else "")
     )
 
 

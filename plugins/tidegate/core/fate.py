@@ -14,6 +14,7 @@ from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
+from tidegate.core.thresholds import too_dirty
 from tidegate.core.views import BatchRow, LossRow, RangeRow
 
 PUBLISHED, WAITING = "published", "waiting"
@@ -106,8 +107,13 @@ def _open(batch: BatchRow, name: str) -> Fate:
     if batch.refused:
         why = f"refused: {_line(batch.refused)}"
         step = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
+        if too_dirty(batch.refused):
+            step += f"; or let it land as it is: tidegate repair {name} --release {batch.batch_id} --why ..."
         return Fate(OPEN, f"{about}, attempt {batch.epoch} was {why}", step, reason=why)
     running = f"nothing if {name}.ingest is running; otherwise look at its last run"
+    if batch.released and batch.state == "WRITING":
+        words = f"{about}: it may land with its dirty rows, released by {_line(batch.released)}"
+        return Fate(OPEN, words, f"nothing if {name}.ingest is running; otherwise clear the write task of its last run")
     if batch.state == "PLANNED":
         return Fate(OPEN, f"{about}: PLANNED, nobody has begun to write it", running)
     if batch.state == "WRITING":

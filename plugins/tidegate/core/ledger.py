@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.announcing import AnnouncementLedger
 from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
@@ -24,6 +24,7 @@ from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.redriving import RedriveLedger
 from tidegate.core.reopening import ReopenLedger
+from tidegate.core.totals import TotalsLedger
 from tidegate.core.truth import TruthLedger
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
@@ -34,6 +35,9 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
+
+if TYPE_CHECKING:
+    from tidegate.core.views import LedgerRepairs
 
 
 @dataclass(frozen=True)
@@ -377,6 +381,12 @@ class Ledger(Protocol):
     def due(self) -> DueLedger: ...
 
     @property
+    def totals(self) -> TotalsLedger: ...
+
+    @property
     def announcements(self) -> AnnouncementLedger: ...
+
+    @property
+    def repairs(self) -> LedgerRepairs: ...
 
     def close(self) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from tidegate.core.pipeline import DirtyLimits
@@ -28,3 +29,9 @@ def refusal(limits: DirtyLimits, receipt: Receipt) -> str | None:
     return f"{dirty:,} of {read:,} records are dirty, over {limit}{worst}" + (
         f" (for example {samples})" if samples else ""
     )
+
+
+def too_dirty(refused: str | None) -> bool:
+    """Whether a batch was refused for what `refusal` says, by what the ledger remembers of it: that, and nothing else,
+    a person can release."""
+    return re.match(r"batch \d+: [\d,]+ of [\d,]+ records are dirty, over dirty\.", refused or "") is not None

@@ -34,7 +34,8 @@ class BatchRow:
     """`ends` are the planned ends (exclusive) of every Kafka partition, `log_starts` the broker's at plan time.
 
     A redrive (`kind`) has neither; `sources` are the batches whose dirty rows it takes up. `redriven_by`: the redrive
-    that owns this batch's dirty rows since it landed; `set_aside`: their files have left the dirty table."""
+    that owns this batch's dirty rows since it landed; `set_aside`: their files have left the dirty table.
+    `released`: who lifted its limits of dirty records, and why."""
 
     batch_id: int
     state: str
@@ -61,6 +62,7 @@ class BatchRow:
     sources: tuple[int, ...] = ()
     redriven_by: int | None = None
     set_aside: bool = False
+    released: str | None = None
 
     @property
     def is_redrive(self) -> bool:
@@ -279,8 +281,17 @@ class LedgerReads(SurveyLedger, Protocol):
 
 
 class LedgerRepairs(Protocol):
-    """An operator clears an alarm's block, by the reason that was seen. Raises LostComparison if it has changed."""
+    """An operator takes back what stands in the way, by the reason that was seen. Raises LostComparison if it has
+    changed."""
 
     def clear_batch(self, name: str, batch_id: int, reason: str, why: str) -> None: ...
 
     def clear_window(self, name: str, key: WindowKey, reason: str, why: str) -> None: ...
+
+    def release(self, name: str, batch_id: int, refused: str, why: str) -> None:
+        """Lift the limits of dirty records for a batch that was refused for them, until it takes another spec."""
+        ...
+
+    def released(self, name: str, batch_id: int) -> str | None:
+        """Who lifted the batch's limits, and why."""
+        ...

@@ -12,6 +12,7 @@ from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, StepMissing
 from tidegate.core.offsets import Interval
+from tidegate.core.thresholds import too_dirty
 from tidegate.core.window import WindowKey
 from tidegate.workflow import cleaning, landing, records, reopen
 from tidegate.workflow.context import Context, guard
@@ -21,6 +22,7 @@ def maintain(ctx: Context, runs: RunsSeen | None = None) -> list[str]:
     """The maintenance DAG's duties for one pipeline; what was done, in words. `runs`: None where nobody has looked."""
     guard(ctx)
     note_archive(ctx, runs)
+    add_up(ctx)
     try:
         done = landing.finish_side_duties(ctx, strict=True)
     except Alarm:
@@ -62,6 +64,33 @@ def reread(ctx: Context, batch_id: int, why: str) -> None:
     ctx.ledger.recovery.withdraw(batch, why)
 
 
+def releasable(ctx: Context, batch_id: int) -> str:
+    """Why the open batch was refused as too dirty. Raises StepMissing for any other batch."""
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None or batch.plan.batch_id != batch_id:
+        raise StepMissing(f"batch {batch_id} is not the open one", advice=f"tidegate status {ctx.name} names it")
+    refused = ctx.ledger.batches.refusal(ctx.name, batch_id)
+    if refused is None:
+        by = ctx.ledger.repairs.released(ctx.name, batch_id)
+        said = f"has been released by {by}" if by else "was not refused"
+        raise StepMissing(f"batch {batch_id} {said}", advice="clear the write task, or wait for the next ingest run")
+    if not too_dirty(refused):
+        raise StepMissing(
+            f"batch {batch_id} was not refused for its dirty records, but: {refused.splitlines()[0]}",
+            advice="only the limits of `dirty:` can be lifted for a batch",
+        )
+    return refused
+
+
+def release(ctx: Context, batch_id: int, refused: str, why: str) -> None:
+    """A person has this batch land with all its dirty rows; `refused` is what that person saw.
+
+    The next try of its write task finds the refused attempt complete, so nothing is read again. Raises StepMissing,
+    LostComparison where the batch has moved on."""
+    releasable(ctx, batch_id)
+    ctx.ledger.repairs.release(ctx.name, batch_id, refused, why)
+
+
 def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:
     """The oldest windows that are due."""
     return list(islice(due(ctx), limit))
@@ -70,6 +99,13 @@ def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:
 def due(ctx: Context) -> Due:
     """Windows from `windows.start` up to the global watermark that have no CURRENT generation."""
     return look(ctx).due
+
+
+def add_up(ctx: Context) -> None:
+    """Bring the running sums up to the newest batch that is final."""
+    with suppress(LostComparison):  # somebody else is at it
+        while ctx.ledger.totals.advance(ctx.name):
+            pass
 
 
 def note_archive(ctx: Context, runs: RunsSeen | None = None) -> None:

@@ -104,7 +104,15 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
     reason = refusal(ctx.pipeline.dirty, receipt)
     _say_samples(ctx, receipt)
     if reason is not None:
-        raise BatchRefused(f"batch {plan.batch_id}: {reason}")
+        _refuse_unless_released(ctx, plan.batch_id, reason)
+
+
+def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
+    released = ctx.ledger.repairs.released(ctx.name, batch_id)
+    if released is None:
+        once = f"or land this batch as it is: tidegate repair {ctx.name} --release {batch_id} --why ..."
+        raise BatchRefused(f"batch {batch_id}: {reason}", advice=f"{BatchRefused.advice}; {once}")
+    ctx.say(f"batch {batch_id}: {reason}; it lands all the same, released by {released}")
 
 
 def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:

@@ -187,7 +187,8 @@ class SqlBatches:
         epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
         plan = batch.plan
         with self._store.begin() as c:
-            change = self._from(batch).values(state="WRITING", epoch=epoch + 1, nonce=nonce)
+            began_ms = self._store.now_ms()
+            change = self._from(batch).values(state="WRITING", epoch=epoch + 1, nonce=nonce, began_ms=began_ms)
             self._store.compare_and_set(c, change, f"taking batch {plan.batch_id}")
             detail = {"epoch": epoch + 1, "nonce": nonce}
             self._store.note(c, plan.pipeline, "writing", f"batch {plan.batch_id}", detail)
@@ -203,7 +204,9 @@ class SqlBatches:
                 spec_version=plan.spec_version,
                 floor=dumps(plan.floor),
                 epoch=batch.epoch + 1,
+                began_ms=self._store.now_ms(),
                 refused=None,
+                released=None,
             )
             self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
             detail = {"revision": plan.revision, "spec": [old.spec_version, plan.spec_version]}
@@ -234,6 +237,7 @@ class SqlBatches:
                 manifest_digest=manifest_digest(manifest.files),
                 receipt=rows.receipt_text(manifest),
                 sealed_ms=self._store.now_ms(),
+                job_ms=round(manifest.seconds * 1000),
                 refused=None,
                 blocked=None,
             )

@@ -1,8 +1,8 @@
-"""What an operator takes back: the block that an alarm has set on a batch or a window."""
+"""What an operator takes back: the block that an alarm has set, and the refusal of a batch that is too dirty."""
 
 from __future__ import annotations
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
@@ -35,3 +35,16 @@ class SqlRepairs:
             change = update(w).where(*where).values(blocked=None)
             self._store.compare_and_set(c, change, f"clearing the block of {subject}")
             self._store.note(c, name, "block cleared", subject, {"block": reason, "why": why})
+
+    def release(self, name: str, batch_id: int, refused: str, why: str) -> None:
+        b = schema.batches
+        where = (b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "WRITING", b.c.refused == refused)
+        with self._store.begin() as c:
+            change = update(b).where(*where).values(refused=None, released=f"{self._store.actor}: {why}")
+            self._store.compare_and_set(c, change, f"releasing batch {batch_id}")
+            self._store.note(c, name, "released", f"batch {batch_id}", {"refused": refused, "why": why})
+
+    def released(self, name: str, batch_id: int) -> str | None:
+        b = schema.batches
+        with self._store.begin() as c:
+            return c.scalar(select(b.c.released).where(b.c.pipeline == name, b.c.batch_id == batch_id))

@@ -103,13 +103,18 @@ class Store:
             statement = statement.where(p.c.version == expected)
         self.compare_and_set(connection, statement, f"pipeline {pipeline}")
 
+    @property
+    def actor(self) -> str:
+        """Who is acting, as the event log has it."""
+        return self._actor()[:500]
+
     def note(self, connection: Connection, pipeline: str, what: str, subject: str, detail: Any = None) -> None:
         """Append to the event log, in the transaction of the change itself."""
         connection.execute(
             insert(schema.events).values(
                 at_ms=self.now_ms(),
                 pipeline=pipeline,
-                actor=self._actor()[:500],
+                actor=self.actor,
                 what=what,
                 subject=subject,
                 detail=dumps(detail if detail is not None else {}),
