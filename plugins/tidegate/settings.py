@@ -20,8 +20,9 @@ class Settings:
     """`spark_driver_java_options` go to the driver's JVM as `spark.driver.extraJavaOptions`; empty for none, None for
     what suits a short life with a local master, `spark_class_archive` included (`tidegate spark prepare` makes it).
 
-    `spark_binary` is a command or an absolute path; `spark_py_files` are the archives that executors on other machines
-    import Tidegate from (the wheel), empty where it is installed there. Warm sessions (`ingest.spark.session`) end
+    `spark_binary` is a command or an absolute path. What executors on other machines import: `spark_worker_archive`
+    (path or URI of the workers' archive that `make dist` makes) brings all of it, `spark_py_files` (the wheel) Tidegate
+    alone; both are empty where everything is installed there. Warm sessions (`ingest.spark.session`) end
     after `spark_session_idle_s` without work and after so many batches; their sockets are below
     `spark_session_folder`. `poll_s`: how often a waiting window looks.
     """
@@ -35,6 +36,7 @@ class Settings:
     spark_session_idle_s: float = 900.0
     spark_session_batches: int = 500
     spark_py_files: str = ""
+    spark_worker_archive: str = ""
     runbook_url: str = "docs/runbook.md"
     poll_s: float = 30.0
 
@@ -53,6 +55,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         spark_session_idle_s=float(read.get("tidegate", "spark_session_idle_seconds") or Settings.spark_session_idle_s),
         spark_session_batches=int(read.get("tidegate", "spark_session_batches") or Settings.spark_session_batches),
         spark_py_files=read.get("tidegate", "spark_py_files") or "",
+        spark_worker_archive=read.get("tidegate", "spark_worker_archive") or "",
         runbook_url=read.get("tidegate", "runbook_url") or Settings.runbook_url,
         poll_s=float(read.get("tidegate", "poll_seconds") or Settings.poll_s),
     )
@@ -62,6 +65,12 @@ def airflow_home(environ: Mapping[str, str] | None = None) -> Path:
     """AIRFLOW_HOME, `~/airflow` by default."""
     env = os.environ if environ is None else environ
     return Path(env.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+
+
+def airflow_kerberos(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether Airflow's hooks use tickets: [core] security = kerberos."""
+    env = os.environ if environ is None else environ
+    return (_Reader(env).get("core", "security") or "").lower() == "kerberos"
 
 
 def _dags_folder(read: _Reader) -> Path:

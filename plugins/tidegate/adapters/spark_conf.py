@@ -28,6 +28,8 @@ SHORT_LIVED = "-XX:+NeverActAsServerClassMachine"
 """A JVM that lives for seconds: the serial collector, and C1 only, as C2 spends seconds on code that runs for one.
 
 Unlike -XX:+UseSerialGC it gives way to a collector that spark-defaults.conf names: Java refuses to be told two."""
+WORKERS = "tidegate_worker"
+"""The folder, in an executor's own, that the workers' archive is unpacked to."""
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
 
 
@@ -52,6 +54,19 @@ def driver_conf(
         ours[EXTRA_JAVA] = " ".join(filter(None, (java_options, conf.get(EXTRA_JAVA))))
         conf = {key: value for key, value in conf.items() if key != EXTRA_JAVA}
     return ours | dict(conf)
+
+
+def with_worker_archive(conf: Mapping[str, str], archive: str, master: str) -> dict[str, str]:
+    """The settings by which executors on other machines import all that they need from the workers' archive.
+
+    With a local master there are none. What the settings say of archives and of Python's path stays, ours goes first."""
+    if not archive or is_local(master):
+        return dict(conf)
+    ours = {"spark.archives": f"{archive}#{WORKERS}"}
+    ours |= dict.fromkeys(("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"), WORKERS)
+    separators = {"spark.archives": ","}
+    joined = {key: separators.get(key, ":").join(filter(None, (value, conf.get(key)))) for key, value in ours.items()}
+    return dict(conf) | joined
 
 
 def short_lived(archive: Path | None) -> str:

@@ -20,7 +20,7 @@ from tidegate.adapters.spark import (
     processes_of,
     secrets_file,
 )
-from tidegate.adapters.spark_conf import driver_conf
+from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class AirflowSparkLauncher:
     """Implements `core.ports.Launcher` by the apache-spark provider's hook; the log goes to the task's log.
 
-    On other machines executors import Tidegate from `spark_py_files` (the wheel), or have it installed; with a local
+    On other machines executors import what they need from `spark_worker_archive`, or have it installed; with a local
     master they are this machine's own.
     """
 
@@ -98,9 +98,10 @@ class _OwnJob:
         """Raises JobFailed when there is no spark-submit."""
         ingest, settings = self._pipeline.ingest, self._settings
         options, archive = settings.spark_driver_java_options, settings.spark_class_archive
+        conf = driver_conf(ingest.spark_conf, options, self._master, archive)
         return _Hook(
             conn_id=ingest.spark_conn_id,
-            conf=driver_conf(ingest.spark_conf, options, self._master, archive),
+            conf=with_worker_archive(conf, settings.spark_worker_archive, self._master),
             name=f"tidegate {name}",
             application_args=list(arguments),
             spark_binary=absolute_binary(settings.spark_binary),
