@@ -16,10 +16,11 @@ from airflow.models.baseoperator import BaseOperator
 from airflow.utils import timezone
 
 from tidegate.core.errors import SpecError, StillClosing, TidegateError
+from tidegate.core.instants import iso
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
-from tidegate.orchestration import datasets
+from tidegate.orchestration import datasets, last_words
 from tidegate.orchestration.timetable import to_ms
 
 if TYPE_CHECKING:
@@ -41,22 +42,42 @@ class PipelineOperator(BaseOperator):
 
     template_fields: Sequence[str] = ()
     runs_spark: ClassVar[bool] = False
+    of: ClassVar[str] = ""
+    """What a run is for: a batch, a window, or nothing of its own."""
 
     def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
         super().__init__(do_xcom_push=False, **operator_args)
         self.pipeline = pipeline
+        self.about = ""
         self._launcher: AirflowSparkLauncher | None = None
+        self._context: Context | None = None
 
     def execute(self, context: Context) -> None:
         """Do the task's work. Raises AirflowFailException for what no retry can mend."""
+        self._begin(context)
         self.prepare()
         self.perform(context)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Airflow's way back from a trigger."""
+        self._begin(context)
+        return super().resume_execution(next_method, next_kwargs, context)
+
+    def _begin(self, context: Context) -> None:
+        """From here on the try ends with a line that says what it was working on, and what to do."""
+        self._context = context
+        if self.of == "window":
+            self.about = f"window {iso(to_ms(context['data_interval_start']))}"
+        last_words.arm(self)
 
     def perform(self, context: Context) -> None:
         """The work alone, as it is gone on with after a wait in the triggerer."""
         with in_airflow_terms():
             ctx = self._open(context)
             try:
+                if self.of == "batch":
+                    batch = ctx.ledger.batches.bound(self.pipeline.name, run_key(context))
+                    self.about = "" if batch is None else f"batch {batch}"
                 self.work(ctx, context)
             finally:
                 ctx.ledger.close()
@@ -72,6 +93,8 @@ class PipelineOperator(BaseOperator):
         """End the Spark job; one that survives can only write into its own attempt's directory."""
         if self._launcher is not None:
             self._launcher.kill()
+        if self._context is not None:
+            self.log.error("%s", last_words.terminated(self._context, self.about))
 
     def _open(self, context: Context) -> PipelineContext:
         from tidegate.orchestration.connections import airflow_connection
@@ -90,6 +113,8 @@ class PipelineOperator(BaseOperator):
 class PlanOperator(PipelineOperator):
     """Decide which offsets this run reads, and write them to the ledger; skips the rest when there is nothing."""
 
+    of = "batch"
+
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Raises AirflowSkipException when nothing is new."""
         from tidegate.workflow import ingest
@@ -103,6 +128,7 @@ class PlanOperator(PipelineOperator):
 class WriteOperator(PipelineOperator):
     """Read exactly the planned offsets with Spark and write them as an attempt of the batch."""
 
+    of = "batch"
     runs_spark = True
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
@@ -115,6 +141,7 @@ class WriteOperator(PipelineOperator):
 class LandOperator(PipelineOperator):
     """Land the batch by one rename; with a backlog left, trigger the next run."""
 
+    of = "batch"
     runs_spark = True  # only where the ledger forgot what the write task had done
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
@@ -133,6 +160,7 @@ class LandOperator(PipelineOperator):
 class PublishOperator(PipelineOperator):
     """Close the window, assemble and publish it; a window that is published is verified, and mended if need be."""
 
+    of = "window"
     runs_spark = True
 
     def __init__(self, *, pipeline: Pipeline, poll_s: float = 30.0, **operator_args: Any) -> None:
@@ -167,6 +195,7 @@ class PublishOperator(PipelineOperator):
 class ReplayOperator(PipelineOperator):
     """Rebuild the window from Kafka as a new generation; unchanged content publishes nothing."""
 
+    of = "window"
     runs_spark = True
 
     def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:

@@ -39,6 +39,8 @@ class WindowReadySensor(PipelineOperator):
     system counts too, `completeness.patience` comes on top.
     """
 
+    of = "window"
+
     def __init__(self, *, pipeline: Pipeline, poll_s: float, **operator_args: Any) -> None:
         super().__init__(pipeline=pipeline, **operator_args)
         self.poll_s = poll_s

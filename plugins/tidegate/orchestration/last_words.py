@@ -1,0 +1,211 @@
+"""The last line of a failed task's log: what happened, where, and the command to run.
+
+Airflow 2.11 logs the traceback, then "Marking task as ...", then the task's callbacks, then a folded group with the
+traceback once more. So the line comes from a callback. It is set on the object that runs, never on the DAG: a task that
+announces a callback has its deaths handled by the DAG processor instead of the scheduler.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import TYPE_CHECKING
+
+from tidegate.core.errors import (
+    Alarm,
+    BatchRefused,
+    CatalogueError,
+    JobFailed,
+    LedgerError,
+    NotReady,
+    SourceError,
+    SpecError,
+    StorageError,
+    TidegateError,
+    WrongRevision,
+)
+
+if TYPE_CHECKING:
+    from airflow.models.baseoperator import BaseOperator
+    from airflow.utils.context import Context
+
+LONGEST = 900
+"""Characters of what happened; the traceback above has all of it."""
+
+ENDED = (
+    "ended from outside: marked or cleared by somebody, or its worker is being stopped. What it wrote stays in a "
+    "directory of its own that nobody reads"
+)
+
+_FOREIGN = (
+    (r"sqlalchemy|psycopg2", "a database", "`airflow db check` asks Airflow's, `tidegate doctor` the ledger's"),
+    (r"confluent_kafka|cimpl", "Kafka", "`tidegate doctor {pipeline}` asks the brokers"),
+    (r"pyhive|thrift|TCLIService", "Hive", "`tidegate doctor {pipeline}` asks Hive"),
+    (r"hdfs_native|pyarrow", "HDFS", "`tidegate doctor {pipeline}` asks the filesystem"),
+)  # fmt: skip
+"""Libraries whose errors can pass an adapter: where from, whose, what to do."""
+
+_DISK = {
+    errno.ENOSPC: "free space there",
+    errno.EDQUOT: "raise the quota, or free space there",
+    errno.EACCES: "give Airflow's user the right to it",
+    errno.EPERM: "give Airflow's user the right to it",
+    errno.EROFS: "mount it writable",
+    errno.EMFILE: "raise the limit of open files of Airflow's worker (ulimit -n)",
+    errno.ENOMEM: "give the worker more memory, or run fewer tasks at a time on it",
+}
+
+
+def arm(task: BaseOperator) -> None:
+    """Have `task`, which is about to run here, end a failed try with its line. Other callbacks come before it."""
+    for name in ("on_retry_callback", "on_failure_callback"):
+        present = getattr(task, name) or []
+        present = list(present) if isinstance(present, list | tuple) else [present]
+        if what_to_do not in present:
+            setattr(task, name, [*present, what_to_do])
+
+
+def what_to_do(context: Context) -> None:
+    """Airflow's callback: one line to the task's log."""
+    task, error = context["task"], context.get("exception")
+    task.log.error("%s", failed(context, getattr(task, "about", ""), error))
+
+
+def failed(context: Context, about: str, error: BaseException | str | None) -> str:
+    """The line of a try that failed. `about`: batch or window that it was working on."""
+    from airflow.utils.state import TaskInstanceState
+
+    ti, pipeline = context["ti"], _pipeline_of(context)
+    what, advice, command = explained(error, pipeline, about)
+    parts = [f"{subject(context, about)} failed: {what}"]
+    if ti.state == TaskInstanceState.UP_FOR_RETRY:
+        at = ti.next_retry_datetime().strftime("%H:%M:%SZ")
+        parts.append(f"try {ti.try_number} of {ti.max_tries + 1}; the next one begins by itself at about {at}")
+        parts.append(f"if it goes on failing: {advice}" if advice else f"if it goes on failing, run: {command}")
+        return "; ".join(parts)
+    if advice:
+        parts.append(f"what to do: {advice}")
+    commands = [command] if command and command not in (advice or "") else []
+    parts.append(f"run: {' ; then: '.join([*commands, clear(context)])}")
+    return "; ".join(parts)
+
+
+def terminated(context: Context, about: str) -> str:
+    """The line of a try that was sent SIGTERM."""
+    return f"{subject(context, about)} was {ENDED}; to have it run again: {clear(context)}"
+
+
+def subject(context: Context, about: str) -> str:
+    """Whose line it is: task, and batch or window."""
+    ti = context["ti"]
+    return f"{ti.dag_id} {ti.task_id}" + (f", {about}" if about else "")
+
+
+def clear(context: Context) -> str:
+    """The command that runs this task again; what comes after it in its DAG too."""
+    ti, at = context["ti"], context["dag_run"].execution_date.isoformat().replace("+00:00", "Z")
+    later = " --downstream" if ti.task_id in ("plan", "write", "ready") else ""
+    return f"airflow tasks clear {ti.dag_id} -t '^{ti.task_id}$'{later} -s {at} -e {at} --yes"
+
+
+def explained(error: BaseException | str | None, pipeline: str, about: str = "") -> tuple[str, str, str]:
+    """What happened in one line, the advice ("" for none), and the command that shows more."""
+    error = _original(error)
+    window = _window_in(about)
+    look = f"tidegate explain {pipeline} {window}" if window else f"tidegate status {pipeline}"
+    ask = f"tidegate doctor {pipeline}"
+    if isinstance(error, TidegateError):
+        return _what(error), _flat(error.advice), _command(error, pipeline, look, ask)
+    if isinstance(error, MemoryError):
+        advice = (
+            "give the worker more memory, or lower ingest.max_records, ingest.task_buffer or archive.merge.local_size"
+        )
+        return "this process had no memory left", advice, ask
+    if isinstance(error, OSError):
+        return _cut(f"{type(error).__name__}: {error}"), _disk_advice(error), ask
+    if isinstance(error, BaseException):
+        kind = type(error)
+        for modules, whose, advice in _FOREIGN:
+            if re.match(modules, kind.__module__):
+                return _cut(f"{whose}: {_first(error)}"), advice.format(pipeline=pipeline), ask
+        if kind.__name__ == "TaskDeferralError":
+            return (
+                _cut(f"the wait in the triggerer ended: {_first(error)}"),
+                "is a triggerer alive? `tidegate doctor`",
+                ask,
+            )
+        if kind.__module__.startswith("airflow."):  # its own: an expired wait, a state that was set from outside
+            return _cut(_flat(str(error)) or kind.__name__), "", look
+        where = f"{kind.__name__}: {_first(error)}"
+        return _cut(where), "this is a defect: report it with the traceback above", look
+    return _cut(_flat(str(error or "no reason was given"))), "", look
+
+
+def _command(error: TidegateError, pipeline: str, look: str, ask: str) -> str:
+    if isinstance(error, SpecError):
+        return f"tidegate spec check {pipeline}"
+    if isinstance(error, WrongRevision):
+        return "tidegate db revision"
+    if isinstance(error, BatchRefused):
+        return f"tidegate dirty {pipeline}" if "dirty" in str(error) else f"tidegate status {pipeline}"
+    if isinstance(error, Alarm):
+        return f"tidegate repair {pipeline}"
+    if isinstance(error, NotReady):
+        return look
+    if isinstance(error, JobFailed | LedgerError | SourceError | CatalogueError) and error.retry:
+        return ask
+    if isinstance(error, StorageError) or type(error).__name__ == "ConnectionMissing":
+        return ask
+    return look
+
+
+def _original(error: BaseException | str | None) -> BaseException | str | None:
+    """What `in_airflow_terms` translated: its exception still knows it."""
+    if isinstance(error, BaseException) and isinstance(error.__context__, TidegateError):
+        return error.__context__
+    return error
+
+
+def _what(error: TidegateError) -> str:
+    """The message without its advice; of a job's last words the last one."""
+    message = str(error.args[0]) if error.args else type(error).__name__
+    first, *more = message.splitlines() or [""]
+    words = [line.removeprefix("  | ") for line in more if line.startswith("  | ")]
+    if words:
+        return _cut(f"{first.removesuffix('; its last words:')}: {_telling(words)}")
+    return _cut(_flat(message))
+
+
+def _telling(words: list[str]) -> str:
+    """The line that says most: the last that is an exception's, else the last of all."""
+    named = [w for w in words if re.match(r"(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure)\b", w.strip())]
+    return _flat((named or words)[-1])
+
+
+def _disk_advice(error: OSError) -> str:
+    known = _DISK.get(error.errno or 0)
+    if known is None:
+        return ""
+    place = f" ({error.filename})" if error.filename else ""
+    return f"{known}{place}"
+
+
+def _window_in(about: str) -> str:
+    return about.removeprefix("window ") if about.startswith("window ") else ""
+
+
+def _pipeline_of(context: Context) -> str:
+    return context["ti"].dag_id.rpartition(".")[0]
+
+
+def _first(error: BaseException) -> str:
+    origin = getattr(error, "orig", None) or error
+    return next(iter(str(origin).strip().splitlines()), "")
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
