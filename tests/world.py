@@ -155,6 +155,7 @@ class World:
             self.clock,
             self.said.append,
             truth=self.truth,
+            switch=self.wrap("switch", self.catalogue) if self.pipeline.sink.metastore_conn_id else None,
         )
 
     def _register(self, ledger: _WrappedLedger, mark: str) -> int:
@@ -255,6 +256,7 @@ class _WrappedLedger:
         self.repairs = wrap("repairs", ledger.repairs)
         self.redrives = wrap("redrives", ledger.redrives)
         self.due = wrap("due", ledger.due)
+        self.totals = wrap("totals", ledger.totals)
         self.truths = wrap("truths", ledger.truths)
         self.reopenings = wrap("reopenings", ledger.reopenings)
 

@@ -20,8 +20,8 @@ from tidegate.adapters.connections import (
 from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import Launcher
-from tidegate.settings import airflow_home, load
+from tidegate.core.ports import Launcher, PartitionSwitch
+from tidegate.settings import airflow_home, airflow_kerberos, load
 from tidegate.workflow.context import Context
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def context_for(
             say=say,
             local_launcher=LocalLauncher(say, user=pipeline.sink.user),
             truth=truth_of(pipeline, lookup),
+            switch=_metastore(pipeline, lookup),
         )
     except BaseException:
         ledger.close()
@@ -172,12 +173,13 @@ class SparkByConnection:
     def run(self, plan_path: str) -> None:
         """Raises JobFailed, ConnectionMissing."""
         from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
-        from tidegate.adapters.spark_conf import driver_conf
+        from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
 
         settings, run = load(), self._pipeline.ingest
         connection = resolve(run.spark_conn_id, self._lookup)
         master, user = spark_master(connection), self._pipeline.sink.user
         conf = driver_conf(run.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive)
+        conf = with_worker_archive(conf, settings.spark_worker_archive, master)
         binary, py_files = settings.spark_binary, settings.spark_py_files
         secrets = job_secrets(self._pipeline, self._lookup)
         launcher: Launcher = SubprocessLauncher(
@@ -222,6 +224,17 @@ def spark_master(connection: Connection) -> str:
     if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
         return host + port
     return f"{connection.conn_type}://{host}{port}"
+
+
+def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:
+    from tidegate.adapters.metastore import HiveMetastore
+    from tidegate.adapters.watchdog import Watched
+
+    if pipeline.sink.metastore_conn_id is None:
+        return None
+    found = resolve(pipeline.sink.metastore_conn_id, lookup)
+    service = HiveMetastore.from_connection_fields(found.host, found.port, found.extra, kerberos=airflow_kerberos())
+    return Watched(service, _HANGS_S, CatalogueUnsure, CatalogueError)  # type: ignore[return-value]
 
 
 def _kafka(pipeline: Pipeline, lookup: Lookup | None):

@@ -19,7 +19,7 @@ class _Table:
 
 
 class FakeCatalogue:
-    """Implements `core.ports.Catalogue`; `statements` are those that `execute` was given."""
+    """Implements `core.ports.Catalogue` and `PartitionSwitch`; `statements` are those that `execute` was given."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
@@ -76,6 +76,15 @@ class FakeCatalogue:
             if values not in there:
                 raise CatalogueError(f"{table} has no partition {partition_path(values)}")
             there[values] = hive_sql.location_uri(location)
+
+    def switch_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
+        wanted = {hive_sql.canonical(v): hive_sql.location_uri(location) for v, location in locations.items()}
+        with self._lock:
+            for values in wanted:
+                if values not in self._table(table, values).partitions:
+                    raise CatalogueError(f"{table} has no partition {partition_path(values)}; nothing was switched")
+            if wanted:
+                self._tables[table].partitions.update(wanted)
 
     def drop_partitions(self, table: str, values: list[PartitionValues]) -> None:
         with self._lock:

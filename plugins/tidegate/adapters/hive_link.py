@@ -27,7 +27,7 @@ _SHOWN = 200
 
 # What a server says when it lost *its* answer, mostly the metastore's: the change may still happen. Too wide a net only
 # makes a caller look again; too narrow a one lets a late change surprise it.
-_SERVER_UNSURE = re.compile(
+SERVER_UNSURE = re.compile(
     r"TTransportException|java\.net\.|SocketTimeout|EOFException|Interrupted|timed? ?-?out|cancell?ed|broken pipe"
     r"|connection (reset|refused|closed)|OutOfMemoryError|shut(ting)? ?down",
     re.IGNORECASE,
@@ -196,7 +196,7 @@ def is_definite(error: hive.Error) -> bool:
         return False
     # Lines with a star are the exceptions of the chain, all others frames of their stacks.
     causes = (line for line in status.infoMessages or () if line.startswith("*"))
-    return not any(_SERVER_UNSURE.search(text) for text in (status.errorMessage or "", *causes))
+    return not any(SERVER_UNSURE.search(text) for text in (status.errorMessage or "", *causes))
 
 
 def server_words(error: hive.Error) -> str:

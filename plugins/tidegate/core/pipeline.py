@@ -128,6 +128,7 @@ class Sink:
     target_file_size: int = 256 * 1024 * 1024
     max_partitions: int = 2000
     user: str | None = None  # who asks HDFS; None: whoever runs the process
+    metastore_conn_id: str | None = None  # windows are switched at once where there is one
 
 
 @dataclass(frozen=True)

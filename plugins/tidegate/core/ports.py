@@ -170,6 +170,16 @@ class Catalogue(Protocol):
         ...
 
 
+class PartitionSwitch(Protocol):
+    """A whole window at once; there if the spec names a connection to Hive's metastore."""
+
+    def switch_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
+        """Point partitions at other locations, in one transaction: all of them, or none.
+
+        Raises CatalogueError (refused, nothing changed; also when one of them is not there), CatalogueUnsure."""
+        ...
+
+
 # ---------------------------------------------------------------- Spark
 
 

@@ -89,10 +89,10 @@ class SparkThrift(Part):
 
 
 class HiveServer2(Part):
-    """HiveServer2 4.0.1 with an embedded metastore on Derby; statements that need a job run in its own process."""
+    """HiveServer2 4.0.1 and the metastore service that it asks, on Derby; jobs run in HiveServer2's own process."""
 
     name = "hive"
-    port_names = ("hive",)
+    port_names = ("hive", "hive_metastore")
 
     def prepare(self) -> None:
         """Fetch Hive's jars."""
@@ -112,9 +112,14 @@ class HiveServer2(Part):
             str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *ADD_OPENS,
             f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
             f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
-            "-cp", f"{conf}:{jars}/*", "org.apache.hive.service.server.HiveServer2",
+            "-cp", f"{conf}:{jars}/*",
         ]  # fmt: skip
-        running = self.site.launcher.start("hive", Program(argv, {"JAVA_HOME": str(find_java().home)}, folder))
+        java, metastore = {"JAVA_HOME": str(find_java().home)}, self.site.ports["hive_metastore"]
+        service = [*argv, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(metastore)]
+        running = self.site.launcher.start("hive-metastore", Program(service, java, folder))
+        running.wait_ready(lambda: accepts(metastore), _START_S)
+        server = [*argv, "org.apache.hive.service.server.HiveServer2"]
+        running = self.site.launcher.start("hive", Program(server, java, folder))
         running.wait_ready(lambda: accepts(self.port) and answers(self.port), _START_S)
 
     def _hive(self, folder: Path) -> dict[str, object]:
@@ -133,6 +138,8 @@ class HiveServer2(Part):
             "hive.querylog.location": folder / "querylog",
             "javax.jdo.option.ConnectionURL": _derby(folder),
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+            "hive.metastore.uris": f"thrift://{LOOPBACK}:{self.site.ports['hive_metastore']}",
+            "metastore.thrift.bind.host": LOOPBACK,
             "datanucleus.schema.autoCreateAll": "true",
             "datanucleus.connectionPoolingType": "NONE",
             # Under the old name: HiveConf's default for it wins over the new one, and forbids to create the schema.

@@ -26,6 +26,7 @@ class StackInfo:
     airflow_db_url: str = field(default="", repr=False)
     hive_host: str = ""
     hive_port: int = 0
+    hive_metastore_port: int = 0
     hdfs_uri: str = ""
     airflow_url: str = ""
     airflow_user: str = ""
@@ -87,6 +88,7 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
         }
     if "hive" in parts:
         found |= {"hive_host": LOOPBACK, "hive_port": site.ports["hive"]}
+        found["hive_metastore_port"] = site.ports.get("hive_metastore", 0)
     if "hdfs" in parts:
         found["hdfs_uri"] = hdfs_uri(site)
     if "airflow" in parts:

@@ -72,6 +72,7 @@ def fingerprint(pipeline: Pipeline) -> str:
     content["source"] = {key: value for key, value in content["source"].items() if key != "loss_warning_ms"}
     # when a window closes is not pinned by any plan, and this part of it is younger than registered specs
     content["windows"] = {key: value for key, value in content["windows"].items() if key != "idle_max_lag_ms"}
+    content["sink"] = {key: value for key, value in content["sink"].items() if key != "metastore_conn_id"}
     # what an earlier release did not know must not make a new version of each pipeline
     content["format"] = {key: value for key, value in content["format"].items() if value is not None}
     content["columns"] = [
@@ -123,6 +124,7 @@ def _sink(spec: SinkSpec) -> Sink:
         target_file_size=spec.target_file_size,
         max_partitions=spec.max_partitions,
         user=spec.user,
+        metastore_conn_id=spec.metastore_conn_id,
     )
 
 

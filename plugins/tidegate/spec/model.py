@@ -267,6 +267,12 @@ class SinkSpec(Section):
     """The Hive table and its files."""
 
     conn_id: ConnectionId = key("Airflow connection of the HiveServer2 endpoint.", "hiveserver2_default")
+    metastore_conn_id: ConnectionId | None = key(
+        "Airflow connection (type `hive_metastore`) of the metastore that the endpoint of `conn_id` uses. With it a "
+        "replay, a reopening or a rollback switches all partitions of a window in one transaction; without it, one "
+        "partition after the other. See [readers during a swap](swap.md).",
+        None,
+    )
     table: Table = key("The external table; it is created when it is absent.")
     location: Location = key("Directory of the table, `file:///...` or `hdfs://...`. No two pipelines may share one.")
     user: HdfsUser | None = key(

@@ -11,7 +11,7 @@ from tidegate.core.errors import SpecError
 from tidegate.core.layout import Layout
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import Catalogue, Clock, Launcher, Source, Storage
+from tidegate.core.ports import Catalogue, Clock, Launcher, PartitionSwitch, Source, Storage
 from tidegate.core.truth import Truth
 from tidegate.core.window import WindowKey
 
@@ -31,7 +31,7 @@ class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
-    if the spec names another system that counts windows too."""
+    if the spec names another system that counts windows too; `switch` if it names a connection to Hive's metastore."""
 
     pipeline: Pipeline
     spec_version: int
@@ -46,6 +46,7 @@ class Context:
     request_ttl_ms: int = REQUEST_TTL_MS
     local_launcher: Launcher | None = None
     truth: Truth | None = None
+    switch: PartitionSwitch | None = None
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from tidegate.core.layout import (
     partition_path,
     time_values,
 )
-from tidegate.core.ports import TableDef
+from tidegate.core.ports import PartitionSwitch, TableDef
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, REOPEN, BuiltGeneration, PublishedGeneration, WindowKey
@@ -161,8 +161,9 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     The caller has ensured the table.
 
     New values appear at an empty directory first while others are still to be switched, so that the whole window
-    turns partition by partition from old to new and never shows both. What points into `location` itself shows nothing
-    old: the new generation is there."""
+    turns partition by partition from old to new and never shows both; with a connection to the metastore it turns at
+    once, vanished values to the empty directory with the others. What points into `location` itself shows nothing old:
+    the new generation is there."""
     table = data_table(ctx.pipeline)
     time = window_values(ctx, generation.window)
     want = wanted_partitions(ctx, generation.window, generation.files, location)
@@ -171,14 +172,20 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     new = {v: place for v, place in want.items() if v not in have}
     moved = {v: place for v, place in want.items() if v in have and have[v] != place}
     gone = [v for v in have if v not in want]
-    if new and (moved or any(not have[v].startswith(f"{location}/") for v in gone)):
-        ctx.storage.make_dirs(ctx.layout.empty())
-        changes.add({v: ctx.layout.empty() for v in new})
+    empty = ctx.layout.empty()
+    old = {v: empty for v in gone if not have[v].startswith(f"{location}/") and have[v] != empty}
+    if new and (moved or old):
+        ctx.storage.make_dirs(empty)
+        changes.add({v: empty for v in new})
         moved |= new
     elif new:
         changes.add(new)
-    for values, place in moved.items():
-        changes.switch(values, place)
+    if ctx.switch is not None and (moved or old):
+        ctx.storage.make_dirs(empty)
+        changes.switch_at_once(ctx.switch, moved | old)
+    else:
+        for values, place in moved.items():
+            changes.switch(values, place)
     if gone:
         changes.drop(gone)
     if changes.made:
@@ -215,6 +222,10 @@ class _Changes:
     def switch(self, values: PartitionValues, place: str) -> None:
         self._fenced(lambda: self._ctx.catalogue.set_location(self._table, values, place))
         self.made.append(f"partition {partition_path(values)} now at {place}")
+
+    def switch_at_once(self, switch: PartitionSwitch, places: dict[PartitionValues, str]) -> None:
+        self._fenced(lambda: switch.switch_partitions(self._table, places))
+        self.made += [f"partition {partition_path(v)} now at {place}" for v, place in places.items()]
 
     def drop(self, values: list[PartitionValues]) -> None:
         self._fenced(lambda: self._ctx.catalogue.drop_partitions(self._table, values))
