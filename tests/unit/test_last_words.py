@@ -106,7 +106,7 @@ def test_a_try_that_is_followed_by_another_says_when(kind: type[errors.TidegateE
         ),
         (
             errors.SpecError("not a size", where="readings.yaml:3", field="windows.size"),
-            ("readings.yaml:3: windows.size: not a size", "run: tidegate spec check readings"),
+            ("readings.yaml:3: windows.size: not a size", "run: tidegate spec validate"),
         ),
         (errors.NotReady("partition 3 is 2 h short"), ("partition 3 is 2 h short", f"run: {EXPLAIN}")),
         # what passes the adapters

@@ -143,7 +143,7 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
 
 def _command(error: TidegateError, pipeline: str, look: str, ask: str) -> str:
     if isinstance(error, SpecError):
-        return f"tidegate spec check {pipeline}"
+        return "tidegate spec validate"
     if isinstance(error, WrongRevision):
         return "tidegate db revision"
     if isinstance(error, BatchRefused):
