@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.full_sums import full_sums
 from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
 from tests.unit.test_audit import in_process
 from tests.world import World
 from tidegate.core.batch import Batch, LandedBatch, SealedBatch
 from tidegate.core.layout import SUCCESS, partition_path
+from tidegate.core.plain import from_plain
 from tidegate.core.receipt import DATA, FileEntry
+from tidegate.core.totals import Totals
 from tidegate.core.window import CLOSED, PublishedGeneration, WindowKey
 from tidegate.workflow.audit import audit
 from tidegate.workflow.context import Context
@@ -188,3 +191,5 @@ def the_ledger_balances(world: World) -> None:
     ctx = world.context()
     problems = audit(ctx, ctx.ledger.reads, in_process).problems
     require(not problems, BALANCE, "; ".join(f"{p.subject}: {p.what}" for p in problems[:3]))
+    overview, full = ctx.ledger.reads.overview(ctx.name), full_sums(ctx.ledger.store.engine, ctx.name)
+    require(overview is not None and overview.totals == from_plain(Totals, full).balance, BALANCE, "running sums")

@@ -9,6 +9,7 @@ from typing import Protocol
 from tidegate.core.due import ArchiveNote
 from tidegate.core.offsets import Interval
 from tidegate.core.progress import Progress
+from tidegate.core.totals import NO_STEPS, NO_TIME, BatchSteps, Spent
 from tidegate.core.watermark import TopicFacts
 
 
@@ -46,7 +47,7 @@ class Published:
 @dataclass(frozen=True)
 class Survey:
     """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
-    for a human (refused or blocked); `lost` offsets were gone before they were read."""
+    for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches."""
 
     progress: Progress
     facts: TopicFacts
@@ -56,6 +57,19 @@ class Survey:
     open_since_ms: int | None = None
     held: int = 0
     lost: int = 0
+    steps: BatchSteps = NO_STEPS
+
+
+@dataclass(frozen=True)
+class WindowSteps:
+    """What windows and their published generations took, in all. `ready`: from a window's end until it was closed;
+    `assemble`: from the beginning of the epoch that was built; `publish`: until the generation was in force; `delay`:
+    from a window's end until its first generation was."""
+
+    ready: Spent = NO_TIME
+    assemble: Spent = NO_TIME
+    publish: Spent = NO_TIME
+    delay: Spent = NO_TIME
 
 
 class SurveyLedger(Protocol):
@@ -68,6 +82,10 @@ class SurveyLedger(Protocol):
 
     def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
         """The part of a survey that is always small."""
+        ...
+
+    def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:
+        """Over all windows of those of `names` that have any: two statements, which grow with the windows."""
         ...
 
     def published_within_each(self, parts: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
 from tidegate.adapters.ledger.facts import facts_after
 from tidegate.adapters.ledger.reads_audit import AuditReads
 from tidegate.adapters.ledger.reads_rows import (
-    COUNTS,
     batches,
     generation_row,
     grouped,
@@ -24,16 +23,16 @@ from tidegate.adapters.ledger.reads_rows import events as events_of
 from tidegate.adapters.ledger.reads_survey import SurveyReads
 from tidegate.adapters.ledger.reads_where import WhereReads
 from tidegate.adapters.ledger.store import row_of, rows_of
-from tidegate.core.balance import Balance
+from tidegate.adapters.ledger.totals import totals
 from tidegate.core.batch import INGEST
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
-from tidegate.core.receipt import DIRTY, FileEntry
+from tidegate.core.receipt import FileEntry
 from tidegate.core.views import BatchRow, Event, GenerationRow, Overview, WindowView
 from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT, WindowKey
 
-b, g, r = schema.batches, schema.generations, schema.batch_ranges
+b, g = schema.batches, schema.generations
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 
 
@@ -69,7 +68,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads):
                 _by_state(c, b, name),
                 _by_state(c, schema.windows, name),
                 _by_state(c, g, name),
-                _totals(c, name),
+                totals(c, [name])[name].balance,
                 _sum(c, select(func.sum(g.c.rows)).where(g.c.pipeline == name, g.c.state == CURRENT)),
                 _sum(c, lost),
                 _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
@@ -143,22 +142,6 @@ def _sum(c: Connection, statement: Any) -> int:
 def _by_state(c: Connection, table: Any, name: str) -> dict[str, int]:
     statement = select(table.c.state, func.count()).where(table.c.pipeline == name).group_by(table.c.state)
     return {state: count for state, count in c.execute(statement.order_by(table.c.state))}
-
-
-def _totals(c: Connection, name: str) -> Balance:
-    """Over LANDED batches, each row with its owner; gaps are what is left of the offsets, since the intervals are
-    text."""
-    landed = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.state == "LANDED")
-    o = schema.row_owners
-    mine = and_(o.c.pipeline == r.c.pipeline, o.c.batch_id == r.c.batch_id, o.c.kind == DIRTY)
-    gone = case((o.c.owner.is_not(None), r.c.dirty), else_=0)  # a redrive's by now
-    planned = case((b.c.kind == INGEST, r.c.end - r.c.start), else_=r.c.read)
-    left = {"read": r.c.read - gone, "dirty": r.c.dirty - gone}
-    sums = [func.sum(planned - gone), *(func.sum(left.get(k, r.c[k])) for k in COUNTS)]
-    tables = r.join(b, landed).outerjoin(o, mine)
-    row = c.execute(select(*sums).select_from(tables).where(r.c.pipeline == name)).one()
-    offsets, read, *kinds = (int(v or 0) for v in row)
-    return Balance(offsets, read, offsets - read, *kinds)
 
 
 def _newest_batch(c: Connection, name: str, states: tuple[str, ...]) -> BatchRow | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import and_, case, func, select
@@ -12,23 +13,23 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.facts import NOTHING, partition_facts
 from tidegate.adapters.ledger.reads_rows import Snapshots
+from tidegate.adapters.ledger.totals import totals
 from tidegate.core.batch import INGEST
 from tidegate.core.due import ArchiveNote
 from tidegate.core.offsets import Interval
 from tidegate.core.plain import loads
 from tidegate.core.progress import BatchLook, Look, Progress
-from tidegate.core.receipt import DIRTY
 from tidegate.core.retention import HORIZON_MS
-from tidegate.core.survey import Counts, Published, Survey
+from tidegate.core.survey import Counts, Published, Survey, WindowSteps
+from tidegate.core.totals import Spent, Sums, Totals
 from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
-parts, o, losses = schema.batch_partitions, schema.row_owners, schema.losses
+parts, losses, w = schema.batch_partitions, schema.losses, schema.windows
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 _LARGE = ("receipt", "floor", "gaps")
 """Columns that are not wanted here."""
-_FATES = ("data", "late", "dirty", "filtered", "dropped")
 NAMES, SPANS = 5_000, 5_000
 """Values in one statement; SQLite takes no more than about 32,000."""
 
@@ -50,6 +51,13 @@ class SurveyReads(Snapshots):
                 found |= {name: one for name, (one, _) in _progress(c, wanted[at : at + NAMES], now_ms).items()}
         return found
 
+    def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:
+        wanted, found = sorted(names), {}
+        for at in range(0, len(wanted), NAMES):
+            with self._snapshot() as c:
+                found |= _window_steps(c, wanted[at : at + NAMES])
+        return found
+
     def published_within_each(self, wanted: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:
         spans = [(name, part.start, part.end) for name, within in sorted(wanted.items()) for part in within]
         found: dict[str, list[int]] = {name: [] for name in wanted}
@@ -61,7 +69,7 @@ class SurveyReads(Snapshots):
 
 
 def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Survey]:
-    counts, published = _counts(c, names), _generations(c, names)
+    sums, published = totals(c, names), _generations(c, names)
     waiting, lost, notes = _waiting(c, names), _lost(c, names), _notes(c, names)
     found = {}
     for name, (progress, facts) in _progress(c, names, now_ms).items():
@@ -69,12 +77,13 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
         found[name] = Survey(
             progress,
             facts,
-            counts.get(name, Counts()),
+            _counts(sums[name]),
             published.get(name, Published()),
             notes.get(name),
             since,
             held,
             lost.get(name, 0),
+            sums[name].steps,
         )
     return found
 
@@ -182,22 +191,9 @@ def _look(part: Any, planned: Any | None) -> Look:
     )
 
 
-def _counts(c: Connection, names: Sequence[str]) -> dict[str, Counts]:
-    """Over all ranges that have landed: the one statement that grows with the ledger."""
-    landed = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.state == "LANDED")
-    owned = and_(o.c.pipeline == r.c.pipeline, o.c.batch_id == r.c.batch_id, o.c.kind == DIRTY)
-    mine = {name: r.c[name] for name in ("read", *_FATES, "rerouted", "bytes")}
-    mine["offsets"] = r.c.end - r.c.start
-    became = sum((r.c[fate] for fate in _FATES[1:]), r.c[_FATES[0]])
-    mine["unaccounted"] = func.abs(r.c.read - became)
-    sums = [func.sum(case((b.c.kind == INGEST, value), else_=0)).label(name) for name, value in mine.items()]
-    sums.append(func.sum(case((o.c.owner.is_(None), r.c.dirty), else_=0)).label("dirty_now"))
-    joined = r.join(b, landed).outerjoin(o, owned)
-    statement = select(r.c.pipeline, *sums).select_from(joined).where(r.c.pipeline.in_(names)).group_by(r.c.pipeline)
-    return {
-        row["pipeline"]: Counts(**{name: int(row[name] or 0) for name in Counts.__dataclass_fields__})
-        for row in c.execute(statement).mappings()
-    }
+def _counts(sums: Totals) -> Counts:
+    mine = {f.name: getattr(sums.ingested, f.name) for f in fields(Sums)}
+    return Counts(**mine, dirty_now=sums.dirty_now)
 
 
 def _generations(c: Connection, names: Sequence[str]) -> dict[str, Published]:
@@ -214,9 +210,33 @@ def _generations(c: Connection, names: Sequence[str]) -> dict[str, Published]:
     return {x.pipeline: Published(x.windows, int(x.rows or 0), x.newest, x.published_ms) for x in c.execute(statement)}
 
 
+def _window_steps(c: Connection, names: Sequence[str]) -> dict[str, WindowSteps]:
+    """What was restored from storage's records has no beginning, and is not counted."""
+    closing = _spent("ready", w.c.closed_ms, w.c.end_ms)
+    closed = select(w.c.pipeline, *closing).where(w.c.pipeline.in_(names)).group_by(w.c.pipeline)
+    first = and_(g.c.number == 1, g.c.published_ms.is_not(None))
+    made = select(
+        g.c.pipeline,
+        *_spent("assemble", g.c.built_ms, g.c.began_ms),
+        *_spent("publish", case((g.c.began_ms.is_not(None), g.c.published_ms)), g.c.built_ms),
+        *_spent("delay", case((first, g.c.published_ms)), w.c.end_ms),
+    ).select_from(g.join(w, and_(w.c.pipeline == g.c.pipeline, w.c.start_ms == g.c.window_ms)))
+    made = made.where(g.c.pipeline.in_(names), g.c.published_ms.is_not(None)).group_by(g.c.pipeline)
+    found: dict[str, dict[str, Spent]] = defaultdict(dict)
+    for statement, steps in ((closed, ("ready",)), (made, ("assemble", "publish", "delay"))):
+        for row in c.execute(statement).mappings():
+            for step in steps:
+                found[row["pipeline"]][step] = Spent(int(row[f"{step}_ms"] or 0), int(row[f"{step}_n"] or 0))
+    return {name: WindowSteps(**steps) for name, steps in found.items()}
+
+
+def _spent(step: str, end: Any, start: Any) -> tuple[Any, Any]:
+    took = end - start
+    return func.sum(case((took > 0, took), else_=0)).label(f"{step}_ms"), func.count(took).label(f"{step}_n")
+
+
 def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None, int]]:
     """When the open batch was planned, and how many batches and windows wait for a human."""
-    w = schema.windows
     held = case((b.c.blocked.is_not(None) | b.c.refused.is_not(None), 1), else_=0)
     batches = select(b.c.pipeline, func.min(b.c.planned_ms), func.sum(held))
     batches = batches.where(b.c.pipeline.in_(names), b.c.state.in_(_OPEN)).group_by(b.c.pipeline)

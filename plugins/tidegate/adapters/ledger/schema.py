@@ -77,6 +77,7 @@ batches = _table(
     Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
     Column("kind", String(16), nullable=False, server_default="ingest"),  # ingest | redrive
     Column("began_ms", BigInteger),  # when the epoch in force began to be written
+    Column("job_ms", BigInteger),  # how long the job ran whose attempt was sealed
     Column("released", Text),  # who lifted the limits of dirty records for this batch, and why
     Index("ix_batches_state", "pipeline", "state"),
     Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
@@ -248,8 +249,7 @@ totals = _table(  # sums over the ranges of all batches up to one; what has land
     "totals",
     Column("pipeline", _NAME, primary_key=True),
     _required("through_batch", BigInteger),
-    *(_required(name, BigInteger) for name in ("read", "bytes", "data", "late", "dirty")),
-    *(_required(name, BigInteger) for name in ("filtered", "dropped", "rerouted", "unaccounted")),
+    _required("content", Text),
 )
 notices = _table(  # what people are to be told, once for each key
     "notices",

@@ -20,6 +20,7 @@ from tidegate.adapters.ledger.reopenings import SqlReopenings
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.specs import SqlSpecs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
+from tidegate.adapters.ledger.totals import SqlTotals
 from tidegate.adapters.ledger.truths import SqlTruths
 from tidegate.adapters.ledger.windows import SqlWindows
 from tidegate.core.errors import LedgerError, LostComparison
@@ -53,6 +54,7 @@ class SqlLedger:
         self.reopenings = SqlReopenings(self.store)
         self.truths = SqlTruths(self.store)
         self.due = SqlDue(self.store)
+        self.totals = SqlTotals(self.store)
         self.announcements = SqlAnnouncements(self.store)
         self.specs = SqlSpecs(self.store)
 

@@ -255,7 +255,7 @@ class SqlWindows:
             if not isinstance(now, BuildingGeneration):
                 raise LostComparison(f"generation {number} of {iso(key.start_ms)} is {now.state} already")
             epoch = max(now.epoch, above) + 1
-            change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce)
+            change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce, began_ms=self._store.now_ms())
             self._store.compare_and_set(c, change, f"taking generation {number}")
             self._store.note(c, name, "assembling", _subject(key), {"generation": number, "epoch": epoch})
         return replace(now, epoch=epoch, nonce=nonce)

@@ -6,11 +6,10 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-COUNTS = ("read", "bytes", "data", "late", "dirty", "filtered", "dropped", "rerouted", "unaccounted")
-
 
 def upgrade() -> None:
     op.add_column("batches", sa.Column("began_ms", sa.BigInteger()))
+    op.add_column("batches", sa.Column("job_ms", sa.BigInteger()))
     op.add_column("batches", sa.Column("released", sa.Text()))
     op.add_column("generations", sa.Column("began_ms", sa.BigInteger()))
     op.add_column("generations", sa.Column("origin", sa.Integer()))
@@ -18,7 +17,7 @@ def upgrade() -> None:
         "totals",
         sa.Column("pipeline", sa.String(200), nullable=False),
         sa.Column("through_batch", sa.BigInteger(), nullable=False),
-        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in COUNTS),
+        sa.Column("content", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("pipeline"),
     )
     op.create_table(
