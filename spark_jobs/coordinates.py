@@ -140,7 +140,8 @@ class Coverage:
             rows, first = 0, []
             for _, _, start, end, base in spans:
                 part = self._seen[base : base + -(-(end - start) // 8)]
-                absent = len(part) * 8 - int(np.bitwise_count(part).sum())
+                seen = int.from_bytes(part.tobytes(), "little")  # numpy 1, which Airflow may pin, cannot count bits
+                absent = len(part) * 8 - seen.bit_count()
                 rows += absent
                 if absent and len(first) <= SHOWN:
                     first += _holes(part, start)
