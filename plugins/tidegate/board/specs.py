@@ -1,4 +1,4 @@
-"""Pipelines of the folder, parsed once for as long as their files stay the same: parsing a thousand takes long."""
+"""Pipelines of the folder, parsed in the background and once: a page never waits for a thousand YAMLs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate.core.errors import SpecError
 from tidegate.core.pipeline import Pipeline
 
+if TYPE_CHECKING:
+    from tidegate.spec.loader import Loaded
+
 LOOK_S = 5.0
 """How old the list of files may be."""
+WAIT_S = 0.1
+"""How long a page waits for files that have changed: a few are parsed by then."""
 
 
 @dataclass(frozen=True)
@@ -27,61 +33,80 @@ class Spec:
 
 @dataclass(frozen=True)
 class Folder:
-    """`error`: why no file could be looked at."""
+    """`names` of all files; `specs` of those that have been parsed. `error`: why none could be looked at."""
 
     path: Path
-    specs: Mapping[str, Spec]
+    names: tuple[str, ...] = ()
+    specs: Mapping[str, Spec] = field(default_factory=dict)
     error: SpecError | None = None
 
 
 _Stamp = tuple[int, int, int]
+_CHUNK = 20
 
 
 class Specs:
-    """Of one process. A file is parsed again when its size or time changes, all of them when `defaults.yaml` does, or
-    one that a `format` names (a schema beside the YAMLs)."""
+    """Of one process. A file is parsed again when its time, size or inode changes; all of them when another file of the
+    folder does, as `defaults.yaml` or a schema that a `format` names."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_s: float = WAIT_S) -> None:
+        self._wait_s = wait_s
         self._lock = threading.Lock()
-        self._parsed: dict[Path, tuple[_Stamp, Spec]] = {}
-        self._folder: Folder | None = None
-        self._around: tuple[tuple[str, _Stamp], ...] = ()
+        self._at_work: threading.Thread | None = None
         self._looked = 0.0
+        self._around: Mapping[Path, _Stamp] = {}
+        self._parsed: dict[Path, tuple[_Stamp, Loaded]] = {}
+        self._folder = Folder(Path())
 
     def folder(self, path: Path) -> Folder:
-        """Every file of the folder `path`, a broken one with its error."""
+        """As far as it is known by now."""
         with self._lock:
-            fresh = time.monotonic() - self._looked < LOOK_S
-            if self._folder is None or self._folder.path != path or not fresh:
-                self._folder = self._look(path)
-                self._looked = time.monotonic()
-            return self._folder
+            stale = self._folder.path != path or time.monotonic() - self._looked > LOOK_S
+            if stale and self._at_work is None:
+                self._at_work = threading.Thread(target=self._look, args=(path,), name="tidegate-specs", daemon=True)
+                self._at_work.start()
+            at_work = self._at_work
+        if at_work is not None:
+            at_work.join(self._wait_s)
+        return self._folder if self._folder.path == path else Folder(path)
 
-    def _look(self, path: Path) -> Folder:
-        from tidegate.spec.loader import NEAR_SUFFIX, SUFFIX
-
+    def _look(self, path: Path) -> None:
         try:
-            entries = {e.name: (e.stat(), Path(e.path)) for e in os.scandir(path) if not e.name.startswith(".")}
-        except OSError as e:
-            return Folder(path, {}, SpecError(f"cannot be looked into: {e.strerror}", where=str(path)))
-        stamps = {name: (s.st_mtime_ns, s.st_size, s.st_ino) for name, (s, _) in entries.items()}
-        ours = {name for name in entries if Path(name).suffix in (SUFFIX, NEAR_SUFFIX) and name != "defaults.yaml"}
-        around = tuple(sorted((name, stamp) for name, stamp in stamps.items() if name not in ours))
+            self._folder = self._refreshed(path)
+        except SpecError as e:
+            self._folder = Folder(path, error=e)
+        finally:
+            with self._lock:
+                self._looked, self._at_work = time.monotonic(), None
+
+    def _refreshed(self, path: Path) -> Folder:
+        from tidegate.spec.loader import load_files, names, spec_files, without_clashes
+
+        files = {file: _stamp(file) for file in spec_files(path)}
+        around = {Path(e.path): _stamp(Path(e.path)) for e in os.scandir(path) if Path(e.path) not in files}
         if around != self._around:
             self._parsed, self._around = {}, around
-        same = set(self._parsed) == {entries[n][1] for n in ours}
-        if same and self._folder is not None and all(self._parsed[entries[n][1]][0] == stamps[n] for n in ours):
+        known = {f: self._parsed[f] for f, stamp in files.items() if self._parsed.get(f, (None,))[0] == stamp}
+        changed = [f for f in files if f not in known]
+        if not changed and len(known) == len(self._parsed) and self._folder.path == path:
             return self._folder
-        return Folder(path, self._parse({entries[n][1]: stamps[n] for n in ours}, path))
-
-    def _parse(self, files: Mapping[Path, _Stamp], path: Path) -> Mapping[str, Spec]:
-        from tidegate.spec import load_folder
-
-        changed = [f for f, stamp in files.items() if self._parsed.get(f, (None,))[0] != stamp]
-        known = {f: self._parsed[f] for f in files if f in self._parsed and f not in changed}
-        if changed:
-            for one in load_folder(path):
-                if one.path in files:
-                    known[one.path] = (files[one.path], Spec(one.name, one.pipeline, one.error))
+        told = tuple(names(path))
+        for at in range(0, len(changed), _CHUNK):
+            loaded = load_files(path, changed[at : at + _CHUNK])
+            known |= {one.path: (files[one.path], one) for one in loaded}
+            self._folder = Folder(path, told, _specs([one for _, one in known.values()]))
         self._parsed = known
-        return {spec.name: spec for _, (_, spec) in sorted(known.items())}
+        return Folder(path, told, _specs(without_clashes([known[f][1] for f in files])))
+
+
+def _specs(loaded: list[Loaded]) -> Mapping[str, Spec]:
+    return {one.name: Spec(one.name, one.pipeline, one.error) for one in loaded}
+
+
+def _stamp(file: Path) -> _Stamp:
+    """All zero for a file that has gone meanwhile."""
+    try:
+        found = file.stat()
+    except OSError:
+        return (0, 0, 0)
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -5,7 +5,7 @@ Nothing else is read but what a `format` names."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def names(folder: str | Path) -> list[str]:
     """Names of the pipelines that the folder's files are meant to be, sorted; nothing is parsed.
 
     Raises SpecError when there is no such folder."""
-    return sorted({path.stem for path in _files(Path(folder))})
+    return sorted({path.stem for path in spec_files(Path(folder))})
 
 
 def load_folder(
@@ -51,12 +51,18 @@ def load_folder(
 
     Raises SpecError when there is no such folder."""
     folder = Path(folder)
-    files = _files(folder)
+    return without_clashes(load_files(folder, spec_files(folder), environment, judge))
+
+
+def load_files(
+    folder: Path, files: Iterable[Path], environment: Mapping[str, str] = os.environ, judge: Judge | None = None
+) -> list[Loaded]:
+    """Some files of the folder, each by itself: `without_clashes` holds them against each other."""
     try:
         defaults: Node | SpecError | None = _defaults(folder)
     except SpecError as e:
         defaults = e
-    return _without_clashes([_loaded(path, defaults, environment, judge) for path in files])
+    return [_loaded(path, defaults, environment, judge) for path in files]
 
 
 def load_file(path: str | Path, environment: Mapping[str, str] = os.environ, judge: Judge | None = None) -> Pipeline:
@@ -71,7 +77,8 @@ def load_text(path: str | Path, text: str, environment: Mapping[str, str] = os.e
     return _pipeline(path, text, _defaults(path.parent), environment, None)
 
 
-def _files(folder: Path) -> list[Path]:
+def spec_files(folder: Path) -> list[Path]:
+    """Those that are meant to be pipelines, sorted. Raises SpecError when there is no such folder."""
     if not folder.is_dir():
         raise SpecError("there is no such pipelines folder", where=str(folder))
     entries = (Path(e.path) for e in os.scandir(folder) if e.name != DEFAULTS and not e.name.startswith("."))
@@ -140,7 +147,7 @@ def _loaded(
         return Loaded(path.stem, path, None, e, text)
 
 
-def _without_clashes(loaded: list[Loaded]) -> list[Loaded]:
+def without_clashes(loaded: list[Loaded]) -> list[Loaded]:
     """Of two pipelines that write the same table, or into each other's directories, the second is refused."""
     territory, result = Territory(), []
     for one in loaded:
