@@ -103,7 +103,7 @@ def test_a_finished_backfill_run_becomes_a_scheduled_one(session: Session) -> No
     assert again(session, run) == ("scheduled", "success")
 
 
-def test_a_run_whose_backfill_died_fails_with_its_tasks_and_can_be_cleared(session: Session) -> None:
+def test_a_run_whose_backfill_died_fails_and_can_be_cleared(session: Session) -> None:
     run = add_run(session, "running")
     dead = add_job(session, "LocalTaskJob", LONG_AGO)
     add_job(session, "BackfillJob", LONG_AGO)  # SIGKILL leaves it `running`
@@ -111,7 +111,7 @@ def test_a_run_whose_backfill_died_fails_with_its_tasks_and_can_be_cleared(sessi
     sweep(OURS, session)
     session.commit()
     assert again(session, run) == ("scheduled", "failed")
-    assert {t.state for t in run.get_task_instances(session=session)} == {"failed"}
+    assert {t.state for t in run.get_task_instances(session=session)} == {None}  # running would become restarting
     run.dag = dag()
     run.dag.clear(start_date=FIRST, end_date=FIRST, session=session)
     session.commit()
@@ -126,6 +126,36 @@ def test_a_live_backfill_protects_every_unfinished_run(session: Session) -> None
     session.commit()
     assert again(session, run) == ("backfill", "running")
     assert again(session, done) == ("scheduled", "success")
+
+
+def test_a_run_that_was_interrupted_while_its_tasks_went_on_has_succeeded(session: Session) -> None:
+    """Ctrl-C fails the runs at once, then waits for the tasks."""
+    run = add_run(session, "running")
+    run.state = DagRunState.FAILED
+    set_task(session, run, "ready", "success")
+    set_task(session, run, "publish", "running", add_job(session, "LocalTaskJob", JUST_NOW))
+    assert sweep(OURS, session) == []
+    set_task(session, run, "publish", "success")
+    sweep(OURS, session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "success")
+
+
+def test_a_dead_task_of_a_run_that_was_interrupted_does_not_stay_running(session: Session) -> None:
+    run = add_run(session, "running")
+    run.state = DagRunState.FAILED
+    set_task(session, run, "ready", "running", add_job(session, "LocalTaskJob", LONG_AGO))
+    sweep(OURS, session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "failed")
+    assert {t.state for t in run.get_task_instances(session=session)} == {None}
+
+
+def test_what_was_cleared_before_it_became_a_scheduled_run_waits_for_the_scheduler(session: Session) -> None:
+    run = add_run(session, "queued")
+    sweep(OURS, session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "queued")
 
 
 def test_a_backfill_that_has_ended_protects_nothing(session: Session) -> None:

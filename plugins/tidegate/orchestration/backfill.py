@@ -10,7 +10,7 @@ import errors, and Ctrl-C notifies none.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,30 +57,48 @@ def to_scheduled(context: Context) -> None:
 
 
 def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
-    """Runs of these DAGs left as type backfill become scheduled ones; those that nobody works on any more fail.
+    """Runs of these DAGs left as type backfill become scheduled ones. Those that nobody works on any more fail, with
+    their tasks where they were: Clear, and the same backfill again, go on there. Those that a backfill had set aside
+    (`literal.begin`) or somebody has cleared are queued.
 
     Any live backfill protects all unfinished backfill runs, because a run does not say whose it is (`creating_job_id`
     is wrong after a take-over); so does a running task with a live job. Returns what was done, in words.
     """
     from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState, State
     from airflow.utils.types import DagRunType
     from sqlalchemy import select
 
-    backfilling = _live_backfills(session)
+    backfilling = bool(live_backfills(session))
     done: list[str] = []
     stranded = select(DagRun).where(DagRun.dag_id.in_(dag_ids), DagRun.run_type == DagRunType.BACKFILL_JOB)
     for run in session.scalars(stranded.with_for_update(skip_locked=True)):
-        if run.state not in State.finished_dr_states:
-            if backfilling or _busy(run, session):
-                continue
-            _fail_unfinished_tasks(run, session)
-            run.state = DagRunState.FAILED
-            done.append(f"{run.dag_id} {run.run_id}: its backfill is gone, failed; clear it to go on")
-        else:
-            done.append(f"{run.dag_id} {run.run_id}: left as a backfill run, can be cleared again now")
-        run.run_type = DagRunType.SCHEDULED
+        said = _settle(run, backfilling, session)
+        if said:
+            run.run_type = DagRunType.SCHEDULED
+            done.append(f"{run.dag_id} {run.run_id}: {said}")
     return done
+
+
+def _settle(run: DagRun, backfilling: bool, session: Session) -> str | None:
+    """What has become of it, in words; None while somebody works on it."""
+    from airflow.utils.state import DagRunState, State, TaskInstanceState
+
+    over, aside = run.state in State.finished_dr_states, run.state == DagRunState.FAILED and run.end_date is None
+    if (backfilling and (aside or not over)) or _busy(run, session):
+        return None
+    if aside or run.state == DagRunState.QUEUED:
+        run.state = DagRunState.QUEUED
+        return "its backfill is gone and had not come to it, queued"
+    if not over:
+        _reset_unfinished_tasks(run, session)
+        run.state = DagRunState.FAILED
+        return "its backfill is gone, failed; clear it to go on"
+    if run.state == DagRunState.FAILED:
+        if all(t.state == TaskInstanceState.SUCCESS for t in run.get_task_instances(session=session)):
+            run.state = DagRunState.SUCCESS  # Ctrl-C fails the runs and then waits for their tasks, which go on
+        else:
+            _reset_unfinished_tasks(run, session)
+    return "left as a backfill run, can be cleared again now"
 
 
 def _live() -> ColumnElement[bool]:
@@ -93,12 +111,14 @@ def _live() -> ColumnElement[bool]:
     return and_(Job.state == JobState.RUNNING, Job.end_date.is_(None), Job.latest_heartbeat > recent)
 
 
-def _live_backfills(session: Session) -> bool:
+def live_backfills(session: Session) -> dict[int, datetime]:
+    """Jobs (ids) of backfills that may be at work, with their last heartbeats."""
     from airflow.jobs.job import Job
-    from sqlalchemy import func, select
+    from sqlalchemy import select
 
     # by type only: a backfill job's dag_id is null
-    return bool(session.scalar(select(func.count()).select_from(Job).where(Job.job_type == "BackfillJob", _live())))
+    found = select(Job.id, Job.latest_heartbeat).where(Job.job_type == "BackfillJob", _live())
+    return {job_id: beat for job_id, beat in session.execute(found)}
 
 
 def _busy(run: DagRun, session: Session) -> bool:
@@ -112,10 +132,10 @@ def _busy(run: DagRun, session: Session) -> bool:
     return bool(session.scalar(tasks.where(*mine, TaskInstance.state == TaskInstanceState.RUNNING, _live())))
 
 
-def _fail_unfinished_tasks(run: DagRun, session: Session) -> None:
+def _reset_unfinished_tasks(run: DagRun, session: Session) -> None:
     from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import State, TaskInstanceState
-    from sqlalchemy import or_, update
+    from airflow.utils.state import State
+    from sqlalchemy import update
 
     unfinished = [state for state in State.unfinished if state is not None]
     session.execute(
@@ -123,10 +143,10 @@ def _fail_unfinished_tasks(run: DagRun, session: Session) -> None:
         .where(
             TaskInstance.dag_id == run.dag_id,
             TaskInstance.run_id == run.run_id,
-            or_(TaskInstance.state.is_(None), TaskInstance.state.in_(unfinished)),
+            TaskInstance.state.in_(unfinished),
         )
         .values(  # a dead RUNNING task that is cleared would stay RESTARTING for ever
-            state=TaskInstanceState.FAILED,
+            state=None,
             trigger_id=None,
             next_method=None,
             next_kwargs=None,

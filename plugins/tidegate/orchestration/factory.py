@@ -122,6 +122,30 @@ class PipelineDag(DAG):
         # the scheduler they would make the DAG processor parse the whole folder at the end of every run.
         self.has_on_success_callback = self.has_on_failure_callback = False
         self._file_name, self._error = found.path.name, error
+        self._backfilling = False
+
+    def run(self, start_date: Any = None, end_date: Any = None, **options: Any) -> None:
+        """What `airflow dags backfill` calls. Raises AirflowException unless every run of the range succeeds."""
+        from tidegate.orchestration import literal
+
+        if start_date is None or end_date is None:
+            super().run(start_date, end_date, **options)
+            return
+        with literal.backfilling(self, start_date, end_date) as found:
+            self._backfilling = True
+            for first, last in found.parts[::-1] if options.get("run_backwards") else found.parts:
+                super().run(first, last, **options)
+
+    def get_num_active_runs(self, *args: Any, **options: Any) -> int:
+        """What the scheduler and a backfill compare with max_active_runs."""
+        from airflow.utils.session import create_session
+
+        from tidegate.orchestration import literal
+
+        if not self._backfilling:
+            return super().get_num_active_runs(*args, **options)
+        with create_session() as session:
+            return literal.active_runs(self, self.max_active_runs, session)
 
     def validate(self) -> None:
         """Raises the error of a broken pipeline."""
