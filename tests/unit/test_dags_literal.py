@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import airflow_home
 import pendulum
@@ -105,6 +104,11 @@ def finish(session: Session, dags: DagBag, *quarters: int) -> None:
     session.commit()
 
 
+def fill(dags: DagBag, first: int, last: int, work: Callable[[], None]) -> None:
+    with literal.backfilling(dags.dags[ARCHIVE], at(first), at(last)):
+        work()
+
+
 @pytest.mark.parametrize(
     ("without", "expected"),
     [
@@ -184,9 +188,12 @@ def test_a_range_that_was_not_finished_is_told_although_airflow_says_nothing(ses
 
 
 def test_after_a_second_ctrl_c_too_no_run_is_left_as_a_backfill_run(session: Session, dags: DagBag) -> None:
-    with pytest.raises(KeyboardInterrupt), literal.backfilling(dags.dags[ARCHIVE], at(0), at(2)):
+    def work() -> None:
         add_run(session, dags, 0, "running", BACKFILL)
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill(dags, 0, 2, work)
     assert runs(session) == {0: ("scheduled", "failed")}
 
 

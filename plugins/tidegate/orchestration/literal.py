@@ -64,8 +64,8 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
         named = ", ".join(f"{at:%Y-%m-%dT%H:%M} ({state})" for at, state in left[:NAMED])
         more = ", ..." if len(left) > NAMED else ""
         raise AirflowException(
-            f"{len(left):,} of {len(found.dates):,} runs of {dag.dag_id} in this range have not succeeded: {named}{more}"
-            "\n  what to do: look at the log of a failed task and mend what it says; then run the same command with "
+            f"{len(left):,} of {len(found.dates):,} runs of {dag.dag_id} in this range have not succeeded: {named}{more}\n"
+            "  what to do: look at the log of a failed task and mend what it says; then run the same command with "
             "--rerun-failed-tasks, or clear these runs"
         )
 
@@ -180,8 +180,8 @@ def _until_nothing(dag: DAG, look: Callable[[], str]) -> None:
 
 
 def _set_aside(dag_id: str, first: datetime, last: datetime, session: Session) -> int:
-    """Queued runs of the schedule become failed ones of type backfill without an end, which neither the scheduler nor max_active_runs
-    looks at; the backfill begins each when it comes to it, and `sweep` queues the rest again."""
+    """Queued runs of the schedule become failed ones of type backfill without an end, which neither the scheduler nor
+    max_active_runs looks at; the backfill begins each when it comes to it, and `sweep` queues the rest again."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunType
