@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 
 metadata = MetaData()
@@ -31,6 +32,11 @@ def _table(name: str, *columns: Column | PrimaryKeyConstraint | UniqueConstraint
 
 def _required(name: str, kind: type | object, default: object = None) -> Column:
     return Column(name, kind, nullable=False, default=default)
+
+
+def _partial_index(name: str, where: str, *columns: str) -> Index:
+    """Of the rows that meet `where`; a statement uses it only if it says the same."""
+    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
 
 
 pipelines = _table(
@@ -151,6 +157,7 @@ batch_window_totals = _table(
     _required("min_offset", BigInteger),
     _required("max_offset", BigInteger),
     Column("rerouted", BigInteger, nullable=False, server_default="0"),  # of the rows: late ones that were sent here
+    _partial_index("ix_totals_late", "kind = 'late'", "pipeline", "window_ms"),
 )
 batch_sources = _table(  # of a redrive: the dirty rows that it takes up; offsets inclusive
     "batch_sources",
@@ -180,6 +187,7 @@ windows = _table(
     _required("closing_batch", BigInteger),
     Column("closed_ms", BigInteger),
     Column("blocked", Text),
+    _partial_index("ix_windows_at_work", "state <> 'CLOSED' OR blocked IS NOT NULL", "pipeline"),
 )
 generations = _table(
     "generations",

@@ -30,3 +30,9 @@ def upgrade() -> None:
         sa.Column("ended_ms", sa.BigInteger()),
         sa.PrimaryKeyConstraint("pipeline", "key"),
     )
+    _partial_index("ix_totals_late", "batch_window_totals", "kind = 'late'", "pipeline", "window_ms")
+    _partial_index("ix_windows_at_work", "windows", "state <> 'CLOSED' OR blocked IS NOT NULL", "pipeline")
+
+
+def _partial_index(name: str, table: str, where: str, *columns: str) -> None:
+    op.create_index(name, table, columns, postgresql_where=sa.text(where), sqlite_where=sa.text(where))
