@@ -63,8 +63,9 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
     if left:
         named = ", ".join(f"{at:%Y-%m-%dT%H:%M} ({state})" for at, state in left[:NAMED])
         more = ", ..." if len(left) > NAMED else ""
+        number = f"{len(left):,} of {len(found.dates):,} runs of {dag.dag_id} in this range"
         raise AirflowException(
-            f"{len(left):,} of {len(found.dates):,} runs of {dag.dag_id} in this range have not succeeded: {named}{more}\n"
+            f"{number} have not succeeded: {named}{more}\n"
             "  what to do: look at the log of a failed task and mend what it says; then run the same command with "
             "--rerun-failed-tasks, or clear these runs"
         )
