@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests import airflow_home
+import airflow_home
 
 os.environ["AIRFLOW__WEBSERVER__SECRET_KEY"] = "of a test"
 os.environ["AIRFLOW__CORE__LAZY_LOAD_PLUGINS"] = "True"
