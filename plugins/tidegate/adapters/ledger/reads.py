@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import rows, schema
 from tidegate.adapters.ledger.facts import facts_after
 from tidegate.adapters.ledger.reads_audit import AuditReads
+from tidegate.adapters.ledger.reads_board import BoardReads
 from tidegate.adapters.ledger.reads_rows import (
     batches,
     generation_row,
@@ -36,7 +37,7 @@ b, g = schema.batches, schema.generations
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 
 
-class SqlReads(AuditReads, WhereReads, SurveyReads):
+class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
     """core.views.LedgerReads on PostgreSQL or SQLite."""
 
     @property

@@ -161,10 +161,10 @@ def _of(c: Connection, table: Any, pairs: Sequence[tuple[str, int]]) -> list[Any
         f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT {columns} FROM asked AS a "
         f"JOIN {table.name} AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id"
     )
-    return [row for at in range(0, len(pairs), SPANS) for row in _asked(c, statement, pairs[at : at + SPANS])]
+    return [row for at in range(0, len(pairs), SPANS) for row in asked(c, statement, pairs[at : at + SPANS])]
 
 
-def _asked(c: Connection, statement: str, values: Sequence[tuple]) -> list[Any]:
+def asked(c: Connection, statement: str, values: Sequence[tuple]) -> list[Any]:
     """`statement` with these rows in place of `{rows}`."""
     mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(values[0]))})"
@@ -266,4 +266,4 @@ def _published(c: Connection, spans: Sequence[tuple[str, int, int]]) -> list[Any
         "SELECT g.pipeline, g.window_ms, g.state FROM asked AS a JOIN generations AS g "
         "ON g.pipeline = a.pipeline AND g.window_ms >= a.low AND g.window_ms < a.high"
     )
-    return [row for row in _asked(c, statement, spans) if row.state == CURRENT]
+    return [row for row in asked(c, statement, spans) if row.state == CURRENT]

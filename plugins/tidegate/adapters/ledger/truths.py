@@ -35,7 +35,7 @@ class SqlTruths:
         same = and_(w.c.pipeline == t.c.pipeline, w.c.start_ms == t.c.window_ms)
         statement = select(t).select_from(t.outerjoin(w, same)).where(t.c.pipeline == name, w.c.state.is_(None))
         with self._store.begin() as c:
-            return {row.window_ms: _answer(row) for row in c.execute(statement.order_by(t.c.window_ms))}
+            return {row.window_ms: answer_of(row) for row in c.execute(statement.order_by(t.c.window_ms))}
 
     def save(self, name: str, key: WindowKey, answer: Answer, old: Answer | None) -> None:
         values = {
@@ -65,10 +65,10 @@ class SqlTruths:
 
 def stored_answer(c: Connection, name: str, key: WindowKey) -> Answer | None:
     row = row_of(c, t, pipeline=name, window_ms=key.start_ms)
-    return None if row is None else _answer(row)
+    return None if row is None else answer_of(row)
 
 
-def _answer(row: Any) -> Answer:
+def answer_of(row: Any) -> Answer:
     return Answer(row.source, row.rows, row.expected, row.problem, row.asked_ms, row.since_ms, row.accepted)
 
 

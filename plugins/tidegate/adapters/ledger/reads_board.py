@@ -1,0 +1,215 @@
+"""What the board asks: a few statements for any number of pipelines, and none that walks over ranges or files."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import and_, func, literal_column, select
+from sqlalchemy.engine import Connection
+
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.reads_rows import Snapshots, batch_row, events, generation_row, grouped, window_row
+from tidegate.adapters.ledger.reads_rows import window_total as total_of
+from tidegate.adapters.ledger.reads_survey import SPANS, asked
+from tidegate.adapters.ledger.store import row_of, rows_of
+from tidegate.adapters.ledger.truths import answer_of
+from tidegate.core.batch import INGEST
+from tidegate.core.glance import Binding, Head, Mark
+from tidegate.core.layout import window_id
+from tidegate.core.ledger import Intent
+from tidegate.core.offsets import Interval
+from tidegate.core.receipt import LATE
+from tidegate.core.views import BatchRow, Event, WindowView
+from tidegate.core.window import CURRENT, DISCARDED, RETIRED, WindowKey
+
+b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
+made, n = schema.generation_batches, schema.notices
+_AT_WORK = literal_column("state <> 'CLOSED' OR blocked IS NOT NULL")
+"""Word by word as the index says it."""
+_BATCHES = 500
+"""Ids in one statement."""
+
+
+class BoardReads(Snapshots):
+    """core.glance.GlanceLedger on PostgreSQL or SQLite."""
+
+    # ------------------------------------------------------------ pipelines
+
+    def heads(self) -> dict[str, Head]:
+        p = schema.pipelines
+        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == p.c.name).scalar_subquery()
+        with self._snapshot() as c:
+            ids = {x.name: x.newest for x in c.execute(select(p.c.name, newest.label("newest")))}
+            batches = _newest(c, [(name, i) for name, i in ids.items() if i is not None])
+            closing, alarms = _at_work(c)
+            told = _told(c)
+        found = {}
+        for name in ids:
+            around = (closing.get(name, 0), tuple(alarms.get(name, ())), tuple(told.get(name, ())))
+            found[name] = Head(name, *batches.get(name, _NO_BATCH), *around)
+        return found
+
+    def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {name: {} for name in names}
+        statement = select(g.c.pipeline, g.c.state, func.count()).where(g.c.pipeline.in_(sorted(names)))
+        with self._snapshot() as c:
+            for name, state, count in c.execute(statement.group_by(g.c.pipeline, g.c.state)):
+                found[name][state] = count
+        return found
+
+    # ------------------------------------------------------------ windows
+
+    def marks(self, name: str, within: Interval) -> list[Mark]:
+        def inside(table: Any, column: str = "window_ms") -> Any:
+            return and_(table.c.pipeline == name, table.c[column] >= within.start, table.c[column] < within.end)
+
+        with self._snapshot() as c:
+            rows = {x.start_ms: x for x in c.execute(select(w).where(inside(w, "start_ms")))}
+            mine = (g.c.window_ms, g.c.number, g.c.state, g.c.kind, g.c.rows, g.c.published_ms)
+            generations = grouped(c.execute(select(*mine).where(inside(g)).order_by(g.c.number)), lambda x: x.window_ms)
+            late = _late(c, inside)
+            answers = {x.window_ms: answer_of(x) for x in c.execute(select(schema.truths).where(inside(schema.truths)))}
+        starts = sorted({*rows, *generations, *late, *answers})
+        return [_mark(s, rows.get(s), generations.get(s, []), late.get(s, 0), answers.get(s)) for s in starts]
+
+    def window_view(self, name: str, key: WindowKey, events_shown: int = 20) -> WindowView:
+        intents, where = schema.intents, {"pipeline": name, "window_ms": key.start_ms}
+        unanswered = and_(
+            intents.c.pipeline == name,
+            intents.c.window_ms == key.start_ms,
+            intents.c.deadline_ms > self._store.now_ms(),
+        )
+        with self._snapshot() as c:
+            row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+            totals = [total_of(x) for x in rows_of(c, t, **where)]
+            batches_of = grouped(rows_of(c, made, **where), lambda x: x.number)
+            generations = [generation_row(x, batches_of.get(x.number, [])) for x in rows_of(c, g, **where)]
+            ids = {x.batch_id for x in totals} | {i for one in generations for i in one.batches}
+            return WindowView(
+                row and window_row(row),
+                tuple(generations),
+                tuple(totals),
+                tuple(_batches(c, name, sorted(ids))),
+                tuple(
+                    Intent(i.call_id, key, i.location, i.deadline_ms)
+                    for i in c.execute(select(intents).where(unanswered))
+                ),
+                tuple(events(c, name, events_shown, f"window {window_id(key.start_ms)}")),
+            )
+
+    def file_counts(self, name: str, key: WindowKey) -> dict[int, tuple[int, int]]:
+        f = schema.generation_files
+        statement = select(f.c.number, func.count(), func.sum(f.c.bytes)).where(
+            f.c.pipeline == name, f.c.window_ms == key.start_ms
+        )
+        with self._snapshot() as c:
+            return {
+                number: (count, int(size or 0)) for number, count, size in c.execute(statement.group_by(f.c.number))
+            }
+
+    # ------------------------------------------------------------ events, runs
+
+    def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:
+        e = schema.events
+        mine = [e.c.pipeline == name]
+        mine += [e.c.id < before] if before is not None else []
+        mine += [e.c.subject == subject] if subject else []
+        with self._snapshot() as c:
+            found = c.execute(select(e).where(*mine).order_by(e.c.id.desc()).limit(limit))
+            return [Event(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail)) for x in found]
+
+    def bindings(self, name: str, batch_id: int) -> list[Binding]:
+        with self._snapshot() as c:
+            return [
+                Binding(x.run, x.batch_id) for x in rows_of(c, schema.run_bindings, pipeline=name, batch_id=batch_id)
+            ]
+
+
+_NO_BATCH = (None, None, 0, INGEST, 0, None, None, None)
+_HEADS = """
+WITH asked(pipeline, batch_id) AS (VALUES {rows})
+SELECT t.pipeline, t.batch_id, t.state, t.epoch, t.kind, t.records, t.planned_ms, t.refused, t.blocked
+FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
+"""
+
+
+def _newest(c: Connection, pairs: Sequence[tuple[str, int]]) -> dict[str, tuple[Any, ...]]:
+    rows = [x for at in range(0, len(pairs), SPANS) for x in asked(c, _HEADS, pairs[at : at + SPANS])]
+    return {x.pipeline: tuple(x)[1:] for x in rows}
+
+
+def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:
+    """Of all pipelines: how many windows are closing, and the alarms of windows."""
+    closing: dict[str, int] = defaultdict(int)
+    alarms: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    found = select(w.c.pipeline, w.c.start_ms, w.c.state, w.c.blocked).where(_AT_WORK)
+    for x in c.execute(found.order_by(w.c.pipeline, w.c.start_ms)):
+        closing[x.pipeline] += x.state == "CLOSING"
+        if x.blocked:
+            alarms[x.pipeline].append((x.start_ms, x.blocked))
+    return closing, alarms
+
+
+def _told(c: Connection) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for x in c.execute(
+        select(n.c.pipeline, n.c.key, n.c.first_ms).where(n.c.ended_ms.is_(None)).order_by(n.c.first_ms)
+    ):
+        found[x.pipeline].append((x.key, x.first_ms))
+    return found
+
+
+def _late(c: Connection, inside: Any) -> dict[int, int]:
+    """Rows by window that no generation in force has taken up. The kind is written out: SQLite finds the index so."""
+    late = select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"))
+    late = late.where(inside(t), literal_column("kind = 'late'")).group_by(t.c.window_ms, t.c.batch_id).subquery()
+    current = and_(
+        g.c.pipeline == made.c.pipeline,
+        g.c.window_ms == made.c.window_ms,
+        g.c.number == made.c.number,
+        g.c.state == CURRENT,
+    )
+    taken = select(made.c.window_ms, made.c.batch_id).select_from(made.join(g, current))
+    taken = taken.where(inside(made), made.c.kind == LATE)
+    up = {(x.window_ms, x.batch_id) for x in c.execute(taken)}
+    found: dict[int, int] = defaultdict(int)
+    for x in c.execute(select(late)):
+        if (x.window_ms, x.batch_id) not in up:
+            found[x.window_ms] += int(x.rows)
+    return found
+
+
+def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, answer: Any | None) -> Mark:
+    current = next((x for x in generations if x.state == CURRENT), None)
+    newer = next((x for x in reversed(generations) if x.state not in (CURRENT, RETIRED, DISCARDED)), None)
+    return Mark(
+        start,
+        "OPEN" if row is None else row.state,
+        None if row is None else row.blocked,
+        *((current.number, current.kind, current.rows, current.published_ms) if current else (None,) * 4),
+        None if newer is None else newer.state,
+        late,
+        answer,
+    )
+
+
+def _batches(c: Connection, name: str, ids: Sequence[int]) -> list[BatchRow]:
+    """Without ranges; of a redrive its sources."""
+    s = schema.batch_sources
+    found: list[BatchRow] = []
+    for at in range(0, len(ids), _BATCHES):
+        part = ids[at : at + _BATCHES]
+        rows = c.execute(select(*_BATCH_COLUMNS).where(b.c.pipeline == name, b.c.batch_id.in_(part)))
+        sources: dict[int, set[int]] = defaultdict(set)
+        redrives = select(s.c.batch_id, s.c.source).where(s.c.pipeline == name, s.c.batch_id.in_(part)).distinct()
+        for x in c.execute(redrives):
+            sources[x.batch_id].add(x.source)
+        found += [replace(batch_row(x, [], []), sources=tuple(sorted(sources.get(x.batch_id, ())))) for x in rows]
+    return sorted(found, key=lambda x: x.batch_id)
+
+
+_BATCH_COLUMNS = [c for c in b.c if c.name in BatchRow.__dataclass_fields__]
