@@ -16,7 +16,7 @@ from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Clock, TopicState
 from tidegate.core.thresholds import too_dirty
-from tidegate.core.views import BatchRow, LedgerReads, Overview
+from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
 from tidegate.workflow import overdue, reconcile, reopen, truth
@@ -147,7 +147,7 @@ def _with_concerns(
         concerns.append(
             Concern(
                 f"batch {open_batch.batch_id} was refused: {first_line(open_batch.refused)}",
-                _after_refusal(name, open_batch),
+                after_refusal(name, open_batch.batch_id, open_batch.refused),
             )
         )
     if lag is not None and overview.topic_id is not None and lag.topic_id != overview.topic_id:
@@ -175,11 +175,12 @@ def _with_concerns(
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
 
 
-def _after_refusal(name: str, batch: BatchRow) -> str:
+def after_refusal(name: str, batch_id: int, refused: str) -> str:
+    """What helps a batch that was refused for what `refused` says."""
     advice = "mend the spec, then clear the write task: the same offsets are read again"
-    if not too_dirty(batch.refused):
+    if not too_dirty(refused):
         return advice
-    return f"{advice}; or let it land as it is: tidegate repair {name} --release {batch.batch_id} --why '...'"
+    return f"{advice}; or let it land as it is: tidegate repair {name} --release {batch_id} --why '...'"
 
 
 def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> list[Concern]:

@@ -1,0 +1,187 @@
+"""Many pipelines at a glance, in a number of statements that does not grow with them. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidegate.core import due as rules
+from tidegate.core import watermark
+from tidegate.core.blocking import oddities
+from tidegate.core.due import Due
+from tidegate.core.glance import GlanceLedger, Head
+from tidegate.core.instants import iso
+from tidegate.core.layout import window_end, window_start
+from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+from tidegate.core.survey import Survey, SurveyLedger
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import WindowKey
+from tidegate.workflow import overdue
+from tidegate.workflow.measuring import loss_of
+from tidegate.workflow.overdue import Concern
+from tidegate.workflow.overview import after_refusal, first_line
+
+
+class GlanceReads(GlanceLedger, SurveyLedger, Protocol):
+    """What is asked."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """`records` offsets wait to be read; `asked_ms` is when Kafka said so, by itself or to the newest plan."""
+
+    records: int
+    asked_ms: int
+    by_plan: bool
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class Glance:
+    """`next_window` is the oldest one that is not published and not due; `behind_ms`: how far the watermark is behind
+    the clock. `survey` is None for a pipeline that no run has registered."""
+
+    pipeline: Pipeline
+    head: Head | None
+    survey: Survey | None
+    lag: Lag | None
+    watermark_ms: int | None
+    behind_ms: int | None
+    due: Due
+    next_window: Certificate | None
+    loss: TimeToLoss | None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    concerns: tuple[Concern, ...] = ()
+
+
+def glances(
+    pipelines: Sequence[Pipeline],
+    heads: Mapping[str, Head],
+    topics: Mapping[str, tuple[TopicState, int]],
+    reads: GlanceReads,
+    now_ms: int,
+) -> dict[str, Glance]:
+    """`topics` by the pipeline's name: what Kafka said, and when (UTC ms). Raises LedgerError."""
+    names = [one.name for one in pipelines]
+    surveys = reads.survey(names, now_ms)
+    counts = reads.published_counts(names)
+    marks = {
+        one.name: watermark.watermarks(one.windows, surveys[one.name].facts, now_ms)
+        for one in pipelines
+        if one.name in surveys
+    }
+    lows = {name: low for name, its in marks.items() if (low := watermark.global_watermark(its)) is not None}
+    unknown = {one.name: _unknown(one, surveys[one.name], lows[one.name]) for one in pipelines if one.name in lows}
+    nexts = {one.name: _first_open(one, lows.get(one.name)) for one in pipelines if one.name in surveys}
+    ahead = {one.name: _ahead(one, surveys[one.name], nexts[one.name]) for one in pipelines if one.name in surveys}
+    asked = {name: [*unknown.get(name, ()), *ahead[name]] for name in ahead}
+    published = reads.published_within_each({name: parts for name, parts in asked.items() if parts})
+    found = {}
+    for one in pipelines:
+        survey, topic = surveys.get(one.name), topics.get(one.name)
+        if survey is None:
+            found[one.name] = Glance(
+                one, heads.get(one.name), None, _lag(None, topic), None, None, _nothing(one), None, None
+            )
+            continue
+        there = published.get(one.name, [])
+        due = rules.due(one.windows, unknown.get(one.name, ()), [s for s in there if s < nexts[one.name]])
+        waits = _waits(one, survey, nexts[one.name], set(there), now_ms)
+        loss = loss_of(one, topic[0], survey, now_ms) if topic is not None else None
+        low = lows.get(one.name)
+        glance = Glance(
+            one,
+            heads.get(one.name),
+            survey,
+            _lag(survey, topic),
+            low,
+            None if low is None else max(0, now_ms - low),
+            due,
+            waits,
+            loss,
+            counts.get(one.name, {}),
+        )
+        found[one.name] = Glance(**{**glance.__dict__, "concerns": tuple(_concerns(glance, topic, now_ms))})
+    return found
+
+
+def _nothing(pipeline: Pipeline) -> Due:
+    return Due(pipeline.windows, ())
+
+
+def _unknown(pipeline: Pipeline, survey: Survey, low: int) -> tuple[Interval, ...]:
+    return rules.unknown(pipeline.windows, survey.note.published if survey.note else (), low)
+
+
+def _first_open(pipeline: Pipeline, low: int | None) -> int:
+    """Where the window begins that the watermark lies in."""
+    start = pipeline.windows.start_ms
+    return window_start(start if low is None else max(low, start), pipeline.windows)
+
+
+def _ahead(pipeline: Pipeline, survey: Survey, start: int) -> tuple[Interval, ...]:
+    """A watermark may fall back behind windows that are published: only then they are asked for."""
+    newest = survey.published.newest_start_ms
+    if newest is None or newest < start:
+        return ()
+    return (Interval(start, window_end(newest, pipeline.windows)),)
+
+
+def _waits(pipeline: Pipeline, survey: Survey, start: int, published: set[int], now_ms: int) -> Certificate:
+    while start in published:
+        start = window_end(start, pipeline.windows)
+    key = WindowKey(start, window_end(start, pipeline.windows))
+    return watermark.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms)
+
+
+def _lag(survey: Survey | None, topic: tuple[TopicState, int] | None) -> Lag | None:
+    """By Kafka if it has answered, else as the newest plan met the topic: what it left unread."""
+    progress = None if survey is None else survey.progress
+    if topic is not None:
+        state, asked_ms = topic
+        ends = {p: o.log_start for p, o in state.partitions.items()}
+        if progress is not None and progress.newest is not None and progress.topic_id == state.topic_id:
+            ends |= {p: look.end for p, look in progress.newest.partitions.items()}
+        parts = state.partitions.items()
+        records = sum(max(0, o.last_stable_offset - max(ends.get(p, 0), o.log_start)) for p, o in parts)
+        lost = sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in parts)
+        return Lag(records, asked_ms, False, lost)
+    newest = None if progress is None else progress.newest
+    if newest is None:
+        return None
+    looks = newest.partitions.values()
+    left = sum(max(0, (look.high_watermark if look.last_stable_offset is None else look.last_stable_offset) - look.end)
+               for look in looks)  # fmt: skip
+    return Lag(left, newest.clock_ms, True)
+
+
+def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, now_ms: int) -> list[Concern]:
+    """As `status` says them, but for those that need many statements: the pipeline's own page has all."""
+    pipeline, head, survey, lag = glance.pipeline, glance.head, glance.survey, glance.lag
+    name, found = pipeline.name, []
+    repair = f"look at it, then `tidegate repair {name}`"
+    if head is not None:
+        if head.open and head.blocked:
+            found.append(Concern(f"batch {head.batch_id} is blocked: {first_line(head.blocked)}", repair))
+        found += [Concern(f"window {iso(at)} is blocked: {first_line(why)}", repair) for at, why in head.alarms]
+        if head.open and head.refused and head.batch_id is not None:
+            what = f"batch {head.batch_id} was refused: {first_line(head.refused)}"
+            found.append(Concern(what, after_refusal(name, head.batch_id, head.refused)))
+    if survey is None:
+        return found
+    if topic is not None and survey.progress.topic_id is not None and topic[0].topic_id != survey.progress.topic_id:
+        what = f"topic {pipeline.source.topic} was recreated: it is {topic[0].topic_id}"
+        found.append(Concern(what, f"if that was on purpose: tidegate source reset {name}"))
+    elif lag is not None and lag.lost:
+        what = f"{lag.lost:,} offsets are gone from the topic before they were read"
+        found.append(Concern(what, "source.on_data_loss: record goes on without them"))
+    elif glance.loss is not None and glance.loss.level == CRITICAL:
+        found.append(Concern(sentence(glance.loss), remedy(glance.loss, pipeline.source.topic, name)))
+    unread = lag.records if lag is not None and not lag.by_plan else None
+    found += [Concern(*odd) for odd in oddities(pipeline.windows, survey.facts, now_ms, unread)]
+    found += overdue.concerns(pipeline, glance.due, None, survey.note, now_ms)
+    return found
