@@ -20,6 +20,7 @@ TidegateError
 |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
 |  |- AttemptSpoilt      what it left is not what it reported, or cannot be read (retry: the next attempt writes again)
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
+|- AskedWrong            a run's conf asks for what there is not
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
 |- TruthUnknown          another system gives no usable count of a window (retry)
@@ -153,6 +154,16 @@ class OverBudget(TidegateError):
     """A window may be reopened so often, so late and with so many rows only as the spec says."""
 
     advice = "raise that key; or, for once: tidegate reopen <pipeline> <window> --over-budget --why ..."
+
+
+class AskedWrong(TidegateError):
+    """A run's conf asks for what there is not."""
+
+    advice = (
+        'the conf is {"do": "replay" | "reopen" | "rollback", "window": "2013-01-05T04:00Z", "why": "..."}, with '
+        '"from" and "until" instead of "window" for a range, "generation" of a rollback, "over_budget" of a reopening; '
+        "trigger a new run"
+    )
 
 
 class ReplayRefused(TidegateError):

@@ -17,7 +17,8 @@ TASKS = {
     "**Clear**: verifies what is published: a lost Hive partition is added again, a lost file rebuilt from Kafka "
     "as the next generation; an intact window is left as it is. Rows are never doubled.",
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
-    "readable until the swap. Unchanged content publishes nothing and says so. **Clear**: rebuilds again.",
+    "readable until the swap. Unchanged content publishes nothing and says so. Or does what the run's conf asks for: "
+    "other windows, a reopening, a rollback. **Clear**: does it again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "finishes late and dirty files on their way to their tables, reopens windows whose late rows have waited long "
     "enough (`late.reopen_after`), tells other DAGs of publications that nobody has told of, and deletes what nobody "
@@ -46,7 +47,10 @@ _USE = {
     "replay": "The schedule never runs it. To rebuild a range:\n\n"
     "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
     "The same range a second time: Clear the runs (or `--reset-dagruns` while the DAG is paused); a plain second "
-    "backfill finds its runs done and does nothing. A manual run means the window that its logical date lies in.",
+    "backfill finds its runs done and does nothing. A manual run means the window that its logical date lies in, or "
+    'what its conf names: `{{"window": "2013-01-05T04:00Z"}}`, `{{"from": "2013-01-05", "until": "2013-01-06"}}`, with '
+    '`{{"do": "reopen", "why": "..."}}` to take late rows up, `{{"do": "rollback", "generation": 1, "why": "..."}}` to '
+    "go back. The board makes such runs too.",
     "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
     "that the schedule went past stay unpublished, and nothing is cleaned away.",
 }

@@ -193,7 +193,8 @@ class PublishOperator(PipelineOperator):
 
 
 class ReplayOperator(PipelineOperator):
-    """Rebuild the window from Kafka as a new generation; unchanged content publishes nothing."""
+    """Rebuild the run's window from Kafka as a new generation; unchanged content publishes nothing. Or what the run's
+    conf asks for: other windows, a reopening, a rollback."""
 
     of = "window"
     runs_spark = True
@@ -203,9 +204,9 @@ class ReplayOperator(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """The old generation stays readable until the swap."""
-        from tidegate.workflow import replay
+        from tidegate.orchestration import asking
 
-        report(self, ctx, replay.replay(ctx, window_of(self.pipeline, context)), context)
+        asking.carry_out(self, ctx, context)
 
 
 class MaintainOperator(PipelineOperator):

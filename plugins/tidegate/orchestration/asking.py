@@ -1,0 +1,87 @@
+"""What a run of `<pipeline>.replay` is asked to do: by its conf, written by the board or by whoever triggers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from airflow.utils import timezone
+
+from tidegate.core.asking import REOPEN, ROLLBACK, Asked, asked
+from tidegate.core.errors import AskedWrong, TidegateError
+from tidegate.core.instants import iso
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.window import WindowKey
+from tidegate.orchestration.timetable import to_ms
+
+if TYPE_CHECKING:
+    from airflow.utils.context import Context
+
+    from tidegate.orchestration.operators import ReplayOperator
+    from tidegate.workflow.context import Context as PipelineContext
+    from tidegate.workflow.context import Published
+
+
+def carry_out(task: ReplayOperator, ctx: PipelineContext, context: Context) -> None:
+    """Do it window by window, each told of as soon as it is published. Raises AskedWrong for a conf that asks for what
+    there is not; what is refused for one window holds up no other."""
+    from tidegate.orchestration.operators import report
+
+    it = of_run(task.pipeline, context, to_ms(timezone.utcnow()))
+    task.log.info("%s", words(it))
+    for published in _each(it.windows, _step(ctx, it), task.log.error):
+        report(task, ctx, published, context)
+
+
+def of_run(pipeline: Pipeline, context: Context, now_ms: int) -> Asked:
+    """Raises AskedWrong; SpecError where the run's data interval counts and is no window."""
+    from tidegate.orchestration.operators import window_of
+
+    conf = getattr(context["dag_run"], "conf", None) or {}
+    names_windows = isinstance(conf, dict) and bool({"window", "from", "until"} & conf.keys())
+    own = None if names_windows else window_of(pipeline, context)
+    found = asked(conf, pipeline.windows, own)
+    if found.windows[0].start_ms > now_ms or (own is not None and own.end_ms > now_ms):
+        raise AskedWrong(
+            f"{pipeline.name}: the window {iso(found.windows[0].start_ms)} is not over yet",
+            advice="a run without a window in its conf means the one that its logical date lies in: trigger a new run "
+            'with that date, or with the conf {"window": "2013-01-05T04:00Z"}',
+        )
+    return found
+
+
+def words(it: Asked) -> str:
+    """For the log; what the conf says of itself is told as that."""
+    first, last = iso(it.windows[0].start_ms), iso(it.windows[-1].start_ms)
+    which = first if len(it.windows) == 1 else f"{len(it.windows):,} windows, {first} to {last}"
+    to = "" if it.generation is None else f" to generation {it.generation}"
+    return f"asked to {it.do} {which}{to}; by (so the conf says): {it.by or 'nobody'}; why: {it.why or 'not said'}"
+
+
+def _step(ctx: PipelineContext, it: Asked) -> Callable[[WindowKey], Published]:
+    if it.do == REOPEN:
+        from tidegate.workflow import reopen
+
+        return lambda key: reopen.reopen(ctx, key, it.why, it.over_budget)
+    if it.do == ROLLBACK:
+        raise AskedWrong("this version cannot roll back", advice="replay the window")
+    from tidegate.workflow import replay
+
+    return lambda key: replay.replay(ctx, key)
+
+
+def _each(
+    windows: Iterable[WindowKey], step: Callable[[WindowKey], Published], say: Callable[..., None]
+) -> Iterable[Published]:
+    """Raises at once what a retry can mend; the first refusal when all windows have had their turn."""
+    refused: list[TidegateError] = []
+    for key in windows:
+        try:
+            yield step(key)
+        except TidegateError as e:
+            if e.retry:
+                raise
+            say("%s: %s", iso(key.start_ms), e)
+            refused.append(e)
+    if refused:
+        raise refused[0]

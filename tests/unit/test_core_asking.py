@@ -1,0 +1,127 @@
+"""What a run's conf may ask for: anybody who can trigger a run writes it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.world import HOUR, T0
+from tidegate.core.asking import LONGEST_REASON, MOST_WINDOWS, Asked, asked, reason
+from tidegate.core.errors import AskedWrong
+from tidegate.core.pipeline import Windows
+from tidegate.core.window import WindowKey
+
+HOURS = Windows(HOUR, "UTC", T0, HOUR)
+OWN = WindowKey(T0 + 9 * HOUR, T0 + 10 * HOUR)
+
+
+def key(hour: int) -> WindowKey:
+    return WindowKey(T0 + hour * HOUR, T0 + (hour + 1) * HOUR)
+
+
+def test_nothing_said_means_a_replay_of_the_runs_own_window() -> None:
+    assert asked({}, HOURS, OWN) == Asked("replay", (OWN,))
+    assert asked({"do": "reopen"}, HOURS, OWN) == Asked("reopen", (OWN,))
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["2013-01-05T04:00Z", "2013-01-05T04:00", " 2013-01-05T04:37:12+00:00 ", "2013-01-05T05:00+01:00"],
+)
+def test_an_instant_in_the_window_names_it(said: str) -> None:
+    assert asked({"window": said}, HOURS, None).windows == (key(4),)
+
+
+def test_a_range_is_of_the_windows_that_begin_in_it() -> None:
+    assert asked({"from": "2013-01-05T04:00Z", "until": "2013-01-05T07:00Z"}, HOURS, OWN).windows == (
+        key(4),
+        key(5),
+        key(6),
+    )
+    assert asked({"from": "2013-01-05T04:01Z", "until": "2013-01-05T06:01Z"}, HOURS, OWN).windows == (key(5), key(6))
+    month = asked({"from": "2013-01-05", "until": "2013-02-05"}, HOURS, OWN).windows
+    assert (len(month), month[0], month[-1].end_ms) == (744, key(0), T0 + 744 * HOUR)
+
+
+def test_days_are_the_zones() -> None:
+    start = int(datetime(2013, 3, 31, tzinfo=UTC).timestamp() * 1000) - HOUR
+    days = Windows(24 * HOUR, "Europe/Berlin", start, HOUR)
+    (one,) = asked({"window": "2013-03-31T12:00Z"}, days, None).windows
+    assert (one.start_ms, one.end_ms - one.start_ms) == (start, 23 * HOUR)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        Asked("replay", (key(4),), "why not", by="board, op"),
+        Asked("reopen", (key(4), key(5)), "the outage", over_budget=True),
+        Asked("rollback", (key(4),), "wrong columns", generation=2),
+        Asked("replay", tuple(key(n) for n in range(100))),
+    ],
+)
+def test_what_the_board_writes_is_read_back(whole: Asked) -> None:
+    assert asked(json.loads(json.dumps(whole.conf())), HOURS, None) == whole
+
+
+HOSTILE: list[tuple[Any, str]] = [
+    ([], "no object"),
+    ("replay", "no object"),
+    ({"do": "drop table"}, "asks to do 'drop table'"),
+    ({"do": ["replay"]}, "asks to do"),
+    ({"do": {"replay": 1}}, "asks to do"),
+    ({"windw": "2013-01-05T04:00Z"}, "a key that nobody knows: 'windw'"),
+    ({"x" * 10_000: 1}, "a key that nobody knows"),
+    ({"window": None}, "`window` is no instant"),
+    ({"window": 1357358400}, "`window` is no instant"),
+    ({"window": True}, "`window` is no instant"),
+    ({"window": ["2013-01-05T04:00Z"]}, "`window` is no instant"),
+    ({"window": "'; DROP TABLE windows; --"}, "`window` is no instant"),
+    ({"window": "2013-01-05T04:00Z\0"}, "`window` is no instant"),
+    ({"window": "2" * 100_000}, "`window` is no instant"),
+    ({"window": "99999-01-01T00:00Z"}, "`window` is no instant"),
+    ({"window": "2013-01-05T04:00Z", "from": "2013-01-05"}, "one of both"),
+    ({"from": "2013-01-05"}, "has both"),
+    ({"until": "2013-01-05"}, "has both"),
+    ({"from": "2013-01-06", "until": "2013-01-05"}, "no window begins"),
+    ({"from": "2013-01-05", "until": "2013-01-05"}, "no window begins"),
+    ({"from": "0001-01-01", "until": "9999-12-31"}, f"more than {MOST_WINDOWS:,} windows|no window is at"),
+    ({"from": "2013-01-01", "until": "2014-01-01"}, f"more than {MOST_WINDOWS:,} windows"),
+    ({"do": "rollback", "why": "x"}, "names the `generation`"),
+    ({"do": "rollback", "generation": 1}, "needs a reason"),
+    ({"do": "rollback", "generation": 1, "why": " \x00\n "}, "needs a reason"),
+    ({"do": "rollback", "generation": 1, "why": "x", "from": "2013-01-05", "until": "2013-01-06"}, "of one window"),
+    ({"do": "rollback", "generation": True, "why": "x"}, "not True"),
+    ({"do": "rollback", "generation": "1", "why": "x"}, "not '1'"),
+    ({"do": "rollback", "generation": 0, "why": "x"}, "not 0"),
+    ({"do": "rollback", "generation": -1, "why": "x"}, "not -1"),
+    ({"do": "rollback", "generation": 2**80, "why": "x"}, "not 12089"),
+    ({"generation": 1}, "of replay"),
+    ({"do": "reopen", "over_budget": True}, "needs a reason"),
+    ({"do": "reopen", "over_budget": "yes", "why": "x"}, "true or false"),
+    ({"over_budget": True, "why": "x"}, "of replay"),
+]
+
+
+@pytest.mark.parametrize(("conf", "says"), HOSTILE, ids=range(len(HOSTILE)))
+def test_a_conf_that_asks_for_what_there_is_not_is_refused(conf: Any, says: str) -> None:
+    with pytest.raises(AskedWrong, match=says) as refused:
+        asked(conf, HOURS, OWN)
+    assert len(str(refused.value)) < 800
+    assert "trigger a new run" in str(refused.value)
+
+
+def test_a_run_without_a_window_of_its_own_needs_one_in_its_conf() -> None:
+    with pytest.raises(AskedWrong, match="its conf names none"):
+        asked({"do": "reopen"}, HOURS, None)
+
+
+def test_a_reason_is_one_line_that_hides_nothing() -> None:
+    assert reason("a\nb\tc\0d\x1b[31me\u202ef\u200bg\ud800h") == "a b c d [31me f g h"
+    assert reason("  <script>alert('1')</script> {{7*7}} ") == "<script>alert('1')</script> {{7*7}}"
+    assert reason("é 漢字 😀") == "é 漢字 😀"
+    long = reason("x" * 1_000_000)
+    assert (len(long), long[-1]) == (LONGEST_REASON, "…")
+    assert reason(None) == reason(["why"]) == reason({"why": 1}) == reason(7) == ""
