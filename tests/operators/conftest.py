@@ -1,0 +1,20 @@
+"""The stack of this folder's tests: started by the first that asks, ended after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.operators.harness import Rig
+
+
+@pytest.fixture(scope="package")
+def rig(stack_roots: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Kafka, PostgreSQL, Hive and Airflow with LocalExecutor; no pipelines yet."""
+    made = Rig(stack_roots / "operators", tmp_path_factory.mktemp("operators"))
+    try:
+        yield made.up()
+    finally:
+        made.down()

@@ -1,0 +1,405 @@
+"""A running stack with many tiny pipelines ("lanes"); how a case is written:
+
+    def test_something(rig: Rig) -> None:            # the fixture is in conftest.py, one for the folder
+        topic = rig.topic("x", batches=3)            # records for three batches of PER_BATCH, one hour each
+        [lane] = rig.add(Lane("x_clear", topic))     # writes its YAML, waits until Airflow has its DAGs
+        lane.land(2)                                 # two batches, in this process, without Airflow's tasks
+        lane.hive.hold(b"ADD")                       # its line to Hive hangs (`cut()`: is down); also lane.kafka
+        rig.api.pause(lane.archive, False)
+        rig.wait_task(lane.archive, lane.scheduled(0), "publish", "running")
+        rig.clear(CLI, TASK, lane.archive, lane.scheduled(0), "publish")
+        lane.hive.release()
+        rig.wait_run(lane.archive, lane.scheduled(0), "success")
+        assert rig.content(lane) == rig.content(twin)    # twin: a lane of the same topic that nobody touched
+        rig.check_settled(lane)                      # deep audit balanced, nothing running, no backfill run
+
+Batch n (from 1) holds the records of hour n - 1 and brings the watermark past the end of hour n - 2: after `land(2)`
+the window of hour 0 is ready. Hours count from `START`. Lanes share Hive, the broker and Airflow; each has its own
+lines to Kafka and Hive, its own tables and, if `retries` says nothing else, fails for good at the first error.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spark_jobs.engine.job import run_plan
+from tests.e2e.airflow_api import AirflowApi, eventually
+from tests.operators import digest, ways
+from tests.operators.lines import Line
+from tidegate.adapters.connections import Connection
+from tidegate.adapters.footers import FooterProcess
+from tidegate.adapters.ledger import SqlLedger
+from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.batch import JobPlan
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import loads
+from tidegate.core.window import WindowKey
+from tidegate.embedded.places import Places
+from tidegate.embedded.stack import Stack
+from tidegate.spec.loader import load_file
+from tidegate.wiring import context_for
+from tidegate.workflow import archive, audit, ingest
+from tidegate.workflow.context import Context
+
+HOUR = timedelta(hours=1)
+START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 12 * HOUR
+"""The first window."""
+PER_BATCH = 10
+LONG_S = 300.0
+"""On a busy machine; a quiet one takes a tenth."""
+KINDS = ("ingest", "archive", "replay", "maintain")
+_ROOM = 32
+"""Tasks at once: most of them wait for something, so there may be more than cores."""
+SETTINGS = {
+    "AIRFLOW__TIDEGATE__POLL_SECONDS": "1",
+    "AIRFLOW__CORE__PARALLELISM": str(_ROOM),
+    "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": str(_ROOM),
+    # A folder of hundreds of DAGs: parsed when its file is touched, and seldom otherwise.
+    "AIRFLOW__SCHEDULER__MIN_FILE_PROCESS_INTERVAL": "300",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
+    "AIRFLOW__CORE__KILLED_TASK_CLEANUP_TIME": "20",
+}
+
+
+def template(lane: Lane, location: str) -> str:
+    """The YAML of a lane."""
+    return f"""
+version: 1
+name: {lane.name}
+owner: operators
+source: {{conn_id: kafka_{lane.name}, topic: {lane.topic}}}
+format: {{type: json}}
+columns:
+  - {{name: id, type: string}}
+  - {{name: site, type: string}}
+event_time: {{from: $.at, format: epoch_ms}}
+windows: {{size: 1h, timezone: UTC, start: "{START.isoformat()}", watermark_delay: 1m, idle: follow}}
+partition_by: [date, hour, site]
+dirty: {{max_count: null, max_ratio: null}}
+sink: {{conn_id: hive_{lane.name}, table: lake.{lane.name}, location: "file://{location}"}}
+ingest:
+  schedule: {json.dumps(lane.schedule)}
+  max_records: {PER_BATCH}
+  retries: {lane.retries}
+  spark: {{session: {lane.session}}}
+archive: {{sla: {lane.sla}, max_active_runs: {lane.max_active_runs}, retries: {lane.retries}}}
+{lane.more}
+"""
+
+
+@dataclass
+class Lane:
+    """A pipeline. Times are aware; `more` is YAML that is added at the end."""
+
+    name: str
+    topic: str
+    retries: int = 0
+    sla: str = "30m"
+    max_active_runs: int = 4
+    schedule: str | None = None
+    session: str = "warm"
+    more: str = ""
+    rig: Rig = field(init=False, repr=False)
+    spec: Pipeline = field(init=False, repr=False)
+    kafka: Line = field(init=False, repr=False)
+    hive: Line = field(init=False, repr=False)
+
+    @property
+    def ingest(self) -> str:
+        """DAG id."""
+        return f"{self.name}.ingest"
+
+    @property
+    def archive(self) -> str:
+        """DAG id."""
+        return f"{self.name}.archive"
+
+    @property
+    def replay(self) -> str:
+        """DAG id."""
+        return f"{self.name}.replay"
+
+    @property
+    def maintain(self) -> str:
+        """DAG id."""
+        return f"{self.name}.maintain"
+
+    def hour(self, n: int) -> datetime:
+        """Start of window `n`, from 0."""
+        return START + n * HOUR
+
+    def scheduled(self, n: int) -> str:
+        """Run id of window `n` when the schedule makes it."""
+        return f"scheduled__{self.hour(n).isoformat()}"
+
+    def backfilled(self, n: int) -> str:
+        """Run id of window `n` when a backfill makes it."""
+        return f"backfill__{self.hour(n).isoformat()}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its table lies."""
+        return Path(self.spec.sink.location.removeprefix("file://"))
+
+    def land(self, batches: int) -> None:
+        """So many batches more, planned, written and landed in this process."""
+        for _ in range(batches):
+            run = f"by hand {threading.get_ident()} {datetime.now(UTC).isoformat()}"
+            with self.context() as ctx:
+                assert ingest.plan(ctx, run) is not None, "nothing left to read"
+                ingest.write(ctx, run)
+                ingest.land(ctx, run)
+
+    def publish(self, n: int) -> None:
+        """Window `n`, in this process."""
+        with self.context() as ctx:
+            archive.announced(ctx, archive.publish(ctx, self.window(n)))
+
+    def window(self, n: int) -> WindowKey:
+        """Window `n`."""
+        start = int(self.hour(n).timestamp() * 1000)
+        return WindowKey(start, start + 3_600_000)
+
+    @contextmanager
+    def context(self) -> Iterator[Context]:
+        """The workflow's, by the real servers and not over this lane's lines; jobs run in this process."""
+        ctx = context_for(self.spec, lambda line: None, _Here(LocalStorage()), actor="tests", lookup=self.rig.lookup)
+        try:
+            yield ctx
+        finally:
+            ctx.ledger.close()
+
+    def yaml(self) -> str:
+        """Its specification as it stands in the folder."""
+        return template(self, str(self.rig.lake / self.name))
+
+
+class _Here:
+    """Implements `core.ports.Launcher`: the engine in this process."""
+
+    def __init__(self, storage: LocalStorage) -> None:
+        self._storage = storage
+
+    def run(self, plan_path: str) -> None:
+        """Raises JobError."""
+        run_plan(loads(JobPlan, self._storage.read(plan_path)), self._storage)
+
+
+class Rig:
+    """The stack and its lanes."""
+
+    def __init__(self, root: Path, folder: Path, env: dict[str, str] | None = None) -> None:
+        places = Places.of_checkout()
+        self.dags, self.lake = folder / "dags", folder / "lake"
+        (self.dags / "pipelines").mkdir(parents=True)
+        self.lake.mkdir()
+        shutil.copy(places.dags / "tidegate_pipelines.py", self.dags)
+        own = {"TIDEGATE_LAKE": str(self.lake), "PYTHONPATH": f"{places.plugins}:{places.checkout}"}
+        env = SETTINGS | own | (env or {})
+        self.stack = Stack(root, dags_folder=self.dags, env=env, progress=lambda line: print(f"[stack] {line}"))
+        self.lanes: dict[str, Lane] = {}
+        self._lock = threading.Lock()
+
+    def up(self) -> Rig:
+        """Start it."""
+        self.info = self.stack.up()
+        self.api = AirflowApi(self.info)
+        self.browser = ways.Browser(self.api)
+        for pool in ("tidegate_ingest", "tidegate_archive"):
+            self.api.call("PATCH", f"/pools/{pool}", {"name": pool, "slots": _ROOM, "include_deferred": False})
+        return self
+
+    def down(self) -> None:
+        """End it, with its warm sessions."""
+        for lane in self.lanes.values():
+            lane.kafka.close(), lane.hive.close()
+        self.stack.down()
+
+    # ------------------------------------------------------------ what there is
+
+    def topic(self, name: str, batches: int) -> str:
+        """A topic of one partition with the records of so many batches: one hour of event time each."""
+        admin = AdminClient({"bootstrap.servers": self.info.kafka_bootstrap})
+        admin.create_topics([NewTopic(name, 1, 1, config={"retention.ms": "-1"})])[name].result()
+        self.produce(name, *range(batches))
+        return name
+
+    def produce(self, topic: str, *hours: int) -> None:
+        """The records of a batch for each of these hours; the last one lies past the watermark delay."""
+        producer = Producer({"bootstrap.servers": self.info.kafka_bootstrap})
+        for hour in hours:
+            for i in range(PER_BATCH):
+                at = START + hour * HOUR + timedelta(minutes=5 * i + 2)
+                value = {"id": f"{hour}-{i}", "site": "ab"[i % 2], "at": int(at.timestamp() * 1000)}
+                producer.produce(topic, partition=0, value=json.dumps(value))
+        assert producer.flush(30) == 0
+
+    def add(self, *lanes: Lane) -> tuple[Lane, ...]:
+        """Their connections, lines and YAMLs; returns when Airflow has all their DAGs, which are paused."""
+        broker = "127.0.0.1", int(self.info.kafka_bootstrap.rpartition(":")[2])
+        for lane in lanes:
+            lane.rig, lane.kafka, lane.hive = self, Line(*broker), Line(self.info.hive_host, self.info.hive_port)
+            extra = {"bootstrap.servers": f"127.0.0.1:{lane.kafka.port}"}
+            self._connection(f"kafka_{lane.name}", conn_type="kafka", extra=json.dumps(extra))
+            self._connection(
+                f"hive_{lane.name}", conn_type="hiveserver2", host="127.0.0.1", port=lane.hive.port, login="tidegate",
+                schema="default", extra=json.dumps({"auth_mechanism": "NONE"}),
+            )  # fmt: skip
+            path = self.dags / "pipelines" / f"{lane.name}.yaml"
+            path.write_text(lane.yaml())
+            lane.spec = load_file(path, self.info.env)
+            self.lanes[lane.name] = lane
+        self.parse()
+        wanted = {f"{lane.name}.{kind}" for lane in lanes for kind in KINDS}
+        eventually("Airflow has the DAGs", lambda: wanted <= self.dag_ids(), LONG_S)
+        return lanes
+
+    def parse(self) -> None:
+        """Have the folder parsed now."""
+        (self.dags / "tidegate_pipelines.py").touch()
+
+    def dag_ids(self) -> set[str]:
+        """Of Airflow's database."""
+        return {dag_id for (dag_id,) in self.airflow("SELECT dag_id FROM dag WHERE is_active")}
+
+    def lookup(self, conn_id: str) -> Connection:
+        """Connections of this process: the servers themselves."""
+        if conn_id.startswith("kafka_"):
+            return Connection(conn_id, "kafka", extra={"bootstrap.servers": self.info.kafka_bootstrap})
+        if conn_id.startswith("hive_"):
+            extra = {"auth_mechanism": "NONE"}
+            return Connection(conn_id, "hiveserver2", self.info.hive_host, self.info.hive_port, "tidegate", extra=extra)
+        host, port = self.info.postgres_host, self.info.postgres_port
+        user, password = self.info.postgres_user, self.info.postgres_password
+        return Connection(conn_id, "postgres", host, port, user, password, self.info.ledger_url.rpartition("/")[2])
+
+    def _connection(self, conn_id: str, **fields: Any) -> None:
+        self.api.call("POST", "/connections", {"connection_id": conn_id, **fields})
+
+    # ------------------------------------------------------------ what operators do
+
+    def clear(self, way: str, scope: str, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear by `ways.WAYS`, as much as `ways.SCOPES` says."""
+        ways.clear(self.browser, way, scope, dag_id, run_id, task_id)
+
+    def trigger(self, dag_id: str, run_id: str, logical_date: datetime | None = None) -> str:
+        """A run by hand; its id."""
+        body = {"dag_run_id": run_id} | ({"logical_date": logical_date.isoformat()} if logical_date else {})
+        return self.api.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"]
+
+    def backfill(self, dag_id: str, first: datetime, last: datetime, *words: str) -> str:
+        """`airflow dags backfill`; its output. Fails with it if the exit code isn't 0."""
+        return self.api.command(
+            "dags", "backfill", dag_id, "-s", first.isoformat(), "-e", last.isoformat(), *words, timeout_s=LONG_S * 2
+        )
+
+    # ------------------------------------------------------------ what one sees
+
+    def airflow(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """A query of Airflow's database."""
+        return digest.rows(self.info.airflow_db_url, statement, **values)
+
+    def ledger(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """A query of the ledger."""
+        return digest.rows(self.info.ledger_url, statement, **values)
+
+    def task(self, dag_id: str, run_id: str, task_id: str) -> tuple[str | None, int]:
+        """State and number of its try; ("absent", 0) when there is no such run."""
+        found = self.airflow(
+            "SELECT state, try_number FROM task_instance WHERE dag_id = :d AND run_id = :r AND task_id = :t",
+            d=dag_id, r=run_id, t=task_id,
+        )  # fmt: skip
+        return found[0] if found else ("absent", 0)  # type: ignore[return-value]
+
+    def run(self, dag_id: str, run_id: str) -> str:
+        """Its state; "absent"."""
+        found = self.airflow("SELECT state FROM dag_run WHERE dag_id = :d AND run_id = :r", d=dag_id, r=run_id)
+        return found[0][0] if found else "absent"
+
+    def wait_task(self, dag_id: str, run_id: str, task_id: str, *states: str | None, after: int = 0) -> None:
+        """Until the task is in one of these states, in a try later than `after`."""
+
+        def look() -> Any:
+            state, attempt = self.task(dag_id, run_id, task_id)
+            return state in states and attempt > after
+
+        self.eventually(f"{dag_id} {run_id} {task_id} is {states}", look, lambda: self.story(dag_id, run_id))
+
+    def wait_run(self, dag_id: str, run_id: str, *states: str) -> None:
+        """Until the run is in one of these states. Fails at once when it has failed and that is none of them."""
+        what = f"{dag_id} {run_id} is {states}"
+
+        def look() -> bool:
+            state = self.run(dag_id, run_id)
+            assert state != "failed" or state in states, f"{what}: it has failed"
+            return state in states
+
+        self.eventually(what, look, lambda: self.story(dag_id, run_id))
+
+    def eventually(self, what: str, look: Callable[[], Any], story: Callable[[], str] = str) -> None:
+        """Poll until `look` is true. Fails after LONG_S with what `story` says."""
+        try:
+            eventually(what, look, LONG_S)
+        except AssertionError as e:
+            e.add_note(story())
+            raise
+
+    def story(self, dag_id: str, run_id: str) -> str:
+        """For a failure: the run, its tasks and the ends of their last logs."""
+        of_run = {"d": dag_id, "r": run_id}
+        runs = self.airflow("SELECT state, run_type FROM dag_run WHERE dag_id = :d AND run_id = :r", **of_run)
+        lines = [f"run: {runs}"]
+        for task_id, state, attempt in self.airflow(
+            "SELECT task_id, state, try_number FROM task_instance WHERE dag_id = :d AND run_id = :r", **of_run
+        ):
+            lines.append(f"--- {task_id}: {state}, try {attempt}")
+            try:
+                lines += self.api.log(dag_id, run_id, task_id, attempt).splitlines()[-25:]
+            except OSError as e:
+                lines.append(f"no log: {e}")
+        return "\n".join(lines)
+
+    def digest(self, lane: Lane) -> str:
+        """Of its ledger; see `digest`."""
+        return digest.digest(self.info.ledger_url, lane.name)
+
+    def content(self, lane: Lane) -> dict[str, list[tuple[Any, ...]]]:
+        """What the digest is of, for comparisons that say what differs."""
+        return digest.content(self.info.ledger_url, lane.name)
+
+    def audit(self, lane: Lane) -> audit.Report:
+        """`tidegate audit --deep`, in this process."""
+        ledger = SqlLedger(self.info.ledger_url, "tests")
+        try:
+            with lane.context() as ctx:
+                reader = FooterProcess()
+                return audit.audit(ctx, ledger.reads, reader, audit.Depth(coordinates=True))
+        finally:
+            ledger.close()
+
+    def check_settled(self, lane: Lane) -> None:
+        """The deep audit balances; no task and no run of the lane is left running, none is of type backfill.
+
+        Runs that wait for windows to come (a deferred `ready`) may be there."""
+        report = self.audit(lane)
+        assert report.balanced, [f"{p.subject}: {p.what}" for p in report.problems]
+        left = self.airflow(
+            "SELECT dag_id, run_id, task_id, state FROM task_instance WHERE dag_id LIKE :d"
+            " AND state IN ('running', 'restarting', 'queued', 'up_for_retry')",
+            d=f"{lane.name}.%",
+        )  # fmt: skip
+        assert left == []
+        backfills = "SELECT dag_id, run_id FROM dag_run WHERE dag_id LIKE :d AND run_type = 'backfill'"
+        assert self.airflow(backfills, d=f"{lane.name}.%") == []
