@@ -40,27 +40,32 @@ def main(arguments: Sequence[str]) -> int:
 
 def build(target: Path) -> list[Path]:
     """The files made. What an earlier build left in `target` is removed. Raises SetupError."""
-    installer = bootstrap.install_installer()
-    uv = [str(installer / "bin" / "uv"), "--no-progress", "--no-config"]
+    uv = _uv(bootstrap.install_installer())
     with tempfile.TemporaryDirectory(prefix="tidegate-dist-") as folder:
         work = Path(folder)
-        wheel = _wheel(uv, installer, work)
+        built = wheel(work / "wheel")
         packages = work / "packages"
-        _install(uv, wheel, packages)
-        archive = work / f"tidegate-worker-{wheel.name.split('-')[1]}-{_place()}.tar.gz"
+        _install(uv, built, packages)
+        archive = work / f"tidegate-worker-{built.name.split('-')[1]}-{_place()}.tar.gz"
         bootstrap.say("packing the workers' archive ...")
         pack(packages, archive)
-        return _move([wheel, archive], target)
+        return _move([built, archive], target)
 
 
-def _wheel(uv: list[str], installer: Path, work: Path) -> Path:
+def wheel(out: Path) -> Path:
+    """Build it into the folder; needs no network. Raises SetupError."""
+    installer = bootstrap.install_installer()
     shutil.rmtree(bootstrap.CHECKOUT / "build", ignore_errors=True)  # else files that are gone would be packed again
-    out = work / "wheel"
-    command = [*uv, "build", "--wheel", "--offline", "--no-build-isolation", "--python", str(bootstrap.PYTHON)]
+    command = [*_uv(installer), "build", "--wheel", "--offline", "--no-build-isolation"]
     env = {"PYTHONPATH": str(installer), **bootstrap.own_compiler()}
-    bootstrap.step("building the wheel", [*command, "--out-dir", str(out), str(bootstrap.CHECKOUT)], env)
+    place = ["--python", str(bootstrap.PYTHON), "--out-dir", str(out)]
+    bootstrap.step("building the wheel", [*command, *place, str(bootstrap.CHECKOUT)], env)
     shutil.rmtree(bootstrap.CHECKOUT / "build", ignore_errors=True)
     return next(out.glob("*.whl"))
+
+
+def _uv(installer: Path) -> list[str]:
+    return [str(installer / "bin" / "uv"), "--no-progress", "--no-config"]
 
 
 def worker_requirements(pyproject: Path = bootstrap.CHECKOUT / "pyproject.toml") -> list[str]:
@@ -69,18 +74,18 @@ def worker_requirements(pyproject: Path = bootstrap.CHECKOUT / "pyproject.toml")
     return [named for named in extras["worker"] if not named.startswith(LEFT_OUT)]
 
 
-def _install(uv: list[str], wheel: Path, packages: Path) -> None:
+def _install(uv: list[str], built: Path, packages: Path) -> None:
     place = ["pip", "install", "--python", str(bootstrap.PYTHON), "--target", str(packages)]
     lock = bootstrap.CHECKOUT / "requirements.lock"
     named = worker_requirements()
     bootstrap.step("installing the workers' packages", [*uv, *place, "--constraints", str(lock), *named])
-    bootstrap.step("installing tidegate", [*uv, *place, "--no-deps", "--offline", str(wheel)])
+    bootstrap.step("installing tidegate", [*uv, *place, "--no-deps", "--offline", str(built)])
     for name in ("bin", "include", ".lock"):  # scripts and headers: nobody calls them in an executor
         shutil.rmtree(packages / name, ignore_errors=True)
 
 
 def pack(packages: Path, archive: Path) -> None:
-    """A tar.gz of the folder's content: sorted, and without times and owners, so that equal content gives equal bytes."""
+    """A tar.gz of the folder's content; sorted, without times and owners: equal content gives equal bytes."""
     with archive.open("wb") as raw, _gzip(raw) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for path in sorted(packages.rglob("*")):
             if "__pycache__" not in path.parts:
