@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 
 import psutil
 
@@ -164,10 +165,10 @@ _kept: list[Launcher] = []
 
 def last_words(log: str) -> tuple[str, str]:
     """Level and text of the last line that the UI shows unfolded."""
-    shown = log.partition(_FOLDED)[0].splitlines()
+    shown = list(takewhile(lambda line: _FOLDED not in line, log.splitlines()))
     lines = [line for line in shown if _PREFIX.match(line)]
     assert lines, log[-2000:]
-    found = _PREFIX.match(lines[-1 if _FOLDED not in lines[-1] else -2])
+    found = _PREFIX.match(lines[-1])
     assert found
     return found[1], lines[-1][found.end() :]
 

@@ -68,7 +68,7 @@ class SubprocessLauncher:
                 self.kill()
                 raise
         if code:
-            raise job_failed(f"spark-submit ended with exit code {code}", last)
+            raise job_failed(ended_with(code), last)
 
     def kill(self) -> None:
         """End the job's JVM and Python driver. One that survives can only write into its own attempt's directory."""
@@ -124,6 +124,15 @@ def absolute_binary(name: str) -> str:
         error.retry = False
         raise error
     return os.path.abspath(found)
+
+
+def ended_with(code: int) -> str:
+    """How spark-submit ended. A shell says 128 and the signal's number for a child that a signal has ended."""
+    number = -code if code < 0 else code - 128
+    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV):
+        why = " (memory used up, or somebody did)" if number == signal.SIGKILL else ""
+        return f"the Spark job was ended by {signal.Signals(number).name}{why}"
+    return f"spark-submit ended with exit code {code}"
 
 
 def job_failed(what: str, last: Iterable[str]) -> JobFailed:

@@ -81,7 +81,8 @@ def failed(context: Context, about: str, error: BaseException | str | None) -> s
     if ti.state == TaskInstanceState.UP_FOR_RETRY:
         at = ti.next_retry_datetime().strftime("%H:%M:%SZ")
         parts.append(f"try {ti.try_number} of {ti.max_tries + 1}; the next one begins by itself at about {at}")
-        parts.append(f"if it goes on failing: {advice}" if advice else f"if it goes on failing, run: {command}")
+        known = command in advice or "`tidegate " in advice
+        parts.append("if it goes on failing: " + "; ".join(filter(None, (advice, "" if known else f"run: {command}"))))
         return "; ".join(parts)
     if advice:
         parts.append(f"what to do: {advice}")
@@ -172,14 +173,16 @@ def _what(error: TidegateError) -> str:
     first, *more = message.splitlines() or [""]
     words = [line.removeprefix("  | ") for line in more if line.startswith("  | ")]
     if words:
-        return _cut(f"{first.removesuffix('; its last words:')}: {_telling(words)}")
+        first = first.removesuffix("; its last words:")
+        return _cut(": ".join(filter(None, (first, _telling(words)))))
     return _cut(_flat(message))
 
 
 def _telling(words: list[str]) -> str:
-    """The line that says most: the last that is an exception's, else the last of all."""
-    named = [w for w in words if re.match(r"(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure)\b", w.strip())]
-    return _flat((named or words)[-1])
+    """The line that says most: the last of an exception or an error, else the last that is no mere log line."""
+    named = [w for w in words if re.search(r"^\s*(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b| ERROR ", w)]
+    other = [w for w in words if not re.search(r" (?:INFO|WARN|DEBUG) |^Setting default log level|^To adjust", w)]
+    return _flat((named or other or [""])[-1])
 
 
 def _disk_advice(error: OSError) -> str:

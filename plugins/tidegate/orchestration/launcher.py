@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from tidegate.adapters.spark import (
     absolute_binary,
     application_arguments,
     end_processes,
+    ended_with,
     job_failed,
     land_application,
     local_environment,
@@ -81,7 +83,7 @@ class _OwnJob:
             try:
                 hook.submit(str(land_application()))
             except AirflowException as e:
-                raise job_failed("the Spark job failed", hook.last or [str(e)]) from e
+                raise job_failed(_ended(str(e)), hook.last or [str(e)]) from e
             except OSError as e:
                 raise job_failed("spark-submit could not be started", [str(e)]) from e
             finally:
@@ -113,6 +115,12 @@ class _OwnJob:
     def environment(self) -> dict[str, str] | None:
         """For spark-submit on this machine; elsewhere it would become arguments."""
         return local_environment() if self._master.startswith("local") else None
+
+
+def _ended(said: str) -> str:
+    """The hook's error without its command line, which is long: only the exit code is news."""
+    found = re.search(r"Error code is: (-?\d+)", said)
+    return ended_with(int(found[1])) if found else "the Spark job failed"
 
 
 class _Hook(SparkSubmitHook):
