@@ -231,7 +231,7 @@ def _found(client: HMSClient, database: str, name: str, wanted: tuple[tuple[str,
 
 
 def _common(wanted: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-    for column in list(zip(*wanted, strict=True)):
+    for column in zip(*wanted, strict=False):
         if len(set(column)) > 1:
             return
         yield column[0]
