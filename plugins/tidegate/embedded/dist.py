@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import platform
@@ -84,18 +85,16 @@ def _install(uv: list[str], built: Path, packages: Path) -> None:
         shutil.rmtree(packages / name, ignore_errors=True)
 
 
-def pack(packages: Path, archive: Path) -> None:
+def pack(packages: Path, archive: Path, level: int = 6) -> None:
     """A tar.gz of the folder's content; sorted, without times and owners: equal content gives equal bytes."""
-    with archive.open("wb") as raw, _gzip(raw) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+    with (
+        archive.open("wb") as raw,
+        gzip.GzipFile("", "wb", level, raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
         for path in sorted(packages.rglob("*")):
             if "__pycache__" not in path.parts:
                 tar.add(path, path.relative_to(packages), recursive=False, filter=_anonymous)
-
-
-def _gzip(raw):  # type: ignore[no-untyped-def]
-    import gzip
-
-    return gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
