@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from tidegate.board.specs import Folder, Specs
+from tidegate.board.topics import Topics
 from tidegate.core.errors import SpecError
 from tidegate.core.pipeline import Pipeline
 from tidegate.settings import load
@@ -26,13 +27,23 @@ class UnknownPipeline(Exception):
     """Neither the pipelines folder nor the ledger knows the name."""
 
 
+class NotRegistered(Exception):
+    """There is a YAML, but no run has registered it, and it is broken or not parsed yet."""
+
+    def __init__(self, name: str, error: SpecError | None) -> None:
+        super().__init__(name)
+        self.error = error
+
+
 class Reach:
     """Cheap to make; everything is opened when it is first asked for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._specs = Specs()
+        self.topics = Topics(_kafka)
         self._ledger: SqlLedger | None = None
+        self._registered: dict[tuple[str, int], Pipeline] = {}
         self._address, self._asked = "", 0.0
 
     def folder(self) -> Folder:
@@ -40,14 +51,27 @@ class Reach:
         return self._specs.folder(load().pipelines_folder)
 
     def pipeline(self, name: str) -> Pipeline:
-        """Of the YAML; where that is broken, or gone, as the ledger has it. Raises UnknownPipeline, LedgerError."""
-        spec = self.folder().specs.get(name)
-        if spec is not None and spec.pipeline is not None:
-            return spec.pipeline
-        found = self.ledger().specs.spec(name)
-        if found is None:
-            raise UnknownPipeline(name)
-        return found
+        """Of the YAML; where that is broken, gone, or not parsed yet, as the ledger has it.
+
+        Raises UnknownPipeline, NotRegistered, LedgerError."""
+        found = self.pipelines([name]).get(name)
+        if found is not None:
+            return found
+        folder = self.folder()
+        if name in folder.names:
+            raise NotRegistered(name, folder.specs[name].error if name in folder.specs else None)
+        raise UnknownPipeline(name)
+
+    def pipelines(self, names: Collection[str]) -> dict[str, Pipeline]:
+        """Those of `names` that a YAML or the ledger has. Raises LedgerError."""
+        specs = self.folder().specs
+        found = {n: p for n in names if (spec := specs.get(n)) is not None and (p := spec.pipeline) is not None}
+        reads = self.ledger().reads
+        missing = [n for n in names if n not in found]
+        versions = reads.spec_versions(missing) if missing else {}
+        unread = [pair for pair in versions.items() if pair not in self._registered]
+        self._registered |= reads.specs(unread)
+        return found | {name: self._registered[name, version] for name, version in versions.items()}
 
     def broken(self, name: str) -> SpecError | None:
         """Why the pipeline's YAML is none; None if it is well."""

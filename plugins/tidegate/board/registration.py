@@ -7,12 +7,14 @@ from typing import Any
 from flask import Blueprint
 
 from tidegate.board.access import RESOURCE, grant
+from tidegate.board.actions import TidegateActions
 from tidegate.board.views import TidegateBoard
+from tidegate.board.words import FILTERS
 
 
 def views() -> list[dict[str, Any]]:
     """As `AirflowPlugin.appbuilder_views` wants them."""
-    return [{"name": RESOURCE, "view": TidegateBoard()}]
+    return [{"name": RESOURCE, "view": TidegateBoard()}, {"view": TidegateActions()}]
 
 
 def blueprint() -> Blueprint:
@@ -24,5 +26,7 @@ def blueprint() -> Blueprint:
         static_folder="static",
         static_url_path="/tidegate/-/static",  # no pipeline's name begins with a hyphen
     )
+    for name, words in FILTERS.items():
+        pages.add_app_template_filter(words, name)
     pages.record_once(lambda state: grant(state.app.appbuilder))
     return pages

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flask import make_response
+from flask import make_response, request
 from flask_appbuilder import expose
 
 from tidegate.board.access import ACT, TidegatePages, may, sees
 from tidegate.board.pages import overview
-from tidegate.board.reach import Reach, UnknownPipeline
+from tidegate.board.reach import NotRegistered, Reach, UnknownPipeline
 from tidegate.core.errors import TidegateError
 
 reach = Reach()
@@ -25,7 +25,40 @@ class TidegateBoard(TidegatePages):
     @sees
     def index(self) -> Any:
         """Every pipeline at a glance."""
-        return self._page("overview.html", lambda: overview.gather(reach))
+        asked = request.args
+        show = overview.ATTENTION if asked.get("show") == overview.ATTENTION else overview.ALL
+        number = asked.get("page", 1, type=int)
+        return self._page("overview.html", lambda: overview.gather(reach, asked.get("q", "").strip(), show, number))
+
+    @expose("/<pipeline>")
+    @sees
+    def pipeline(self, pipeline: str) -> Any:
+        """One pipeline and its windows."""
+        return self._problem(pipeline, "", 404)
+
+    @expose("/<pipeline>/window/<window>")
+    @sees
+    def window(self, pipeline: str, window: str) -> Any:
+        """One window: its certificate, and what to do next."""
+        return self._problem(pipeline, "", 404)
+
+    @expose("/<pipeline>/batch/<int:batch_id>")
+    @sees
+    def batch(self, pipeline: str, batch_id: int) -> Any:
+        """One batch with its ranges."""
+        return self._problem(pipeline, "", 404)
+
+    @expose("/<pipeline>/events")
+    @sees
+    def events(self, pipeline: str) -> Any:
+        """What has happened."""
+        return self._problem(pipeline, "", 404)
+
+    @expose("/<pipeline>/where")
+    @sees
+    def where(self, pipeline: str) -> Any:
+        """The fate of one record."""
+        return self._problem(pipeline, "", 404)
 
     def _page(self, template: str, gather: Callable[[], Any], **around: Any) -> Any:
         """The page that `gather` gives, or one that says why there is none."""
@@ -34,6 +67,12 @@ class TidegateBoard(TidegatePages):
         except UnknownPipeline as e:
             advice = "No YAML of the pipelines folder has this name, and the ledger does not know it."
             return self._problem(f"There is no pipeline {e}.", advice, 404)
+        except NotRegistered as e:
+            if e.error is None:
+                return self._problem(f"{e} is not known yet.", "Its YAML is being read: load this page again.", 503)
+            return self._problem(
+                str(e.error), "No run has registered this pipeline: there is nothing to show yet.", 404
+            )
         except TidegateError as e:
             return self._problem(str(e).partition("\n")[0], e.advice, 503)
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tidegate.core.completeness import Answer
 from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
 from tidegate.core.views import Event, WindowView
 from tidegate.core.window import WindowKey
 
@@ -76,6 +77,14 @@ class GlanceLedger(Protocol):
 
     def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
         """Generations by state, of these pipelines."""
+        ...
+
+    def spec_versions(self, names: Collection[str]) -> dict[str, int]:
+        """The newest version of each pipeline's spec."""
+        ...
+
+    def specs(self, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], Pipeline]:
+        """Specs by (pipeline, version); at most a few thousand at once."""
         ...
 
     def marks(self, name: str, within: Interval) -> list[Mark]:

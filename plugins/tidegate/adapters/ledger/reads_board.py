@@ -22,6 +22,8 @@ from tidegate.core.glance import Binding, Head, Mark
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
 from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import loads
 from tidegate.core.receipt import LATE
 from tidegate.core.views import BatchRow, Event, WindowView
 from tidegate.core.window import CURRENT, DISCARDED, RETIRED, WindowKey
@@ -60,6 +62,18 @@ class BoardReads(Snapshots):
             for name, state, count in c.execute(statement.group_by(g.c.pipeline, g.c.state)):
                 found[name][state] = count
         return found
+
+    def spec_versions(self, names: Collection[str]) -> dict[str, int]:
+        v = schema.spec_versions
+        statement = select(v.c.pipeline, func.max(v.c.version)).where(v.c.pipeline.in_(sorted(names)))
+        with self._snapshot() as c:
+            return {name: version for name, version in c.execute(statement.group_by(v.c.pipeline))}
+
+    def specs(self, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], Pipeline]:
+        if not wanted:
+            return {}
+        with self._snapshot() as c:
+            return {(x.pipeline, x.version): loads(Pipeline, x.compiled) for x in asked(c, _SPECS, sorted(wanted))}
 
     # ------------------------------------------------------------ windows
 
@@ -134,6 +148,12 @@ _HEADS = """
 WITH asked(pipeline, batch_id) AS (VALUES {rows})
 SELECT t.pipeline, t.batch_id, t.state, t.epoch, t.kind, t.records, t.planned_ms, t.refused, t.blocked
 FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
+"""
+
+_SPECS = """
+WITH asked(pipeline, version) AS (VALUES {rows})
+SELECT t.pipeline, t.version, t.compiled
+FROM asked AS a JOIN spec_versions AS t ON t.pipeline = a.pipeline AND t.version = a.version
 """
 
 

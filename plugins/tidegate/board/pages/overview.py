@@ -1,29 +1,131 @@
-"""All pipelines at a glance."""
+"""All pipelines at a glance: those that need somebody first."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from tidegate.board.reach import Reach
+from tidegate.board.specs import Folder
+from tidegate.core.glance import Head
+from tidegate.core.losswarning import CRITICAL, WARN, short
+from tidegate.core.pipeline import Pipeline
+from tidegate.workflow.glance import Glance, glances
+from tidegate.workflow.overdue import Concern
+
+PAGE = 50
+ALL, ATTENTION = "all", "attention"
+BROKEN, ATTEND, NEW, WELL = "broken", "attention", "new", "well"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One pipeline; `error` says why its YAML is none."""
+    """One pipeline. `level`: broken (its YAML is none) | attention | new (no run has registered it) | well."""
 
     name: str
-    error: str | None
+    level: str
+    table: str = ""
+    glance: Glance | None = None
+    concerns: tuple[Concern, ...] = ()
+    error: str = ""
+    time_to_loss: str = ""
+    loss_level: str = ""
+
+    @property
+    def works(self) -> dict[str, int]:
+        """Windows by what they wait for; states that have none are left out."""
+        g = self.glance
+        if g is None or g.survey is None:
+            return {}
+        counts = g.counts
+        building = sum(counts.get(state, 0) for state in ("BUILDING", "BUILT", "SWAPPING"))
+        closing = g.head.closing if g.head is not None else 0
+        alarms = len(g.head.alarms) if g.head is not None else 0
+        found = {"published": counts.get("CURRENT", 0), "due": g.due.count, "closing": closing, "building": building}
+        return {k: v for k, v in (found | {"alarm": alarms}).items() if v or k == "published"}
 
 
 @dataclass(frozen=True)
 class Page:
+    """`lines` of the page; `total` names match `search` and `show`. `pending` YAMLs have not been parsed yet."""
+
     lines: tuple[Line, ...]
+    total: int
+    pipelines: int
+    attention: int
+    broken: int
+    pending: int
+    number: int
+    pages: int
+    search: str
+    show: str
+    folder: str
+    folder_error: str
+    now_ms: int
+
+    @property
+    def around(self) -> range:
+        """Pages to go to at once."""
+        return range(max(1, self.number - 3), min(self.pages, self.number + 3) + 1)
 
 
-def gather(reach: Reach) -> Page:
+def gather(reach: Reach, search: str = "", show: str = ALL, number: int = 1) -> Page:
     """Raises LedgerError."""
-    specs = reach.folder().specs
-    names = sorted({*specs, *reach.ledger().reads.names()})
+    folder, reads, now_ms = reach.folder(), reach.ledger().reads, time.time_ns() // 1_000_000
+    heads = reads.heads()
+    names = {*folder.names, *heads}
+    broken = {name for name, spec in folder.specs.items() if spec.error is not None}
+    waits = {name for name, head in heads.items() if head.waits}
+    found = [n for n in names if search.lower() in n.lower() and (show != ATTENTION or n in broken or n in waits)]
+    found.sort(key=lambda n: (n not in broken, n not in waits, n))
+    pages = max(1, ceil(len(found) / PAGE))
+    number = min(max(1, number), pages)
+    mine = found[(number - 1) * PAGE : number * PAGE]
     return Page(
-        tuple(Line(name, str(specs[name].error) if name in specs and specs[name].error else None) for name in names)
+        tuple(_lines(reach, folder, heads, mine, now_ms)),
+        len(found),
+        len(names),
+        len(waits - broken),
+        len(broken),
+        len(set(folder.names) - set(folder.specs)),
+        number,
+        pages,
+        search,
+        show,
+        str(folder.path),
+        str(folder.error or ""),
+        now_ms,
+    )
+
+
+def _lines(
+    reach: Reach, folder: Folder, heads: Mapping[str, Head], names: Iterable[str], now_ms: int
+) -> Iterable[Line]:
+    names, reads = list(names), reach.ledger().reads
+    errors = {n: spec.error for n in names if (spec := folder.specs.get(n)) is not None and spec.error is not None}
+    pipelines = reach.pipelines([n for n in names if n not in errors])
+    seen = glances(list(pipelines.values()), heads, reach.topics.known(list(pipelines.values())), reads, now_ms)
+    for name in names:
+        if name in errors:
+            yield Line(name, BROKEN, error=str(errors[name]))
+        elif name in seen:
+            yield _line(pipelines[name], seen[name])
+        else:
+            yield Line(name, NEW)
+
+
+def _line(pipeline: Pipeline, glance: Glance) -> Line:
+    level = ATTEND if glance.concerns else NEW if glance.survey is None else WELL
+    loss = glance.loss
+    return Line(
+        pipeline.name,
+        level,
+        pipeline.sink.table,
+        glance,
+        glance.concerns,
+        "",
+        "" if loss is None else short(loss),
+        loss.level if loss is not None and loss.level in (WARN, CRITICAL) else "",
     )

@@ -1,0 +1,289 @@
+"""What an action would do, for whom to confirm it: gathered anew for the page and again when the form comes back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.board.reach import Reach
+from tidegate.core import asking
+from tidegate.core.asking import REOPEN, REPLAY, ROLLBACK, Asked
+from tidegate.core.errors import AskedWrong, SourceError, StepMissing
+from tidegate.core.instants import iso
+from tidegate.core.layout import window_id
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.receipt import DATA
+from tidegate.core.window import CURRENT, RETIRED, WindowKey
+
+RELEASE, RESET = "release", "reset"
+ACTIONS = (REPLAY, REOPEN, ROLLBACK, RELEASE, RESET)
+TITLES = {
+    REPLAY: "Replay",
+    REOPEN: "Reopen",
+    ROLLBACK: "Roll back",
+    RELEASE: "Release a batch that is too dirty",
+    RESET: "Accept the topic as it is now",
+}
+_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several generations to go back to."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One page. `seen` tells what was shown: what is sent back must still be so. `obstacle`: why it can't be done now.
+
+    `tick` is what else has to be agreed to; `fields` go with the form."""
+
+    do: str
+    title: str
+    subject: str
+    happens: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    quote: str = ""
+    obstacle: str = ""
+    seen: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    choices: tuple[Choice, ...] = ()
+    tick: str = ""
+    picks: bool = False  # a range is asked for first
+    asked: Asked | None = None
+
+
+def gather(reach: Reach, pipeline: Pipeline, do: str, given: Mapping[str, str]) -> Question:
+    """Raises AskedWrong for parameters that name nothing, LedgerError, SourceError, SpecError, NotReady."""
+    if do == RELEASE:
+        return _release(reach, pipeline, given)
+    if do == RESET:
+        return _reset(reach, pipeline)
+    if not any(given.get(key) for key in ("window", "from", "until")):
+        return Question(do, TITLES[do], pipeline.name, picks=True)
+    it = _asked(pipeline, do, given)
+    kind = {REPLAY: _replay, REOPEN: _reopen, ROLLBACK: _rollback}[do]
+    return kind(reach, pipeline, it, given)
+
+
+def subject_of(windows: tuple[WindowKey, ...]) -> str:
+    """As the event log names it."""
+    if len(windows) == 1:
+        return f"window {window_id(windows[0].start_ms)}"
+    return f"windows {window_id(windows[0].start_ms)} to {window_id(windows[-1].start_ms)}"
+
+
+def _asked(pipeline: Pipeline, do: str, given: Mapping[str, str]) -> Asked:
+    conf = {key: given[key] for key in ("window", "from", "until") if given.get(key)}
+    found = asking.asked(conf, pipeline.windows, None)
+    return Asked(do, found.windows)
+
+
+def _fields(it: Asked) -> tuple[tuple[str, str], ...]:
+    return tuple((k, str(v)) for k, v in it.conf().items() if k in ("window", "from", "until"))
+
+
+def _which(windows: tuple[WindowKey, ...]) -> str:
+    first = iso(windows[0].start_ms)
+    return first if len(windows) == 1 else f"{len(windows):,} windows, {first} up to {iso(windows[-1].end_ms)}"
+
+
+def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
+    reads, name = reach.ledger().reads, pipeline.name
+    span = Interval(it.windows[0].start_ms, it.windows[-1].end_ms)
+    marks = [m for m in reads.marks(name, span) if m.number is not None]
+    rows = sum(m.rows or 0 for m in marks)
+    facts = [
+        ("Windows", _which(it.windows)),
+        ("Rows in force", f"{rows:,} in {len(marks):,} published windows"),
+    ]
+    if len(it.windows) == 1:
+        facts += _reading(reach, pipeline, it.windows[0])
+    missing = len(it.windows) - len(marks)
+    obstacle = "" if marks else "None of these windows was ever published: there is nothing to replay."
+    happens = [
+        "Each window is rebuilt with today's columns, as its next generation; which rows belong to it is decided as it "
+        "was when they were read. Readers see the old generation until the swap.",
+        "Content that comes out the same publishes nothing. If the number of rows would differ, nothing is published, "
+        "and the run says why.",
+    ]
+    if marks and missing:
+        happens.append(f"{missing:,} of the windows were never published: they are refused, the others are rebuilt.")
+    title = f"Replay {_which(it.windows)}"
+    return Question(
+        REPLAY, title, subject_of(it.windows), tuple(happens), tuple(facts), "", obstacle, "", _fields(it), asked=it
+    )
+
+
+def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str, str]]:
+    """What it costs: the offsets that are read again, and whether the topic still has them."""
+    view = reach.ledger().reads.window_view(pipeline.name, key)
+    current = next((g for g in view.generations if g.state == CURRENT), None)
+    owed = [t for t in view.totals if t.kind == DATA and (current is None or t.batch_id in current.batches)]
+    offsets = sum(t.max_offset - t.min_offset + 1 for t in owed)
+    found = [("Offsets to read again", f"{offsets:,} of {len({t.batch_id for t in owed}):,} batches")]
+    if current is not None:
+        found.insert(0, ("Generation in force", f"{current.number} ({current.kind})"))
+    first: dict[int, int] = {}
+    for t in owed:
+        first[t.partition] = min(t.min_offset, first.get(t.partition, t.min_offset))
+    try:
+        topic = reach.context(pipeline).source.describe(pipeline.source.topic)
+    except SourceError:
+        return [*found, ("In Kafka", "not known: no broker answers just now")]
+    gone = [p for p, low in first.items() if p not in topic.partitions or topic.partitions[p].log_start > low]
+    told = "all of them are still there"
+    if gone:
+        told = f"retention has passed some, of partition {', '.join(map(str, sorted(gone)[:8]))}"
+    return [*found, ("In Kafka", told)]
+
+
+def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
+    from tidegate.workflow import reopen
+
+    ctx, wanted = reach.context(pipeline), {key.start_ms for key in it.windows}
+    if len(it.windows) == 1:
+        choices = [c for c in (reopen.preview(ctx, it.windows[0]),) if c.late is not None]
+    else:
+        choices = [c for c in reopen.waiting(ctx) if c.window.start_ms in wanted]
+    ready = [c for c in choices if c.late is not None and c.late.current is not None]
+    rows = sum(c.late.rows for c in ready if c.late is not None)
+    facts = [("Windows", _which(it.windows)), ("Late rows that wait", f"{rows:,} in {len(ready):,} published windows")]
+    for c in ready[:_SHOWN] if len(it.windows) > 1 else ready:
+        assert c.late is not None
+        many = len(c.late.batches)
+        facts.append((iso(c.window.start_ms), f"{c.late.rows:,} rows of {many:,} batch{'es' if many > 1 else ''}"))
+    over = [f"{iso(c.window.start_ms)}: {'; '.join(c.over)}" for c in ready if c.over]
+    tick = f"Also over the budget that the pipeline's `late:` sets ({over[0]})" if over else ""
+    tick += f" and {len(over) - 1:,} more" if len(over) > 1 else ""
+    happens = (
+        "Late rows become part of their windows, as the next generation: the rows in force and all late rows that "
+        "wait, proved row by row from the files. Kafka is not read.",
+        "They leave the late table. DAGs that are scheduled by the table get a run.",
+    )
+    obstacle = "" if ready else "No late rows wait for these windows."
+    only = tuple(c.window for c in ready)
+    seen = hashlib.sha256(repr([(c.window.start_ms, c.over) for c in ready]).encode()).hexdigest()[:16]
+    return Question(
+        REOPEN,
+        f"Reopen {_which(it.windows)}",
+        subject_of(it.windows),
+        happens,
+        tuple(facts),
+        "",
+        obstacle,
+        seen,
+        _fields(it),
+        tick=tick,
+        asked=it if len(only) < 2 else Asked(REOPEN, it.windows),
+    )
+
+
+def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
+    if len(it.windows) > 1:
+        raise AskedWrong("a rollback is of one window", advice="go back, and choose a window")
+    view = reach.ledger().reads.window_view(pipeline.name, it.windows[0])
+    current = next((g for g in view.generations if g.state == CURRENT), None)
+    old = [g for g in view.generations if g.state == RETIRED and g.cleaned_ms is None]
+    choices = tuple(
+        Choice(
+            str(g.number), f"Generation {g.number} ({g.kind}, {g.rows or 0:,} rows, published {iso(g.published_ms)})"
+        )
+        for g in sorted(old, key=lambda g: -g.number)
+    )
+    obstacle = ""
+    if current is None:
+        obstacle = "The window was never published."
+    elif not choices:
+        obstacle = f"No earlier generation has its files any more (`archive.keep_generations`): {current.number} stays."
+    facts = [("Window", iso(it.windows[0].start_ms))]
+    if current is not None:
+        facts.append(("In force", f"generation {current.number} ({current.kind}), {current.rows or 0:,} rows"))
+    happens = (
+        "Readers see the rows of the generation that you choose, as they were, after one swap. Nothing is read from "
+        "Kafka and no file is written.",
+        "The generation in force now is kept as a retired one: it can be gone back to as long as its files are there.",
+    )
+    return Question(
+        ROLLBACK,
+        f"Roll back {iso(it.windows[0].start_ms)}",
+        subject_of(it.windows),
+        happens,
+        tuple(facts),
+        "",
+        obstacle,
+        "" if current is None else str(current.number),
+        _fields(it),
+        choices,
+        asked=it,
+    )
+
+
+def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Question:
+    from tidegate.workflow import reconcile
+
+    text = given.get("batch") or ""
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise AskedWrong("the page's address names no batch", advice="begin at the pipeline's page")
+    batch, ctx = int(text), reach.context(pipeline)
+    refused, obstacle = "", ""
+    try:
+        refused = reconcile.releasable(ctx, batch)
+    except StepMissing as e:
+        obstacle = str(e).partition("\n")[0]
+    happens = (
+        f"Batch {batch} lands as it is: its dirty rows go into {pipeline.sink.table}__dirty, the others into their "
+        "windows. Nothing is read again if the refused attempt's files are complete.",
+        "The limits of `dirty:` stay in force for every other batch, and for this one if the pipeline's spec changes "
+        "before it lands.",
+        "Its failed `write` task is cleared.",
+    )
+    return Question(
+        RELEASE,
+        f"Release batch {batch}",
+        f"batch {batch}",
+        happens,
+        (("Batch", str(batch)),),
+        refused.partition("\n")[0],
+        obstacle,
+        seen_of(refused),
+        (("batch", str(batch)),),
+    )
+
+
+def _reset(reach: Reach, pipeline: Pipeline) -> Question:
+    from tidegate.workflow import resetting
+
+    found = resetting.survey(reach.context(pipeline))
+    if not isinstance(found, resetting.Recreated):
+        obstacle = f"Topic {found.topic} ({found.topic_id}) is the accepted one: there is nothing to accept."
+        return Question(RESET, TITLES[RESET], found.topic_id, obstacle=obstacle)
+    topic = found.topic
+    facts = [
+        ("Topic", topic.topic),
+        ("Id that the ledger's offsets belong to", found.old),
+        ("Id now", topic.topic_id),
+        ("To be read", f"{found.offsets:,} offsets in {len(topic.partitions):,} partitions"),
+    ]
+    happens = [
+        "The topic's offsets start anew, and it is read from its beginning by the next ingest run.",
+        "Rows that were landed from the old topic stay. If the new topic holds the same messages again, the table has "
+        "them twice: nobody can tell by their offsets.",
+    ]
+    if found.given_up is not None:
+        plan = found.given_up.plan
+        lost = f"batch {plan.batch_id} ({found.given_up.state}), {plan.records:,} offsets that can't be read any more"
+        facts.append(("Given up", lost))
+        happens.append("The open batch becomes ABANDONED; its offsets stay in the ledger as a term of the balance.")
+    seen = seen_of(f"{found.old} {topic.topic_id} {found.given_up and found.given_up.plan.batch_id}")
+    return Question(RESET, TITLES[RESET], topic.topic_id, tuple(happens), tuple(facts), seen=seen)
+
+
+def seen_of(text: str) -> str:
+    """What was on the page, in few letters."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""

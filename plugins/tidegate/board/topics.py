@@ -1,0 +1,103 @@
+"""What Kafka says of topics, asked in the background: a page waits a moment for it and shows what is known by then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from math import inf
+from typing import Any
+
+from tidegate.core.errors import SourceError, SourceUnavailable
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+
+FRESH_S = 15.0
+"""An answer so old is good enough."""
+STALE_S = 120.0
+"""An answer that is older is not shown any more."""
+SILENT_S = 20.0
+"""A connection or a topic that gave no answer is left alone for so long."""
+WAIT_S = 0.08
+"""How long a page waits."""
+THREADS = 4
+
+_Key = tuple[str, str]
+_Place = tuple[_Key, str]
+
+
+class Topics:
+    """Of one process. `source(pipeline)` opens what can describe a topic; one is kept for each connection."""
+
+    def __init__(self, source: Callable[[Pipeline], Any], wait_s: float = WAIT_S) -> None:
+        self._source, self._wait_s = source, wait_s
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._sources: dict[_Key, Any] = {}
+        self._silent: dict[_Key | _Place, tuple[float, str]] = {}
+        self._found: dict[_Place, tuple[TopicState, float]] = {}
+        self._asked: dict[_Place, Future[None]] = {}
+
+    def known(self, pipelines: Sequence[Pipeline]) -> dict[str, tuple[TopicState, int]]:
+        """By pipeline: its topic, and when Kafka said so (UTC ms), for those that it has answered for."""
+        with self._lock:
+            asked = [future for one in pipelines if (future := self._ask(one)) is not None]
+        if asked:
+            wait(asked, timeout=self._wait_s)
+        now, found = time.monotonic(), {}
+        for one in pipelines:
+            answer = self._found.get(_place(one))
+            if answer is not None and now - answer[1] < STALE_S:
+                found[one.name] = (answer[0], time.time_ns() // 1_000_000 - int((now - answer[1]) * 1000))
+        return found
+
+    def silence(self, pipeline: Pipeline) -> str:
+        """Why Kafka's word is missing, where it is."""
+        silent = self._silent.get(_key(pipeline)) or self._silent.get(_place(pipeline))
+        return silent[1] if silent is not None else "Kafka has not answered yet"
+
+    def _ask(self, pipeline: Pipeline) -> Future[None] | None:
+        place, now = _place(pipeline), time.monotonic()
+        if place in self._found and now - self._found[place][1] < FRESH_S:
+            return None
+        if place in self._asked:
+            return self._asked[place]
+        if self._is_silent(place):
+            return None
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tidegate-kafka")
+        self._asked[place] = self._pool.submit(self._describe, pipeline)
+        return self._asked[place]
+
+    def _describe(self, pipeline: Pipeline) -> None:
+        place = _place(pipeline)
+        try:
+            if self._is_silent(place[0]):
+                return  # it fell silent while this waited for its turn
+            source = self._sources.get(place[0])
+            if source is None:
+                source = self._sources[place[0]] = self._source(pipeline)
+            self._found[place] = (source.describe(pipeline.source.topic), time.monotonic())
+            self._silent.pop(place[0], None)
+            self._silent.pop(place, None)
+        except Exception as e:  # a page is shown whatever Kafka's client says
+            of_topic = isinstance(e, SourceError) and not isinstance(e, SourceUnavailable)
+            words = str(e).splitlines()[0] if str(e) else type(e).__name__
+            self._silent[place if of_topic else place[0]] = (time.monotonic(), words)
+        finally:
+            with self._lock:
+                self._asked.pop(place, None)
+
+    def _is_silent(self, place: _Key | _Place) -> bool:
+        """Also where the topic's connection is."""
+        keys = (place, place[0]) if isinstance(place[0], tuple) else (place,)
+        return any(time.monotonic() - self._silent.get(k, (-inf, ""))[0] < SILENT_S for k in keys)
+
+
+def _key(pipeline: Pipeline) -> _Key:
+    return (pipeline.source.conn_id, pipeline.source.isolation)
+
+
+def _place(pipeline: Pipeline) -> _Place:
+    return (_key(pipeline), pipeline.source.topic)

@@ -1,0 +1,77 @@
+"""Numbers, instants and spans as the templates show them."""
+
+from __future__ import annotations
+
+import zoneinfo
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.core.instants import iso, span
+
+UTC_NAMES = ("UTC", "Etc/UTC", "Z")
+
+
+def number(value: int | None) -> str:
+    """`12,345`; `?` for what is not known."""
+    return "?" if value is None else f"{value:,}"
+
+
+def utc(ms: int | None) -> str:
+    """`2026-11-22 02:10`, with seconds only where there are any; `never` for None."""
+    if ms is None:
+        return "never"
+    return iso(ms // 1000 * 1000).replace("T", " ").removesuffix("Z")
+
+
+def stamp(ms: int | None) -> str:
+    """For a `datetime` attribute and for addresses: `2026-11-22T02:10Z`."""
+    return iso(ms)
+
+
+def local(ms: int | None, zone: str) -> str:
+    """`03:10 CET`, with the date where it is another than UTC's; empty where the zone is UTC."""
+    if ms is None or zone in UTC_NAMES:
+        return ""
+    try:
+        at = datetime.fromtimestamp(ms / 1000, zoneinfo.ZoneInfo(zone))
+        same_day = at.date() == datetime.fromtimestamp(ms / 1000, UTC).date()
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return at.strftime("%H:%M %Z" if same_day else "%Y-%m-%d %H:%M %Z")
+
+
+def ago(ms: int | None, now_ms: int) -> str:
+    """`5 min ago`, `in 2.0 h`, `never`."""
+    if ms is None:
+        return "never"
+    return f"in {span(ms - now_ms)}" if ms > now_ms + 1000 else f"{span(max(0, now_ms - ms))} ago"
+
+
+def size(count: int | None) -> str:
+    """`1.2 MB`."""
+    if count is None:
+        return "?"
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def first_line(text: Any) -> str:
+    """Of a longer text."""
+    lines = str(text or "").strip().splitlines()
+    return lines[0] if lines else ""
+
+
+FILTERS = {
+    "tg_number": number,
+    "tg_utc": utc,
+    "tg_stamp": stamp,
+    "tg_local": local,
+    "tg_ago": ago,
+    "tg_span": span,
+    "tg_size": size,
+    "tg_line": first_line,
+}
