@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -104,34 +106,96 @@ def finish(session: Session, dags: DagBag, *quarters: int) -> None:
     session.commit()
 
 
+def begin(dags: DagBag, first: int, last: int) -> None:
+    dates = [at(n) for n in range(first, last + 1)]
+    literal.begin(literal.Range(dags.dags[ARCHIVE], dates))
+
+
 def fill(dags: DagBag, first: int, last: int, work: Callable[[], None]) -> None:
     with literal.backfilling(dags.dags[ARCHIVE], at(first), at(last)):
         work()
 
 
 @pytest.mark.parametrize(
-    ("without", "expected"),
+    ("busy", "room", "backwards", "expected"),
     [
-        ((), [(0, 5)]),
-        ((0,), [(1, 5)]),
-        ((5,), [(0, 4)]),
-        ((2, 3), [(0, 1), (4, 5)]),
-        ((1, 3), [(0, 0), (2, 2), (4, 5)]),
-        (range(6), []),
+        ((), 9, False, (0, 5)),
+        ((), 2, False, (0, 1)),
+        ((), 2, True, (4, 5)),
+        ((2, 3), 9, False, (0, 1)),
+        ((2, 3), 9, True, (4, 5)),
+        ((1,), 9, False, (0, 0)),
+        ((4,), 9, True, (5, 5)),
+        ((0, 5), 9, False, (1, 4)),
     ],
 )
-def test_the_range_is_cut_at_what_the_scheduler_works_on(without: tuple[int, ...], expected: list) -> None:
-    dates = [at(n) for n in range(6)]
-    found = list(literal.parts(dates, {at(n) for n in without}))
-    assert found == [(at(first), at(last)) for first, last in expected]
+def test_a_part_has_none_of_the_schedulers_runs_in_it(
+    busy: tuple[int, ...], room: int, backwards: bool, expected: tuple[int, int]
+) -> None:
+    todo = [at(n) for n in range(6) if n not in busy]
+    found = literal.next_part(todo, {at(n) for n in busy}, room, backwards)
+    assert (found[0], found[-1]) == (at(expected[0]), at(expected[1]))
+    assert not {at(n) for n in busy} & set(found)
+
+
+def parts(dags: DagBag, first: int, last: int, work: Callable[[int, int], None], backwards: bool = False) -> list:
+    """What is done, by quarters; `work` does it."""
+    done = []
+    with literal.backfilling(dags.dags[ARCHIVE], at(first), at(last)) as found:
+        for begin, end in found.parts(backwards):
+            done.append(((begin - FIRST).total_seconds() // 900, (end - FIRST).total_seconds() // 900))
+            work(*map(int, done[-1]))
+    return done
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_part_by_part_without_what_has_succeeded(session: Session, dags: DagBag, backwards: bool) -> None:
+    """8 slots: 4 runs at a time."""
+    for n in (0, 1, 5):
+        add_run(session, dags, n, "success")
+
+    def work(first: int, last: int) -> None:
+        finish(session, dags, *range(first, last + 1))
+
+    found = parts(dags, 0, 9, work, backwards)
+    assert found == ([(6, 9), (2, 4)] if backwards else [(2, 6), (7, 9)])
+    assert runs(session) == dict.fromkeys(range(10), ("scheduled", "success"))
+
+
+def test_what_the_scheduler_begins_meanwhile_is_left_to_it(session: Session, dags: DagBag) -> None:
+    """It comes to quarter 4 while the first part is done, and ends it later."""
+    ended: list[threading.Timer] = []
+
+    def work(first: int, last: int) -> None:
+        finish(session, dags, *range(first, last + 1))
+        if first == 0:
+            other = add_run(session, dags, 4, "running")
+            ended.append(threading.Timer(0.3, set_state, (other.run_id, "success")))
+            ended[0].start()
+
+    assert parts(dags, 0, 6, work) == [(0, 3), (5, 6)]
+    ended[0].join()
+    assert runs(session) == dict.fromkeys(range(7), ("scheduled", "success"))
+
+
+def test_after_ctrl_c_no_further_part_is_begun(session: Session, dags: DagBag) -> None:
+    """Airflow's backfill ends after it as if all were well."""
+
+    def work(first: int, last: int) -> None:
+        finish(session, dags, *range(first, last + 1))
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(AirflowException, match="6 of 10 runs"):
+        parts(dags, 0, 9, work)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_queued_runs_are_set_aside_and_neither_scheduled_nor_counted(session: Session, dags: DagBag) -> None:
     for n, state in enumerate(("queued", "success", "queued", "failed")):
         add_run(session, dags, n, state)
     add_run(session, dags, 9, "queued")
-    found = literal.begin(dags.dags[ARCHIVE], at(0), at(3))
-    assert found == literal.Range(tuple(at(n) for n in range(4)), ((at(0), at(3)),), ())
+    begin(dags, 0, 3)
     kept = {1: ("scheduled", "success"), 3: ("scheduled", "failed"), 9: ("scheduled", "queued")}
     assert runs(session) == kept | {0: ("backfill", "failed"), 2: ("backfill", "failed")}
     assert DagRun.active_runs_of_dags([ARCHIVE], session=session) == {ARCHIVE: 1}
@@ -143,17 +207,6 @@ def test_queued_runs_are_set_aside_and_neither_scheduled_nor_counted(session: Se
     assert runs(session) == kept | {0: ("scheduled", "queued"), 2: ("scheduled", "queued")}
 
 
-def test_runs_of_the_scheduler_stay_its_own_and_are_waited_for(session: Session, dags: DagBag) -> None:
-    other = add_run(session, dags, 1, "running")
-    ended = threading.Timer(0.3, lambda: set_state(other.run_id, "success"))
-    with literal.backfilling(dags.dags[ARCHIVE], at(0), at(2)) as found:
-        assert found.parts == ((at(0), at(0)), (at(2), at(2)))
-        finish(session, dags, 0, 2)
-        ended.start()
-    ended.join()
-    assert runs(session) == dict.fromkeys(range(3), ("scheduled", "success"))
-
-
 def set_state(run_id: str, state: str) -> None:
     with create_session() as session:
         session.query(DagRun).filter_by(run_id=run_id).one().state = DagRunState(state)
@@ -161,7 +214,7 @@ def set_state(run_id: str, state: str) -> None:
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_run_of_the_scheduler_that_fails_is_told(session: Session, dags: DagBag, paused: bool) -> None:
-    """One that is running in a paused DAG ends never: it isn't waited for."""
+    """One that is running in a paused DAG never ends: it isn't waited for."""
     add_run(session, dags, 1, "running" if paused else "failed")
     session.query(DagModel).update({"is_paused": paused})
     session.commit()
@@ -204,9 +257,8 @@ def test_what_a_killed_backfill_left_is_gone_on_with(session: Session, dags: Dag
     job = add_job(session, 5)
     died = threading.Timer(0.3, lambda: beat(job.id, 600))
     died.start()
-    found = literal.begin(dags.dags[ARCHIVE], at(0), at(1))
+    begin(dags, 0, 1)
     died.join()
-    assert found.parts == ((at(0), at(1)),)
     assert runs(session) == {0: ("scheduled", "failed")}
     assert {t.state for t in session.query(TaskInstance)} == {None}
 
@@ -216,7 +268,7 @@ def test_a_backfill_that_lives_is_left_its_runs(session: Session, dags: DagBag) 
     job = add_job(session, 5)
     beats = threading.Timer(0.3, lambda: beat(job.id, 0))
     beats.start()
-    literal.begin(dags.dags[ARCHIVE], at(0), at(1))
+    begin(dags, 0, 1)
     beats.join()
     assert runs(session) == {0: ("backfill", "running")}
 
@@ -232,7 +284,7 @@ def test_a_missing_pool_is_named_before_anything_begins(session: Session, dags: 
     session.query(Pool).filter_by(pool="tidegate_archive").delete()
     session.commit()
     with pytest.raises(AirflowException, match="no pool tidegate_archive.*\n.*tidegate doctor --fix"):
-        literal.begin(dags.dags[ARCHIVE], at(0), at(1))
+        begin(dags, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +295,7 @@ def test_a_backfill_takes_half(session: Session, dags: DagBag, max_active_runs: 
     assert headroom.most(max_active_runs, headroom.slots_of(["tidegate_archive"], session)) == expected
 
 
-@pytest.mark.parametrize(
-    ("own", "others", "may_begin"),
-    [(0, 0, True), (3, 0, True), (4, 0, False), (2, 12, True), (3, 12, False), (0, 16, True), (1, 16, False)],
-)
-def test_room_for_the_schedule(session: Session, dags: DagBag, own: int, others: int, may_begin: bool) -> None:
-    """Half of 16 runs and half of 8 slots: 4 at most, one run stays free, and one always goes on."""
-    for n in range(own + others):
-        add_run(session, dags, n, "running", BACKFILL if n < own else SCHEDULED)
-    assert (literal.active_runs(dags.dags[ARCHIVE], 16, session) < 16) is may_begin
+@pytest.mark.parametrize(("others", "expected"), [(0, 4), (11, 4), (13, 2), (15, 1), (16, 1), (30, 1)])
+def test_room_for_the_schedule(others: int, expected: int) -> None:
+    """Of 16 runs one stays free; one of the backfill's own always goes on."""
+    assert headroom.room(4, 16, others) == expected

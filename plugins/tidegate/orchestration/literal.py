@@ -6,17 +6,20 @@ comes here before and after Airflow's own work:
   the whole range, and exit with 0;
 - queued runs (`--reset-dagruns`) are set aside at once: the scheduler would start them beside the backfill, and as
   long as they are queued the schedule makes no new ones;
-- it takes at most `headroom.most` runs at a time, so that the schedule finds room;
+- it takes at most `headroom.most` runs at a time, so that the schedule finds room: Airflow's own work is asked for part
+  by part;
 - afterwards no run is left as type backfill, and the exit code is not 0 unless every run of the range succeeded.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tidegate.orchestration import headroom
@@ -32,14 +35,55 @@ NAMED = 5
 Part = tuple[datetime, datetime]
 
 
-@dataclass(frozen=True)
 class Range:
-    """`dates`: the logical dates that the command means; `parts`: what of it the backfill does, oldest first, from and
-    to, both inclusive; `others`: runs (ids) that the scheduler has begun."""
+    """The windows of the command. `others`: runs (ids) in it that the scheduler has begun."""
 
-    dates: tuple[datetime, ...]
-    parts: tuple[Part, ...]
-    others: tuple[str, ...]
+    def __init__(self, dag: DAG, dates: Sequence[datetime]) -> None:
+        """`dates`: logical dates, oldest first."""
+        self.dag, self.dates = dag, tuple(dates)
+        self.others: set[str] = set()
+        self.interrupted = False
+
+    def parts(self, backwards: bool = False) -> Iterator[Part]:
+        """What to do next, from and to, both inclusive, until all is done or Ctrl-C came: so few runs that the schedule
+        finds room, none that has succeeded before, and none that the scheduler is working on by then."""
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            done = {date for date, state in _states(self.dag.dag_id, self.dates, session) if state == "success"}
+        todo = [date for date in self.dates if date not in done]
+        if done:
+            text = (
+                "%s: %s of %s runs of the range have succeeded already and stay as they are; --reset-dagruns runs all"
+            )
+            self.dag.log.info(text, self.dag.dag_id, f"{len(done):,}", f"{len(self.dates):,}")
+        while todo and not self.interrupted:
+            with create_session() as session:
+                busy = self._leave_to_the_scheduler(session)
+                todo = [date for date in todo if date not in busy]
+                part = next_part(todo, busy, self._room(session), backwards)
+                if part:
+                    _set_aside(self.dag.dag_id, part[0], part[-1], session)
+            if part:
+                yield part[0], part[-1]
+                todo = [date for date in todo if date not in part]
+
+    def _leave_to_the_scheduler(self, session: Session) -> set[datetime]:
+        found = session.execute(_runs(self.dag.dag_id, self.dates[0], self.dates[-1], "running", False)).all()
+        fresh = sorted({run_id for run_id, _ in found} - self.others)
+        if fresh:
+            text = "%s: the scheduler is working on %s runs of the range, which are left to it and waited for: %s"
+            self.dag.log.info(text, self.dag.dag_id, len(fresh), ", ".join(fresh[:NAMED]))
+        self.others |= set(fresh)
+        return {date for _, date in found}
+
+    def _room(self, session: Session) -> int:
+        from airflow.models.dagrun import DagRun
+
+        most = self.dag.max_active_runs
+        limit = headroom.most(most, headroom.slots_of({task.pool for task in self.dag.tasks}, session))
+        active = DagRun.active_runs_of_dags([self.dag.dag_id], session=session).get(self.dag.dag_id, 0)
+        return headroom.room(limit, most, active)
 
 
 @contextmanager
@@ -50,16 +94,18 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
     from airflow.exceptions import AirflowException
     from airflow.utils.session import create_session
 
+    found = Range(dag, [info.logical_date for info in dag.iter_dagrun_infos_between(first, last)])
     try:
-        found = begin(dag, first, last)
-        yield found
-        wait(dag, found)
+        with _signals(found):
+            begin(found)
+            yield found
+            wait(found)
     finally:  # after Ctrl-C too
         with create_session() as session:
             for line in sweep([dag.dag_id], session):
                 dag.log.info(line)
     with create_session() as session:
-        left = _left(dag.dag_id, found.dates, session)
+        left = [(at, state) for at, state in _states(dag.dag_id, found.dates, session) if state != "success"]
     if left:
         named = ", ".join(f"{at:%Y-%m-%dT%H:%M} ({state})" for at, state in left[:NAMED])
         more = ", ..." if len(left) > NAMED else ""
@@ -71,79 +117,88 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
         )
 
 
-def begin(dag: DAG, first: datetime, last: datetime) -> Range:
+def begin(found: Range) -> None:
     """Settle what others left in the range, set aside what is queued. Raises AirflowException for a missing pool."""
     from airflow.exceptions import AirflowException
     from airflow.utils.session import create_session
 
-    dates = tuple(info.logical_date for info in dag.iter_dagrun_infos_between(first, last))
+    dag, dates = found.dag, found.dates
     with create_session() as session:
         try:
             headroom.slots_of({task.pool for task in dag.tasks}, session)
         except LookupError as e:
             raise AirflowException(
-                f"{dag.dag_id}: there is no pool {e}: its tasks would wait for ever\n"
+                f"{dag.dag_id}: there is no pool {e.args[0]}: its tasks would wait for ever\n"
                 "  what to do: tidegate doctor --fix, or in the UI under Admin, Pools"
             ) from None
-    _settle_leftovers(dag, first, last)
+    if not dates:
+        return
+    _settle_leftovers(dag, dates[0], dates[-1])
     with create_session() as session:
-        aside = _set_aside(dag.dag_id, first, last, session)
-        others = dict(session.execute(_runs(dag.dag_id, first, last, "running", False)).all())
-        done = sum(state == "success" for _, state in _states(dag.dag_id, dates, session))
+        aside = _set_aside(dag.dag_id, dates[0], dates[-1], session)
     if aside:
         dag.log.info("%s: %s queued runs of the range are this backfill's now", dag.dag_id, f"{aside:,}")
-    if done:
-        text = "%s: %s of %s runs of the range have succeeded already and stay as they are; --reset-dagruns runs all"
-        dag.log.info(text, dag.dag_id, f"{done:,}", f"{len(dates):,}")
-    if others:
-        text = "%s: the scheduler is working on %s runs of the range, which are left to it and waited for: %s"
-        dag.log.info(text, dag.dag_id, len(others), ", ".join(sorted(others)[:NAMED]))
-    return Range(dates, tuple(parts(dates, set(others.values()))), tuple(others))
 
 
-def parts(dates: Iterable[datetime], without: set[datetime]) -> Iterator[Part]:
-    """Dates that follow each other with none of `without` between them, as first and last."""
-    first = last = None
-    for date in dates:
-        if date not in without:
-            first, last = first or date, date
-        elif first is not None and last is not None:
-            yield first, last
-            first = None
-    if first is not None and last is not None:
-        yield first, last
+def next_part(todo: Sequence[datetime], busy: Container[datetime], room: int, backwards: bool) -> list[datetime]:
+    """The first `room` dates of `todo` (the last ones, backwards) with none of `busy` between them, in order."""
+    if not todo:
+        return []
+    taken = list(todo[-room:] if backwards else todo[:room])
+    for n in range(1, len(taken)):
+        cut = -n if backwards else n
+        before, after = taken[cut - 1], taken[cut]
+        if any(before < date < after for date in busy):
+            return taken[cut:] if backwards else taken[:cut]
+    return taken
 
 
-def wait(dag: DAG, found: Range) -> None:
-    """Until the scheduler has ended what it had begun. At once for a paused DAG: nothing would end."""
+@contextmanager
+def _signals(found: Range) -> Iterator[None]:
+    """Notes Ctrl-C and SIGTERM, which Airflow's backfill answers by ending as if all were well."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        found.interrupted = True
+        handler = old[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        elif handler == signal.SIG_DFL:
+            raise SystemExit(128 + number)
+
+    for number in old:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def wait(found: Range) -> None:
+    """Until the scheduler has ended what it had begun. At once for a paused DAG, where nothing would end, and when
+    Ctrl-C came."""
     from airflow.models.dag import DagModel
+    from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    dag_id = found.dag.dag_id
+    active = (DagRun.dag_id == dag_id, DagRun.run_id.in_(found.others), DagRun.state.in_(("queued", "running")))
 
     def unfinished() -> str:
         with create_session() as session:
-            states = _by_id(dag.dag_id, found.others, session)
-            model = DagModel.get_dagmodel(dag.dag_id, session=session)
-            if model is None or model.is_paused:
-                return ""
-        left = [run_id for run_id, state in states.items() if state in ("queued", "running")]
-        return f"{len(left)} runs that the scheduler works on: {', '.join(sorted(left)[:NAMED])}" if left else ""
+            left = sorted(session.scalars(select(DagRun.run_id).where(*active)))
+            model = DagModel.get_dagmodel(dag_id, session=session)
+            paused = model is None or model.is_paused
+        if not left or paused or found.interrupted:
+            return ""
+        return f"{len(left)} runs that the scheduler works on: {', '.join(left[:NAMED])}"
 
-    _until_nothing(dag, unfinished)
-
-
-def active_runs(dag: DAG, max_active_runs: int, session: Session) -> int:
-    """What Airflow's backfill compares with max_active_runs before it begins another run: as many as its own runs, and
-    what `headroom.room` denies it."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import func, select
-
-    active = (DagRun.dag_id == dag.dag_id, DagRun.state.in_((DagRunState.RUNNING, DagRunState.QUEUED)))
-    kinds = dict(session.execute(select(DagRun.run_type, func.count()).where(*active).group_by(DagRun.run_type)).all())
-    own = kinds.pop(DagRunType.BACKFILL_JOB, 0)
-    limit = headroom.most(max_active_runs, headroom.slots_of({task.pool for task in dag.tasks}, session))
-    return own + max_active_runs - headroom.room(limit, max_active_runs, sum(kinds.values()))
+    _until_nothing(found.dag, unfinished)
 
 
 def _settle_leftovers(dag: DAG, first: datetime, last: datetime) -> None:
@@ -223,15 +278,3 @@ def _states(dag_id: str, dates: tuple[datetime, ...], session: Session) -> list[
     mine = (DagRun.dag_id == dag_id, DagRun.execution_date >= dates[0], DagRun.execution_date <= dates[-1])
     found = dict(session.execute(select(DagRun.execution_date, DagRun.state).where(*mine)).all())
     return [(date, str(found.get(date, "no run"))) for date in dates]
-
-
-def _left(dag_id: str, dates: tuple[datetime, ...], session: Session) -> list[tuple[datetime, str]]:
-    return [(date, state) for date, state in _states(dag_id, dates, session) if state != "success"]
-
-
-def _by_id(dag_id: str, run_ids: tuple[str, ...], session: Session) -> dict[str, str]:
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy import select
-
-    mine = select(DagRun.run_id, DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id.in_(run_ids))
-    return dict(session.execute(mine).all())
