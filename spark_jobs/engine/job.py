@@ -13,6 +13,7 @@ from spark_jobs.engine.failures import JobError, refuse, reported
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.places import combined
 from spark_jobs.engine.tally import merge
+from spark_jobs.engine.targets import cut_copies, settle
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
 from tidegate.core.batch import KNOWN_RULES, JobPart, JobPlan
@@ -38,7 +39,8 @@ def run_plan(
     open_storage: Callable[[str], object] | None = None,
     tasks: int = 1,
 ) -> Receipt:
-    """Run a plan and write `_receipt.json`; on any failure write `failure.json` and raise JobError.
+    """Run a plan and write `_receipt.json`, one for each window of a replay that names its targets; on any failure
+    write `failure.json` and raise JobError.
 
     Without `run_tasks` everything runs in this process, on `storage` itself, which then needs `open_new`. Elsewhere,
     workers open theirs with `open_storage(uri)`. `tasks` is the number of tasks that can run at once.
@@ -52,7 +54,8 @@ def run_plan(
             open_storage or (lambda uri: storage),
             tasks,
         )
-        storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
+        if not plan.targets:  # else each window has one of its own
+            storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
         return receipt
     except Exception as e:
         raise reported(storage, plan.attempt_dir, e) from e
@@ -87,7 +90,8 @@ def _run(
     if staying:
         # tasks know nothing of each other: together they let in too many values, so all is read once more
         for kind in (DATA, LATE, DIRTY):
-            storage.delete(join(plan.attempt_dir, kind))
+            for directory in {plan.attempt_dir, *(t.attempt_dir for t in plan.targets)}:
+                storage.delete(join(directory, kind))
         again = replace(plan, known=Known.of(staying))
         # numbers, and so names of files, are new ones
         renumbered = [replace(t, number=t.number + len(results)) for t in cut(plan, tasks)]
@@ -95,7 +99,10 @@ def _run(
         if _staying(again, pipeline, results):
             raise refuse("reading the same offsets twice gave other partition values", retry=True)
     receipt = _combine(plan, results, time.monotonic() - started)
-    _verify(plan, storage, receipt)
+    if plan.targets:
+        settle(plan, storage, receipt, results)
+    else:
+        _verify(plan, storage, receipt)
     return receipt
 
 
@@ -131,7 +138,7 @@ def _staying(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult]) -> di
 def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
     if plan.mode not in ("ingest", "replay", "redrive"):
         raise refuse(f"plan mode {plan.mode!r} does not exist; there are ingest, replay and redrive")
-    if plan.mode == "replay" and plan.window_ms is None:
+    if plan.mode == "replay" and plan.window_ms is None and not plan.targets:
         raise refuse("a replay plan must name its window")
     if plan.mode != "replay" and len(plan.parts) > 1:
         raise refuse(f"a plan of mode {plan.mode} has one part")
@@ -164,7 +171,7 @@ def _check_policy(part: JobPart, pipeline: Pipeline) -> None:
 
 
 def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> None:
-    if plan.parts and all(part.sources for part in plan.parts):
+    if all(part.sources for part in plan.parts) and (plan.parts or plan.copies):
         return  # Kafka is not read
     reader = open_reader(plan)
     try:
@@ -194,7 +201,8 @@ def cut(plan: JobPlan, tasks: int) -> list[Task]:
     for number, part in enumerate(plan.parts):
         if part.sources:
             pieces += [tuple(Piece(number, r) for r in ranges) for ranges in pack(list(part.ranges), tasks)]
-    return [Task(i, mine) for i, mine in enumerate(pieces)]
+    cuts = [Task(i, mine) for i, mine in enumerate(pieces)]
+    return cuts + [Task(len(cuts) + i, (), mine) for i, mine in enumerate(cut_copies(plan, tasks))]
 
 
 def _owner(owners: dict[int, list[tuple[int, int, int]]], piece: OffsetRange) -> int:

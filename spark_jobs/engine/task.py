@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine import native
 from spark_jobs.engine.checksum import connect
+from spark_jobs.engine.copying import Copier
 from spark_jobs.engine.dirty import Readers
-from spark_jobs.engine.failures import from_exception, refuse
+from spark_jobs.engine.failures import JobError, from_exception, refuse
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
 from spark_jobs.engine.gather import Gatherer
@@ -19,14 +21,15 @@ from spark_jobs.engine.places import TaskOverflow
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
+from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
 from spark_jobs.engine.unknown import unknown_field
 from spark_jobs.engine.write import Files
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.batch import Copy, JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import EventTime, Pipeline
 from tidegate.core.plain import from_plain
-from tidegate.core.receipt import DATA, DIRTY, LATE, DirtySample, Failure, FileEntry, RangeResult
+from tidegate.core.receipt import DATA, DIRTY, LATE, Copied, DirtySample, Failure, FileEntry, RangeResult
 
 MAX_SAMPLES, SAMPLE_CHARACTERS = 20, 300
 KEEP_MEMORY_MS = 1_000
@@ -42,13 +45,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class Task:
+    """`copies`: indices of the plan's."""
+
     number: int
     pieces: tuple[Piece, ...]
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """`results` has one entry per piece, in order; all empty if `failure` is set."""
+    """`results` has one entry per piece, in order; all empty if `failure` is set.
+
+    Of a replay with several windows: `shares` are rows by piece and window, chosen and written; `copied` what came from
+    files, by window; `refused` the windows with rows that today's columns cannot decode."""
 
     task: Task
     results: tuple[RangeResult, ...] = ()
@@ -58,6 +67,9 @@ class TaskResult:
     overflow: tuple[TaskOverflow, ...] = ()
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
+    shares: tuple[tuple[int, int, int, int], ...] = ()
+    copied: tuple[tuple[int, Copied], ...] = ()
+    refused: tuple[tuple[int, Failure], ...] = ()
 
 
 def run_task(
@@ -72,7 +84,7 @@ def run_task(
         storage = open_storage(plan.attempt_dir)
         readers = Readers(plan, open_reader, lambda uri: open_storage(uri).open_existing(uri))  # type: ignore[attr-defined]
         try:
-            return _Worker(plan, storage.open_new, task, attempt).run(readers)  # type: ignore[attr-defined]
+            return _Worker(plan, storage, task, attempt).run(readers)
         finally:
             readers.close()
     except Exception as e:
@@ -80,16 +92,21 @@ def run_task(
 
 
 class _Worker:
-    def __init__(self, plan: JobPlan, open_new: Callable, task: Task, attempt: int) -> None:
+    def __init__(self, plan: JobPlan, storage: Any, task: Task, attempt: int) -> None:
         pa.set_cpu_count(1)
         _keep_memory()
         self._plan, self._task = plan, task
         self._pipeline = from_plain(Pipeline, plan.pipeline)
         labels = {"tidegate.batch_id": str(plan.batch_id), "tidegate.epoch": str(plan.epoch)}
-        self._files = Files(self._pipeline, plan.attempt_dir, f"{task.number:05d}-{attempt}", labels, open_new)
+        name, homes = f"{task.number:05d}-{attempt}", {t.window_ms: t.attempt_dir for t in plan.targets}
+        self._files = Files(self._pipeline, plan.attempt_dir, name, labels, storage.open_new, homes)
         sources = [(p.range.partition, plan.parts[p.part].batch_id) for p in task.pieces]
         known = plan.known.by_window()
-        self._gatherer = Gatherer(self._pipeline, self._files, connect(), plan.topic, sources, known)
+        connection = connect()
+        self._gatherer = Gatherer(self._pipeline, self._files, connection, plan.topic, sources, known)
+        self._copier = Copier(self._pipeline, self._files, connection, storage.open_existing)
+        self._targets = Targets(plan)
+        self._chosen: dict[tuple[int, int], int] = {}
         self._rules = {part: _Rules(self._pipeline, plan.parts[part]) for part in {p.part for p in task.pieces}}
         self._samples: list[DirtySample] = []
         self._unknown: dict[str, None] = {}
@@ -99,6 +116,8 @@ class _Worker:
         try:
             tallies = self._read(readers)
             self._gatherer.flush()
+            copies = [self._plan.copies[i] for i in self._task.copies]
+            copied = tuple((c.window_ms, one) for c in copies for one in self._copy(c))
             entries = self._files.close()
         except BaseException:
             self._files.abandon()
@@ -111,11 +130,24 @@ class _Worker:
             tuple(self._unknown),
             self._gatherer.overflowed(),
             notes=native.notes(),
+            shares=tuple((*key, rows, self._files.shares.get(key, 0)) for key, rows in self._chosen.items()),
+            copied=copied,
+            refused=tuple(self._targets.refused.items()),
         )
 
     def _result(self, index: int, tally: Tally) -> RangeResult:
         data, late, dirty = (self._files.written.get((index, kind), 0) for kind in (DATA, LATE, DIRTY))
         return tally.result(data, late, dirty)
+
+    def _copy(self, copy: Copy) -> list[Copied]:
+        """A file that is not what it should be refuses its window."""
+        try:
+            return self._copier.copy(copy)
+        except JobError as e:
+            if e.failure.retry or self._targets.alone:
+                raise
+            self._targets.refused[copy.window_ms] = e.failure
+            return []
 
     def _read(self, readers: Readers) -> list[Tally]:
         tallies: list[Tally] = []
@@ -161,11 +193,8 @@ class _Worker:
     def _rebuild(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         """Membership by the pinned rules of the range's batch, columns by the pipeline of the plan."""
         pinned = rules.decoder.decode(chunk)
-        routed = rules.router.route(chunk, pinned)
-        wanted = pc.and_(pc.equal(routed.window, self._plan.window_ms), pc.invert(routed.late))
+        routed, wanted = self._targets.choose(rules.router.route(chunk, pinned), rules.batch_id)
         wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))
-        if routed.dropped is not None:
-            wanted = pc.and_(wanted, pc.invert(routed.dropped))
         if pinned.kept is not None:
             wanted = pc.and_(wanted, pc.fill_null(pinned.kept, False))
         moving = pc.if_else(pc.and_(wanted, routed.plausible), routed.event, None)
@@ -176,29 +205,37 @@ class _Worker:
             return
         rows = pinned
         if rules.today is not None:
-            rows = self._by_today(rules.today, chunk, spans, wanted)
+            rows, wanted = self._by_today(rules.today, chunk, spans, routed, wanted)
             values = rules.today.values(rows)
             routed = replace(routed, values=values, bad={})
+        if self._plan.targets:
+            self._count_windows(routed, wanted, spans)
         self._gatherer.add(chunk, spans, rows.table, routed, wanted)
 
-    def _by_today(self, today: _Today, chunk: Chunk, spans: Spans, wanted: pa.Array) -> Decoded:
+    def _count_windows(self, routed: Routed, wanted: pa.Array, spans: Spans) -> None:
+        for span in spans:
+            windows = routed.window.slice(span.start, span.count).filter(wanted.slice(span.start, span.count))
+            for found in pc.value_counts(windows).to_pylist():
+                key = (span.piece, found["values"])
+                self._chosen[key] = self._chosen.get(key, 0) + found["counts"]
+
+    def _by_today(
+        self, today: _Today, chunk: Chunk, spans: Spans, routed: Routed, wanted: pa.Array
+    ) -> tuple[Decoded, pa.Array]:
+        """Today's columns, and the rows that are still wanted: not those of a window that is refused for one of them.
+
+        Raises JobError where there is no other window."""
         rows = today.decoder.decode(chunk)
         refused = {i: why for i, why in (today.misfits(rows) | rows.bad).items() if wanted[i].as_py()}
-        if refused:
-            first = min(refused)
-            samples = "; ".join(
-                f"partition {spans.of(i).range.partition} offset {chunk.offsets[i]}: "
-                f"{refused[i].field}: {refused[i].reason}"
-                for i in sorted(refused)[:3]
-            )
-            raise refuse(
-                f"replay refused: today's columns cannot decode rows that are data: {samples}",
-                advice="change the columns so that these rows fit, or keep the published generation",
-                partition=spans.of(first).range.partition,
-                offset=chunk.offsets[first],
-                field=refused[first].field,
-            )
-        return rows
+        by_window: dict[int, dict[int, Bad]] = {}
+        for i, why in refused.items():
+            by_window.setdefault(routed.window[i].as_py(), {})[i] = why
+        for window, bad in by_window.items():
+            error = _undecodable(chunk, spans, bad)
+            if self._targets.alone:
+                raise error
+            self._targets.refused[window] = error.failure
+        return rows, self._targets.without_refused(routed.window, wanted)
 
     def _note_unknown(self, decoded: Decoded, chunk: Chunk, spans: Spans) -> None:
         for name, (row, example) in decoded.unknown.items():
@@ -214,11 +251,27 @@ class _Worker:
             self._samples.append(DirtySample(partition, chunk.offsets[i], _told(why.reason), _told(why.field), raw))
 
 
+def _undecodable(chunk: Chunk, spans: Spans, refused: dict[int, Bad]) -> JobError:
+    first = min(refused)
+    samples = "; ".join(
+        f"partition {spans.of(i).range.partition} offset {chunk.offsets[i]}: {refused[i].field}: {refused[i].reason}"
+        for i in sorted(refused)[:3]
+    )
+    return refuse(
+        f"replay refused: today's columns cannot decode rows that are data: {samples}",
+        advice="change the columns so that these rows fit, or keep the published generation",
+        partition=spans.of(first).range.partition,
+        offset=chunk.offsets[first],
+        field=refused[first].field,
+    )
+
+
 class _Rules:
     """What decides membership for one part; `today` only where columns are decoded by another spec than membership."""
 
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
         deciding = pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)
+        self.batch_id = part.batch_id
         self.decoder: Decoder = decoder_for(deciding, part.rules_version)
         self.router = Router(deciding, part.floor, part.clock_ms, part.rules_version)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -70,7 +70,10 @@ class _OpenFile:
 
 
 class Files:
-    """The open and closed files of one task. `written` counts rows by (piece, kind) as they are written."""
+    """The open and closed files of one task. `written` counts rows by (piece, kind) as they are written.
+
+    `homes`: directories (URIs) of windows whose files do not go to `attempt_dir`; `shares` counts their rows by (piece,
+    window)."""
 
     def __init__(
         self,
@@ -79,7 +82,10 @@ class Files:
         name: str,
         labels: dict[str, str],
         open_new: Callable[[str], BinaryIO],
+        homes: Mapping[int, str] | None = None,
     ) -> None:
+        self._homes = homes or {}
+        self.shares: dict[tuple[int, int], int] = {}
         self._pipeline, self._sink = pipeline, pipeline.sink
         self._format = format_of(self._sink.format)
         self._extension = self._format.extension(self._sink.compression)
@@ -117,6 +123,9 @@ class Files:
             )
         for run in runs:
             self.written[run.piece, place.kind] = self.written.get((run.piece, place.kind), 0) + run.rows
+            if place.window_ms in self._homes:
+                share = (run.piece, place.window_ms)
+                self.shares[share] = self.shares.get(share, 0) + run.rows
             _count(file.partitions, run)
         if file.writer.size() >= self._sink.target_file_size or file.rows >= ROWS_PER_FILE:
             self._close(place)
@@ -166,7 +175,8 @@ class Files:
         name = f"part-{self._name}-{self._number:04d}{self._extension}"
         path = "/".join(p for p in (place.kind, self._directory(place), name) if p)
         self._number += 1
-        sink = Stream(functools.partial(self._open_new, join(self._attempt_dir, path)))
+        home = self._attempt_dir if place.window_ms is None else self._homes.get(place.window_ms, self._attempt_dir)
+        sink = Stream(functools.partial(self._open_new, join(home, path)))
         writer = self._format.open(sink, schema, encoding, self._sink.compression)
         self._held += writer.held()
         self._open[place] = file = _OpenFile(place, path, sink, writer)

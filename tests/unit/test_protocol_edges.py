@@ -208,9 +208,13 @@ def test_a_generation_is_new_and_runs_on_publish_until_it_is_announced(world: Wo
 
 def test_a_refused_replay_leaves_clear_of_the_hour_working(world: World) -> None:
     hour_0_published(world)
+    id_, site, _ = world.pipeline.columns
+    as_it_was = world.pipeline.columns
+    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
     world.kafka.trim(TOPIC, 0, 1)
-    with pytest.raises(ReplayRefused):
+    with pytest.raises(ReplayRefused, match="retention"):
         world.replay(0)
+    world.change_spec(columns=as_it_was)
     world.close()
     world.catalogue.drop_partitions("lake.readings", [next(iter(world.catalogue.partitions("lake.readings")))])
     assert world.archive(0).generation == 1

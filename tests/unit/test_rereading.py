@@ -134,6 +134,7 @@ def test_a_topic_recreated_while_a_replay_reads_it_publishes_nothing(world: Worl
 
 def test_a_log_that_lost_its_newest_records_refuses_the_replay_with_numbers(world: World) -> None:
     published_with_gaps(world)
+    other_columns(world)
     world.kafka.truncate(TOPIC, 0, 5)
     with pytest.raises(ReplayRefused, match=r"offsets \[5, 6\) are past the end of the log"):
         world.replay(0)

@@ -150,10 +150,12 @@ def test_replay_with_todays_columns_publishes_the_next_generation(world: World) 
     assert world.table() == before
 
 
-def test_replay_is_refused_when_kafka_has_forgotten(world: World) -> None:
+def test_replay_is_refused_when_kafka_has_forgotten_what_must_be_decoded(world: World) -> None:
     two_hours(world)
     world.ingest("r1")
     world.archive(0)
+    id_, site, _ = world.pipeline.columns
+    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
     world.kafka.trim(TOPIC, 0, 1)
     with pytest.raises(ReplayRefused, match="retention"):
         world.replay(0)

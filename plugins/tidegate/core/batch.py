@@ -172,8 +172,9 @@ class JobPlan:
     """`plans/*.json`: all that a Spark job is told. `attempt_dir` and `location` are URIs.
 
     `mode` ingest: `ranges` are read once, each record routed by `floor`.
-    `mode` replay: one window's rows are rebuilt; `parts` say which ranges, each with the pinned rules of its batch, and
-    `window_ms` which window; late, dirty and other windows' rows are counted, not written.
+    `mode` replay: the rows of `targets` are rebuilt; `parts` say which ranges, each with the pinned rules of its batch;
+    late, dirty and other windows' rows are counted, not written. Each range is read once, whatever the number of
+    windows. `attempt` and `attempt_dir` are those of the first; the words of a job that fails as a whole go there.
     `mode` merge: `merges` are carried out; nothing is read from Kafka.
     `mode` reopen: the files of `merges` are copied, one or several into one, and the rows of `late` are split by their
     partition values; nothing is read from Kafka.
@@ -198,6 +199,8 @@ class JobPlan:
     merges: tuple[Merge, ...] = ()
     known: Known = field(default_factory=Known)  # dynamic values that windows have already
     late: tuple[Merge, ...] = ()  # late files by the columns that they were written with
+    targets: tuple[Target, ...] = ()  # of a replay: the windows; none: the one of `window_ms`
+    copies: tuple[Copy, ...] = ()  # of a replay: rows that come from files in force
 
 
 @dataclass(frozen=True)
@@ -213,3 +216,31 @@ class JobPart:
     rules_version: int = RULES_VERSION
     pinned: dict | None = None
     sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """One window of a replay: its rows and a receipt of its own go to `attempt_dir` (a URI), as if it were alone.
+
+    `parts`: indices of the plan's parts that owe it rows. `taken`: batches whose late rows it has taken up."""
+
+    window_ms: int
+    attempt: str
+    attempt_dir: str
+    nonce: str = ""
+    epoch: int = 0
+    parts: tuple[int, ...] = ()
+    taken: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Rows of a file in force that become rows of the window's rebuild as they are, in the columns of the plan.
+
+    `wanted`: (batch, Kafka partition) of the rows; None: all of them. `columns`: (name, Hive type) of what the file
+    holds, where it does not say it itself."""
+
+    window_ms: int
+    source: Source
+    wanted: tuple[tuple[int, int], ...] | None
+    columns: tuple[tuple[str, str], ...] | None = None

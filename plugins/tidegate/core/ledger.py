@@ -17,6 +17,7 @@ from tidegate.core.completeness import Answer
 from tidegate.core.due import DueLedger
 from tidegate.core.grounds import GroundsLedger
 from tidegate.core.layout import PartitionValues
+from tidegate.core.notices import NoticeLedger
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
@@ -101,6 +102,10 @@ class PipelineLedger(Protocol):
         ...
 
     def spec(self, name: str, version: int) -> Pipeline: ...
+
+    def specs(self, name: str) -> list[Pipeline]:
+        """All versions, oldest first."""
+        ...
 
     def row(self, name: str) -> PipelineRow | None: ...
 
@@ -231,7 +236,15 @@ class WindowLedger(GroundsLedger, Protocol):
         """Whether this epoch is still the generation's: asked before each move (R3)."""
         ...
 
-    def built(self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]) -> BuiltGeneration: ...
+    def built(
+        self,
+        generation: BuildingGeneration,
+        directory: str,
+        files: Iterable[FileEntry],
+        spec_version: int | None = None,
+    ) -> BuiltGeneration:
+        """BUILDING(epoch) -> BUILT. `spec_version`: by whose columns the rows are, where it is one spec."""
+        ...
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
         """BUILDING(epoch) or BUILT -> DISCARDED: refused, unchanged, given up; the current one is the newest again."""
@@ -250,6 +263,15 @@ class WindowLedger(GroundsLedger, Protocol):
 
     def published_starts(self, name: str) -> set[int]:
         """Starts (UTC ms) of the windows that have a CURRENT generation."""
+        ...
+
+    def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
+        """Windows (start, UTC ms) that a replay by this spec has rebuilt already, whether or not it found their content
+        changed, each with its generation in force."""
+        ...
+
+    def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
+        """An event: a dry run of a replay begins to write the work directory of that name, which nobody publishes."""
         ...
 
     def announced(self, name: str, key: WindowKey, number: int) -> None:
@@ -382,6 +404,9 @@ class Ledger(Protocol):
 
     @property
     def totals(self) -> TotalsLedger: ...
+
+    @property
+    def notices(self) -> NoticeLedger: ...
 
     @property
     def announcements(self) -> AnnouncementLedger: ...

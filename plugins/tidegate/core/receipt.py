@@ -73,6 +73,18 @@ class RangeResult:
     max_kafka_ms: int | None = None
 
 
+@dataclass(frozen=True, order=True)
+class Copied:
+    """Rows of one batch and Kafka partition that a replay took from files in force; offsets inclusive. `batch_id` is 0
+    where rows do not carry their batch."""
+
+    batch_id: int
+    partition: int
+    rows: int
+    min_offset: int
+    max_offset: int
+
+
 @dataclass(frozen=True)
 class DirtySample:
     """One undecodable record, for people: `raw` is escaped and bounded."""
@@ -117,6 +129,19 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class ReplayReceipt:
+    """Of one window of a replay: `receipt` has the ranges that matter to it, `batches` says whose each of them is.
+
+    Other windows may have shared the ranges: their rows are among `dropped`, and event times and bytes are those of
+    all. `copied` are rows that came from files. `job_read`: records that the job read, once for all its windows."""
+
+    receipt: Receipt
+    batches: tuple[int, ...]
+    copied: tuple[Copied, ...] = ()
+    job_read: int = 0
+
+
+@dataclass(frozen=True)
 class Failure:
     """`failure.json`: a job's last words; they become the task's last log line."""
 
@@ -128,12 +153,15 @@ class Failure:
     retry: bool = True
 
 
-def arithmetic_errors(receipt: Receipt, planned: Iterable[OffsetRange], gaps: str) -> list[str]:
+def arithmetic_errors(
+    receipt: Receipt, planned: Iterable[OffsetRange], gaps: str, copied: Iterable[Copied] = ()
+) -> list[str]:
     """Why the receipt cannot be right: empty if `read = data + late + dirty + filtered + dropped` for every range,
-    every offset is read or a gap, and the files hold exactly the rows that the ranges report.
+    every offset is read or a gap, and the files hold exactly the rows that the ranges report, and those `copied`.
 
     `gaps`: forbid | allow, the pipeline's `source.gaps`.
     """
+    copied = tuple(copied)
     errors: list[str] = []
     planned = tuple(planned)
     if tuple(r.range for r in receipt.ranges) != planned:
@@ -164,6 +192,8 @@ def arithmetic_errors(receipt: Receipt, planned: Iterable[OffsetRange], gaps: st
         told: dict[int, int] = {}
         for r in receipt.ranges:
             told[r.range.partition] = told.get(r.range.partition, 0) + getattr(r, kind)
+        for one in copied if kind == DATA else ():
+            told[one.partition] = told.get(one.partition, 0) + one.rows
         for partition in sorted(set(told) | set(in_files[kind])):
             if told.get(partition, 0) != in_files[kind].get(partition, 0):
                 errors.append(

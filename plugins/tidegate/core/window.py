@@ -94,6 +94,7 @@ class PublishedGeneration:
     announced: bool = False
     epoch: int = 0  # of its assembly
     late: tuple[int, ...] = ()
+    spec_version: int | None = None  # of a replay or heal: by whose columns its rows are; None: not known, or several
 
 
 Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration

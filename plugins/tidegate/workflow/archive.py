@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.core import watermark
-from tidegate.core.errors import LostComparison, NotReady, ReplayRefused, StillClosing
+from tidegate.core.errors import LostComparison, NotReady, ReplayRefused, StillClosing, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.record import GenerationRecord
 from tidegate.core.watermark import Certificate
@@ -89,7 +89,7 @@ def finish(ctx: Context, generation: Generation) -> Published:
     if isinstance(generation, BuildingGeneration):
         recorded = ahead.recorded_as_built(ctx, generation)
         if recorded is not None:
-            return finish(ctx, _remembered(ctx, recorded))
+            return finish(ctx, remembered(ctx, recorded))
         above = ahead.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
         if taken.kind == "archive":
@@ -105,7 +105,7 @@ def finish(ctx: Context, generation: Generation) -> Published:
     return _published(ctx, published, new=True)
 
 
-def _remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:
+def remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:
     """R11: the ledger forgot BUILT, storage did not; where the files are now is for the publication to see."""
     ctx.ledger.recovery.restore(record, BUILT, "storage has a record of it")
     ctx.say(f"generation {record.number} was built before the ledger says so: its record is adopted")
@@ -120,8 +120,13 @@ def _remade(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
     try:
         return reopening.build(ctx, taken) if taken.kind == REOPEN else rebuild.rebuild(ctx, taken)
     except ReplayRefused as e:
-        ctx.ledger.windows.discard(taken, str(e))
+        give_up_if_refused(ctx, taken, e)
         raise
+
+
+def give_up_if_refused(ctx: Context, taken: BuildingGeneration, error: TidegateError) -> None:
+    if isinstance(error, ReplayRefused):
+        ctx.ledger.windows.discard(taken, str(error))
 
 
 def announced(ctx: Context, published: Published) -> None:

@@ -14,6 +14,8 @@ from tidegate.workflow.context import Context
 from tidegate.workflow.merging import as_published, merge_small, published_path
 from tidegate.workflow.moves import MovedOn, manifest_of, move_files
 
+REBUILT = ("replay", "heal")
+"""Kinds of generations whose rows are all by the columns of the spec that built them."""
 MAX_FILES = 5000
 """Of a window's files that its certificate names: a reader's first look must not take minutes."""
 
@@ -54,7 +56,8 @@ def collect(
     try:
         move_files(ctx.storage, wanted, directory, still_mine)
         _certify(ctx, generation, directory, entries)
-        built = ctx.ledger.windows.built(generation, directory, entries)
+        decoded_by = ctx.spec_version if generation.kind in REBUILT else None
+        built = ctx.ledger.windows.built(generation, directory, entries, decoded_by)
     except LostComparison:
         raise MovedOn from None
     except Alarm as e:

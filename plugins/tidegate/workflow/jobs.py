@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from tidegate.core.batch import JobPlan
-from tidegate.core.errors import AttemptSpoilt, BatchRefused, JobFailed, PathExists, PathMissing
+from tidegate.core.errors import (
+    AttemptSpoilt,
+    BatchRefused,
+    JobFailed,
+    PathExists,
+    PathMissing,
+    TidegateError,
+)
 from tidegate.core.layout import FAILURE, RECEIPT, join
 from tidegate.core.plain import dumps, loads
-from tidegate.core.receipt import Failure, Receipt
+from tidegate.core.receipt import Failure, Receipt, ReplayReceipt
 from tidegate.workflow import overflow
 from tidegate.workflow.context import Context
 
@@ -34,6 +42,35 @@ def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
         raise last_words(ctx, job, e) from e
     if read_receipt(ctx, job.attempt_dir) is None:
         raise last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
+
+
+def run_replay(ctx: Context, job: JobPlan, plan_path: str) -> dict[int, ReplayReceipt | TidegateError]:
+    """Write the plan and run the job; by window (its start), its receipt, or why it has none: BatchRefused (a human is
+    needed) or JobFailed (retry). What is complete counts, however the job ended."""
+    job = overflow.with_known(ctx, job)
+    error = JobFailed(f"the job of attempt {job.attempt} left no receipt")
+    try:
+        ctx.storage.write_new(plan_path, dumps(job).encode())
+    except PathExists:
+        pass
+    try:
+        ctx.launcher.run(plan_path)
+    except JobFailed as e:
+        error = e
+    found: dict[int, ReplayReceipt | TidegateError] = {}
+    for target in job.targets:
+        mine = replace(job, attempt=target.attempt, attempt_dir=target.attempt_dir)
+        try:
+            receipt = receipt_of(ctx, ReplayReceipt, mine)
+        except JobFailed as e:
+            found[target.window_ms] = e
+            continue
+        if receipt is None:
+            own = last_words(ctx, mine, error)
+            found[target.window_ms] = last_words(ctx, job, error) if own is error else own
+        else:
+            found[target.window_ms] = receipt
+    return found
 
 
 def run_beside(ctx: Context, job: JobPlan, plan_path: str) -> None:

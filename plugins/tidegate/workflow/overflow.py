@@ -26,14 +26,17 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
     if job.mode in ("merge", "reopen") or not pipeline.dynamic_partitions:
         return job
     if job.mode == "replay":
-        assert job.window_ms is not None
-        pinned = (from_plain(Pipeline, part.pinned) for part in job.parts if part.pinned is not None)
-        if any(_spelled(one) != _spelled(pipeline) for one in pinned):
-            return job  # its rows may get other values: those that they had must not take the room
-        found = ctx.ledger.batches.values(ctx.name, job.window_ms, job.window_ms)
-        late = _of_late_rows(ctx, job.window_ms)
-        if late:
-            found[job.window_ms] = found.get(job.window_ms, set()) | late
+        found = {}
+        for target in job.targets:
+            parts = [job.parts[i] for i in target.parts]
+            pinned = (from_plain(Pipeline, part.pinned) for part in parts if part.pinned is not None)
+            if any(_spelled(one) != _spelled(pipeline) for one in pinned):
+                continue  # its rows may get other values: those that they had must not take the room
+            window_ms = target.window_ms
+            found |= ctx.ledger.batches.values(ctx.name, window_ms, window_ms)
+            late = _of_late_rows(ctx, window_ms)
+            if late:
+                found[window_ms] = found.get(window_ms, set()) | late
     else:
         (part,) = job.parts
         found = {}

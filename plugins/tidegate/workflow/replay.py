@@ -1,9 +1,22 @@
-"""Replay a published window: generation g+1 beside g, the old one readable until the swap."""
+"""Replay published windows: generation g+1 beside g, the old one readable until the swap. A range shares its reads."""
 
 from __future__ import annotations
 
-from tidegate.core.errors import LostComparison, NotReady
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tidegate.core.errors import (
+    CatalogueError,
+    JobFailed,
+    LedgerError,
+    LostComparison,
+    NotReady,
+    SourceUnavailable,
+    StorageError,
+    TidegateError,
+)
 from tidegate.core.instants import iso
+from tidegate.core.replaying import AUTO, MOST_ROWS, MOST_WINDOWS
 from tidegate.core.tables import data_table
 from tidegate.core.window import (
     BUILT,
@@ -13,48 +26,230 @@ from tidegate.core.window import (
     PublishedGeneration,
     WindowKey,
 )
-from tidegate.workflow import ahead, archive
+from tidegate.workflow import ahead, archive, rebuild
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.rebuild import Rebuilt
 from tidegate.workflow.tables import bring_up
 
+REPLAYED, UNCHANGED, SKIPPED, REFUSED, FAILED, LEFT = "replayed", "unchanged", "skipped", "refused", "failed", "left"
+"""What became of a window of a range. Skipped: a replay by today's spec has rebuilt it before. Refused: a human has to
+decide. Failed: the next try may heal it. Left: not begun, because what every window needs does not answer."""
+WELL = (REPLAYED, UNCHANGED, SKIPPED)
 
-def replay(ctx: Context, window: WindowKey) -> Published:
-    """Rebuild the window from Kafka with today's columns and publish it, unless its content is the same.
 
-    What an earlier replay left BUILT is given up, SWAPPING is finished first. Raises NotReady if the window was never
-    published, ReplayRefused if a rebuild would change what belongs to it."""
+@dataclass(frozen=True)
+class Outcome:
+    """`published`: what stands in the table, where that was looked at. `why` of what is not well, with `advice`."""
+
+    window: WindowKey
+    what: str
+    published: Published | None = None
+    why: str = ""
+    advice: str = ""
+
+    @property
+    def well(self) -> bool:
+        return self.what in WELL
+
+
+def replay(ctx: Context, window: WindowKey, wanted: str = AUTO) -> Published:
+    """Rebuild the window with today's columns and publish it, unless its content is the same.
+
+    Rows come from Kafka while it has them, else from the files in force where nothing has to be decoded (`wanted`: auto
+    | kafka | files). What an earlier replay left BUILT is given up, SWAPPING is finished first. Raises NotReady if the
+    window was never published, ReplayRefused if a rebuild would change what belongs to it."""
     guard(ctx)
     ahead.refuse_unknown_publications(ctx)
+    return _alone(ctx, window, wanted)
+
+
+def replay_range(
+    ctx: Context,
+    windows: Iterable[WindowKey],
+    wanted: str = AUTO,
+    *,
+    again: bool = False,
+    told: Callable[[Outcome], None] = lambda outcome: None,
+    most_windows: int = MOST_WINDOWS,
+    most_rows: int = MOST_ROWS,
+) -> list[Outcome]:
+    """Rebuild many windows, in groups that share one reading of each Kafka range; what became of each, in order.
+
+    `told` hears of each window as soon as it is known. Windows that a replay by today's spec has rebuilt already are
+    skipped, unless `again`: so a range that was interrupted is gone on with by asking for it again. One window that is
+    refused or lost stops no other; what every window needs (ledger, Kafka, Hive, storage, Spark) stops the rest. Raises
+    LedgerError, SpecError, StorageAhead."""
+    guard(ctx)
+    ahead.refuse_unknown_publications(ctx)
+    return _Range(ctx, wanted, told, most_windows, most_rows).run(list(windows), again)
+
+
+class _Range:
+    def __init__(
+        self, ctx: Context, wanted: str, told: Callable[[Outcome], None], most_windows: int, most_rows: int
+    ) -> None:
+        self._ctx, self._wanted, self._told = ctx, wanted, told
+        self._most_windows, self._most_rows = most_windows, most_rows
+        self._found: dict[WindowKey, Outcome] = {}
+        self._down: TidegateError | None = None
+
+    def run(self, windows: Sequence[WindowKey], again: bool) -> list[Outcome]:
+        ctx = self._ctx
+        published = ctx.ledger.windows.published_starts(ctx.name)
+        done = {} if again else ctx.ledger.windows.rebuilt_by(ctx.name, ctx.spec_version)
+        todo: list[WindowKey] = []
+        for key in windows:
+            if key.start_ms in done:
+                why = f"generation {done[key.start_ms]} is what a replay by this spec gives"
+                self._tell(Outcome(key, SKIPPED, why=why))
+            elif key.start_ms not in published:
+                self._tell(_refused(key, _never_published(ctx, key)))
+            else:
+                todo.append(key)
+        for group in self._groups(todo):
+            if self._down is not None:
+                break
+            self._group(group)
+        for key in todo:
+            if key not in self._found:
+                self._tell(Outcome(key, LEFT, why=f"not begun: {_first_line(self._down)}", advice="ask for it again"))
+        return [self._found[key] for key in windows]
+
+    def _groups(self, windows: Sequence[WindowKey]) -> Iterator[list[WindowKey]]:
+        """Bounded, so that a range needs bounded room in `tmp/` and says how far it is."""
+        group: list[WindowKey] = []
+        total = 0
+        for key in windows:
+            rows = self._rows(key)
+            if group and (len(group) >= self._most_windows or total + rows > self._most_rows):
+                yield group
+                group, total = [], 0
+            group.append(key)
+            total += rows
+        if group:
+            yield group
+
+    def _rows(self, key: WindowKey) -> int:
+        window = self._ctx.ledger.windows.get(self._ctx.name, key)
+        if window.current is None:
+            return 0
+        current = self._ctx.ledger.windows.generation(self._ctx.name, key, window.current)
+        return 0 if isinstance(current, BuildingGeneration) else sum(f.rows for f in current.files)
+
+    def _group(self, keys: list[WindowKey]) -> None:
+        taken: dict[WindowKey, BuildingGeneration] = {}
+        for key in keys:
+            self._guarded(key, lambda key=key: taken.__setitem__(key, _begun(self._ctx, key)))
+        if not taken or self._down is not None:
+            return
+        if len(taken) > 1:
+            self._ctx.say(f"{len(taken)} windows from {iso(min(taken).start_ms)} on share one reading")
+        works = [rebuild.work_of(self._ctx, g) for g in taken.values()]
+        try:
+            found = rebuild.read_again(self._ctx, works, self._wanted)
+        except SourceUnavailable as e:
+            self._down = e
+            for key in taken:
+                self._tell(Outcome(key, FAILED, why=_first_line(e), advice=e.advice))
+            return
+        for key, generation in taken.items():
+            self._guarded(key, lambda k=key, g=generation: self._publish(k, g, found[k.start_ms]))
+
+    def _publish(self, key: WindowKey, generation: BuildingGeneration, found: Rebuilt | TidegateError) -> None:
+        self._tell(_outcome(_finished(self._ctx, generation, found)))
+
+    def _guarded(self, key: WindowKey, step: Callable[[], None]) -> None:
+        """What goes wrong for one window is its outcome; a comparison that is lost is tried again alone."""
+        try:
+            try:
+                step()
+            except (MovedOn, LostComparison):
+                self._tell(_outcome(_alone(self._ctx, key, self._wanted)))
+        except LostComparison as e:
+            self._tell(Outcome(key, FAILED, why=_first_line(e), advice=e.advice))
+        except LedgerError:
+            raise
+        except TidegateError as e:
+            self._tell(_refused(key, e))
+            if e.retry and isinstance(e, SourceUnavailable | CatalogueError | StorageError | JobFailed):
+                self._down = e
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._found[outcome.window] = outcome
+        self._told(outcome)
+
+
+def _outcome(published: Published) -> Outcome:
+    return Outcome(published.window, REPLAYED if published.new else UNCHANGED, published)
+
+
+def _refused(key: WindowKey, error: TidegateError) -> Outcome:
+    what = FAILED if error.retry and not isinstance(error, NotReady) else REFUSED
+    return Outcome(key, what, why=_first_line(error), advice=error.advice)
+
+
+def _first_line(error: TidegateError | None) -> str:
+    return "" if error is None else str(error.args[0]).splitlines()[0]
+
+
+# ---------------------------------------------------------------- one window
+
+
+def _alone(ctx: Context, key: WindowKey, wanted: str) -> Published:
     for _ in range(ATTEMPTS):
         try:
-            return _replay_once(ctx, window)
+            generation = _begun(ctx, key)
+            found = rebuild.read_again(ctx, [rebuild.work_of(ctx, generation)], wanted)
+            return _finished(ctx, generation, found[key.start_ms])
         except (MovedOn, LostComparison):
             continue
-    raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+    raise LostComparison(f"{ctx.name} {iso(key.start_ms)}: another task keeps working on this window")
 
 
-def _replay_once(ctx: Context, key: WindowKey) -> Published:
-    window = ctx.ledger.windows.get(ctx.name, key)
-    if window.current is None:
-        raise NotReady(
-            f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay",
-            advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
-        )
-    generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
-    if isinstance(generation, BuildingGeneration) and generation.kind == REOPEN:
-        archive.finish(ctx, generation)  # its late rows are to be in what is replayed
-        raise MovedOn
-    if isinstance(generation, BuiltGeneration):
-        # it was built by the spec of its time: one that readers may have met is finished, any other given up
-        if generation.state == BUILT:
-            ctx.ledger.windows.discard(generation, "a newer replay was asked for")
-        else:
-            archive.finish(ctx, generation)
-        raise MovedOn
-    if isinstance(generation, PublishedGeneration):
-        bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
-        number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
-        ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
-        generation = ctx.ledger.windows.generation(ctx.name, key, number)
-    return archive.finish(ctx, generation)
+def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | TidegateError) -> Published:
+    if isinstance(found, TidegateError):
+        archive.give_up_if_refused(ctx, generation, found)
+        raise found
+    return archive.finish(ctx, rebuild.collected(ctx, generation, found))
+
+
+def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
+    """The window's next generation, taken by an epoch of ours; what others left unfinished is finished or given up
+    first. Raises NotReady, MovedOn, LostComparison."""
+    for _ in range(ATTEMPTS):
+        window = ctx.ledger.windows.get(ctx.name, key)
+        if window.current is None:
+            raise _never_published(ctx, key)
+        generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+        if isinstance(generation, BuildingGeneration) and generation.kind == REOPEN:
+            archive.finish(ctx, generation)  # its late rows are to be in what is replayed
+            continue
+        if isinstance(generation, BuiltGeneration):
+            # it was built by the spec of its time: one that readers may have met is finished, any other given up
+            if generation.state == BUILT:
+                ctx.ledger.windows.discard(generation, "a newer replay was asked for")
+            else:
+                archive.finish(ctx, generation)
+            continue
+        if isinstance(generation, PublishedGeneration):
+            bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
+            number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
+            ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
+            generation = ctx.ledger.windows.generation(ctx.name, key, number)
+        if not isinstance(generation, BuildingGeneration):
+            continue
+        recorded = ahead.recorded_as_built(ctx, generation)
+        if recorded is not None:
+            archive.finish(ctx, archive.remembered(ctx, recorded))
+            continue
+        above = ahead.highest_epoch(ctx, key, generation.number)
+        return ctx.ledger.windows.take(ctx.name, key, generation.number, ctx.nonce(), above)
+    raise MovedOn
+
+
+def _never_published(ctx: Context, key: WindowKey) -> NotReady:
+    return NotReady(
+        f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay",
+        advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+    )

@@ -209,6 +209,7 @@ generations = _table(
     Column("cleaned_ms", BigInteger),  # when its files were deleted; only RETIRED and DISCARDED ones
     Column("began_ms", BigInteger),  # when it was begun
     Column("origin", Integer),  # of a rollback: the generation whose rows these are
+    Column("spec_version", Integer),  # of a replay or heal: by whose columns its rows are; null: not known, or several
     Index("ix_generations_state", "pipeline", "state"),
 )
 generation_batches = _table(
@@ -267,6 +268,7 @@ notices = _table(  # what people are to be told, once for each key
     _required("first_ms", BigInteger),
     Column("told_ms", BigInteger),
     Column("ended_ms", BigInteger),
+    Column("closed_ms", BigInteger),  # when there was nothing left to tell of it
 )
 intents = _table(
     "intents",

@@ -13,6 +13,7 @@ from tidegate.adapters.ledger.announcements import SqlAnnouncements
 from tidegate.adapters.ledger.batches import SqlBatches
 from tidegate.adapters.ledger.cleaning import SqlCleaning
 from tidegate.adapters.ledger.due import SqlDue
+from tidegate.adapters.ledger.notices import SqlNotices
 from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
@@ -55,6 +56,7 @@ class SqlLedger:
         self.truths = SqlTruths(self.store)
         self.due = SqlDue(self.store)
         self.totals = SqlTotals(self.store)
+        self.notices = SqlNotices(self.store)
         self.announcements = SqlAnnouncements(self.store)
         self.specs = SqlSpecs(self.store)
 
@@ -97,6 +99,12 @@ class SqlPipelines:
         if row is None:
             raise LedgerError(f"the ledger has no spec version {version} of {name}")
         return loads(Pipeline, row.compiled)
+
+    def specs(self, name: str) -> list[Pipeline]:
+        t = schema.spec_versions
+        with self._store.begin() as c:
+            found = list(c.scalars(select(t.c.compiled).where(t.c.pipeline == name).order_by(t.c.version)))
+        return [loads(Pipeline, compiled) for compiled in found]
 
     def row(self, name: str) -> PipelineRow | None:
         with self._store.begin() as c:

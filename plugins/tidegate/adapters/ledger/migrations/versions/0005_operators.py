@@ -13,6 +13,7 @@ def upgrade() -> None:
     op.add_column("batches", sa.Column("released", sa.Text()))
     op.add_column("generations", sa.Column("began_ms", sa.BigInteger()))
     op.add_column("generations", sa.Column("origin", sa.Integer()))
+    op.add_column("generations", sa.Column("spec_version", sa.Integer()))
     op.create_table(
         "totals",
         sa.Column("pipeline", sa.String(200), nullable=False),
@@ -28,6 +29,7 @@ def upgrade() -> None:
         sa.Column("first_ms", sa.BigInteger(), nullable=False),
         sa.Column("told_ms", sa.BigInteger()),
         sa.Column("ended_ms", sa.BigInteger()),
+        sa.Column("closed_ms", sa.BigInteger()),
         sa.PrimaryKeyConstraint("pipeline", "key"),
     )
     _partial_index("ix_totals_late", "batch_window_totals", "kind = 'late'", "pipeline", "window_ms")

@@ -1,0 +1,185 @@
+"""Which records and files a window is rebuilt from: gathered from all sides here, decided in core.replaying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidegate.core.batch import Copy, LandedBatch
+from tidegate.core.errors import ReplayRefused, SourceError, SourceUnavailable
+from tidegate.core.instants import iso
+from tidegate.core.layout import join
+from tidegate.core.ledger import OwedSpan
+from tidegate.core.merging import Source
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+from tidegate.core.receipt import DATA, FileEntry
+from tidegate.core.replaying import FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
+from tidegate.core.rereading import listed
+from tidegate.core.tables import told_columns
+from tidegate.core.window import PublishedGeneration, WindowKey
+from tidegate.workflow.context import Context
+from tidegate.workflow.moves import MovedOn
+
+Key = tuple[int, int]
+"""(batch, Kafka partition)"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One window that is read again, for a generation or for a dry run. `attempt` names its directory in `tmp/`.
+
+    `removed`: intervals of offsets at which Kafka gave nothing any more, by (batch, partition): found by a reading."""
+
+    window: WindowKey
+    batches: tuple[int, ...]
+    late: tuple[int, ...]
+    attempt: str
+    nonce: str
+    epoch: int = 0
+    removed: Mapping[Key, tuple[Interval, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`origins`: KAFKA or FILES for each span that is owed. `copies`: the files, for the latter."""
+
+    work: Work
+    owed: tuple[OwedSpan, ...]
+    origins: Mapping[Key, str]
+    copies: tuple[Copy, ...] = ()
+
+    @property
+    def spans(self) -> list[OwedSpan]:
+        """Those that are read again."""
+        return [s for s in self.owed if self.origins[s.batch_id, s.partition] == KAFKA]
+
+    @property
+    def copied(self) -> list[OwedSpan]:
+        return [s for s in self.owed if self.origins[s.batch_id, s.partition] == FILES]
+
+
+class Chooser:
+    """Choices for windows that are read together: what several of them need is asked once."""
+
+    def __init__(self, ctx: Context, wanted: str) -> None:
+        self._ctx, self._wanted = ctx, wanted
+        self.batches: dict[int, LandedBatch] = {}
+        self._specs: dict[int, Pipeline] = {}
+        self._missing: dict[int | None, tuple[str, ...]] = {}
+        self._topic: tuple[TopicState | None, str] | None = None
+
+    def choose(self, work: Work) -> Choice:
+        """Raises ReplayRefused for a window that cannot be rebuilt, SourceUnavailable."""
+        owed = tuple(self._ctx.ledger.windows.owed(self._ctx.name, work.window, work.batches, work.late))
+        for s in owed:
+            self._batch(s.batch_id)
+        known = _Files(self._ctx, work)
+        spans = [self._span(work, s, known) for s in owed]
+        found = decide(spans, self._wanted, self._ctx.pipeline.kafka_columns)
+        if isinstance(found, Refusal):
+            raise ReplayRefused(f"{iso(work.window.start_ms)}: {found.reason}", advice=found.advice)
+        taken = [s for s in owed if found[s.batch_id, s.partition] == FILES]
+        return Choice(work, owed, found, known.copies(taken))
+
+    def topic(self) -> TopicState | None:
+        """As it is now, asked once; None if there is none. Raises SourceUnavailable."""
+        if self._topic is None:
+            name = self._ctx.pipeline.source.topic
+            try:
+                self._topic = self._ctx.source.describe(name), ""
+            except SourceUnavailable:
+                raise
+            except SourceError as e:
+                self._topic = None, str(e.args[0])
+        return self._topic[0]
+
+    def spec(self, version: int) -> Pipeline:
+        if version not in self._specs:
+            self._specs[version] = self._ctx.ledger.pipelines.spec(self._ctx.name, version)
+        return self._specs[version]
+
+    def _batch(self, batch_id: int) -> LandedBatch:
+        if batch_id not in self.batches:
+            batch = self._ctx.ledger.batches.get(self._ctx.name, batch_id)
+            assert isinstance(batch, LandedBatch)
+            self.batches[batch_id] = batch
+        return self.batches[batch_id]
+
+    def _span(self, work: Work, owed: OwedSpan, files: _Files) -> Span:
+        plan = self._batch(owed.batch_id).plan
+        why: str | None = None
+        kept_from = None
+        if not plan.is_redrive and self._wanted != FILES:
+            now = self.topic()
+            wanted = OffsetRange(plan.topic, owed.partition, owed.min_offset, owed.max_offset + 1)
+            why = gone(wanted, owed.batch_id, plan.topic_id, now, self._topic[1] if self._topic else "")
+            if now is not None and now.topic_id == plan.topic_id and owed.partition in now.partitions:
+                kept_from = now.partitions[owed.partition].log_start
+            removed = work.removed.get((owed.batch_id, owed.partition))
+            if why is None and removed:
+                why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
+        if self._wanted == KAFKA or (self._wanted != FILES and why is None):
+            return Span(owed, why, (), None, kept_from, plan.is_redrive)
+        missing = self._missing_columns(files.current, plan.spec_version)
+        return Span(owed, why, missing, files.lost(owed), kept_from, plan.is_redrive)
+
+    def _missing_columns(self, current: PublishedGeneration, batch_version: int) -> tuple[str, ...]:
+        """Columns that rows of the generation in force lack. Where it is not known which spec decoded them, all of the
+        ledger's have to agree."""
+        version = batch_version if current.kind == "archive" else current.spec_version
+        if version not in self._missing:
+            specs = [self.spec(version)] if version is not None else self._ctx.ledger.pipelines.specs(self._ctx.name)
+            self._missing[version] = needing_decoding(self._ctx.pipeline, specs)
+        return self._missing[version]
+
+
+class _Files:
+    """The files in force of a window, looked at only if rows are to come from them."""
+
+    def __init__(self, ctx: Context, work: Work) -> None:
+        self._ctx, self._work = ctx, work
+        self._current: PublishedGeneration | None = None
+        self._lost: list[FileEntry] | None = None
+
+    @property
+    def current(self) -> PublishedGeneration:
+        if self._current is None:
+            windows, key = self._ctx.ledger.windows, self._work.window
+            number = windows.get(self._ctx.name, key).current
+            found = None if number is None else windows.generation(self._ctx.name, key, number)
+            if not isinstance(found, PublishedGeneration):
+                raise MovedOn
+            self._current = found
+        return self._current
+
+    def lost(self, owed: OwedSpan) -> str | None:
+        path = lost(owed, self._lost_files())
+        return None if path is None else join(self.current.location, path)
+
+    def _lost_files(self) -> list[FileEntry]:
+        if self._lost is None:
+            there = {f.path: f.bytes for f in self._ctx.storage.list_files(self.current.location) or []}
+            self._lost = [f for f in self.current.files if there.get(f.path) != f.bytes]
+        return self._lost
+
+    def copies(self, spans: Iterable[OwedSpan]) -> tuple[Copy, ...]:
+        spans = tuple(spans)
+        if not spans:
+            return ()
+        pipeline, start = self._ctx.pipeline, self._work.window.start_ms
+        wanted = tuple(sorted((s.batch_id, s.partition) for s in spans)) if pipeline.kafka_columns else None
+        columns = told_columns(pipeline, DATA)
+        return tuple(
+            Copy(start, Source(0, f, (join(self.current.location, f.path),)), wanted, columns)
+            for f in self.current.files
+            if wanted is None or any(lost(s, [f]) for s in spans)
+        )
+
+
+def renewed(ctx: Context, work: Work, **changes: object) -> Work:
+    """The same window in a directory that nobody has written to."""
+    nonce = ctx.nonce()
+    name = work.attempt.removesuffix(work.nonce) + nonce
+    return replace(work, attempt=name, nonce=nonce, **changes)  # type: ignore[arg-type]
