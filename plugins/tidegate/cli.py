@@ -23,6 +23,7 @@ _COMMANDS = {
     "plan": ("tidegate.commands.ledger:plan", "Show which batch the next ingest run would plan."),
     "dirty": ("tidegate.commands.dirty:dirty", "Show why rows are dirty, by field and reason."),
     "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
+    "backfill": ("tidegate.commands.backfill:backfill", "Publish or rebuild a range of windows by Airflow's runs."),
     "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
     "complete": ("tidegate.commands.complete:complete", "Accept an hour that another system counts otherwise."),
@@ -32,6 +33,7 @@ _COMMANDS = {
     "spark": ("tidegate.commands.spark:spark", "Let Spark jobs start faster here; end warm sessions."),
     "spec": ("tidegate.commands.specs:spec", "Check pipelines' YAML; its schema and reference."),
     "schema": ("tidegate.commands.schemas:schema", "Propose columns for fields that no column takes."),
+    "doctor": ("tidegate.commands.doctor:doctor", "Look at the whole set-up: what is wrong, and how to mend it."),
     "db": ("tidegate.commands.ledger:db", "Bring the ledger's schema to this version."),
     "stack": ("tidegate.embedded.cli:stack", "Kafka, PostgreSQL, Hive and Airflow on this machine, for a trial."),
 }

@@ -61,6 +61,13 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def airflow_setting(section: str, key: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """A setting of Airflow's own, from its environment or its file; None where neither says it.
+
+    Raises ValueError when airflow.cfg cannot be parsed."""
+    return _Reader(os.environ if environ is None else environ).get(section, key)
+
+
 def airflow_home(environ: Mapping[str, str] | None = None) -> Path:
     """AIRFLOW_HOME, `~/airflow` by default."""
     env = os.environ if environ is None else environ

@@ -159,8 +159,11 @@ def command_lookup(conn_id: str) -> Connection:
     except ConnectionMissing:
         if not (airflow_home() / "airflow.cfg").exists():  # importing Airflow would make a new home
             raise
+    import logging
+
     from tidegate.orchestration.connections import airflow_connection
 
+    logging.getLogger("airflow").setLevel(logging.WARNING)  # it tells standard output of each look-up
     return airflow_connection(conn_id)
 
 

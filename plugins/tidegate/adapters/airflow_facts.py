@@ -1,0 +1,112 @@
+"""Airflow's own database, read by plain SQL: whether its services beat, its pools, DAGs and import errors, its clock.
+
+Nothing of Airflow is imported: it takes seconds, and makes a home where there is none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.pool import NullPool
+
+from tidegate.core.health_rules import DagFacts
+
+_JOBS = {"SchedulerJob": "scheduler", "TriggererJob": "triggerer"}
+
+
+@dataclass(frozen=True)
+class AirflowFacts:
+    """`beats`: seconds since 1970 of each service's last heartbeat. `ahead_s`: the database's clock."""
+
+    beats: dict[str, float | None]
+    pools: dict[str, int]
+    dags: dict[str, DagFacts]
+    import_errors: tuple[tuple[str, str], ...]
+    now_s: float
+    ahead_s: float | None
+
+
+def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
+    """Raises sqlalchemy.exc.SQLAlchemyError where it does not answer, or is no Airflow's."""
+    server = make_url(url).get_backend_name() != "sqlite"
+    limits = {"connect_timeout": max(1, int(timeout_s))} if server else {}
+    engine = create_engine(url, connect_args=limits, poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            ahead = clock_ahead(connection) if server else None
+            return AirflowFacts(
+                beats=_beats(connection),
+                pools={pool: int(slots) for pool, slots in _rows(connection, "SELECT pool, slots FROM slot_pool")},
+                dags=_dags(connection),
+                import_errors=_import_errors(connection),
+                now_s=time.time() + (ahead or 0.0),
+                ahead_s=ahead,
+            )
+    finally:
+        engine.dispose()
+
+
+def clock_ahead(connection: Connection) -> float:
+    """Seconds by which the database's clock is ahead of this machine's; half the way there and back is taken off."""
+    asked = time.time()
+    found = connection.execute(text("SELECT CURRENT_TIMESTAMP")).scalar()
+    answered = time.time()
+    return _seconds(found) - (asked + answered) / 2  # type: ignore[operator]
+
+
+def _beats(connection: Connection) -> dict[str, float | None]:
+    found: dict[str, float | None] = dict.fromkeys(_JOBS.values())
+    statement = "SELECT job_type, max(latest_heartbeat) FROM job WHERE state = 'running' GROUP BY job_type"
+    for kind, at in _rows(connection, statement):
+        if kind in _JOBS and at is not None:
+            found[_JOBS[kind]] = _seconds(at)
+    return found
+
+
+def _dags(connection: Connection) -> dict[str, DagFacts]:
+    rows = _rows(connection, "SELECT dag_id, is_paused, is_active FROM dag")
+    return {dag_id: DagFacts(bool(paused), bool(active)) for dag_id, paused, active in rows}
+
+
+def _import_errors(connection: Connection) -> tuple[tuple[str, str], ...]:
+    rows = _rows(connection, "SELECT filename, stacktrace FROM import_error ORDER BY filename")
+    return tuple((file, _last_line(trace or "")) for file, trace in rows)
+
+
+def _last_line(trace: str) -> str:
+    """What went wrong: a trace's last line that is not advice."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip() and not line.strip().startswith("what to do")]
+    return lines[-1] if lines else "no reason was kept"
+
+
+def _rows(connection: Connection, statement: str) -> Sequence[tuple]:
+    return [tuple(row) for row in connection.execute(text(statement))]
+
+
+def _seconds(at: datetime | str) -> float:
+    """SQLite keeps texts without a zone: they are UTC."""
+    found = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def add_pool(url: str, name: str, slots: int, description: str) -> bool:
+    """Make a pool that is not there; whether it was made. Raises sqlalchemy.exc.SQLAlchemyError."""
+    engine = create_engine(url, poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            done = connection.execute(
+                text(
+                    "INSERT INTO slot_pool (pool, slots, description, include_deferred)"
+                    " SELECT :name, :slots, :said, :no"
+                    " WHERE NOT EXISTS (SELECT 1 FROM slot_pool WHERE pool = :name)"
+                ),
+                {"name": name, "slots": slots, "said": description, "no": False},
+            )
+            return bool(done.rowcount)
+    finally:
+        engine.dispose()

@@ -1,0 +1,68 @@
+"""What is installed on this machine: versions of libraries, and every copy of tidegate that Airflow could import."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from tidegate.core.health_rules import Place
+
+
+def python_version() -> str:
+    """3.11.7"""
+    return platform.python_version()
+
+
+def versions(names: Iterable[str]) -> Mapping[str, str | None]:
+    """By distribution; None for one that is not there."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def own_version() -> str:
+    """Of the distribution, or of a copied folder ("copy")."""
+    return versions(["tidegate"])["tidegate"] or "copy"
+
+
+def places(plugins_folder: Path | None) -> list[Place]:
+    """The one that is imported here first; then a wheel, and a copy in Airflow's plugins folder."""
+    here = Path(__file__).resolve().parents[1]
+    wheel = _wheel()
+    candidates = [here, *([wheel] if wheel else []), *([plugins_folder / "tidegate"] if plugins_folder else [])]
+    found: dict[Path, Place] = {}
+    for package in (p.resolve() for p in candidates):
+        if package in found or not (package / "__init__.py").is_file():
+            continue
+        of_wheel = wheel is not None and package == wheel.resolve()
+        version = own_version() if of_wheel else "copy"
+        kind = "wheel" if of_wheel else "plugins"
+        found[package] = Place(kind, str(package), version, digest(package), used=package == here)
+    return list(found.values())
+
+
+def digest(package: Path) -> str:
+    """Of its Python sources."""
+    total = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        total.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return total.hexdigest()
+
+
+def _wheel() -> Path | None:
+    """Where an installed distribution has its package; an editable one has none of its own."""
+    try:
+        files = metadata.distribution("tidegate").files or ()
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if str(file) == "tidegate/__init__.py":
+            return Path(str(file.locate())).parent
+    return None

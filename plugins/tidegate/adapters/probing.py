@@ -1,0 +1,128 @@
+"""A probe of a filesystem that leaves nothing: make, write, read, rename and delete below a pipeline's `_tidegate`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tidegate.adapters.storage import for_uri
+from tidegate.adapters.storage.local import local_path
+from tidegate.core.errors import StorageError, TidegateError
+from tidegate.core.layout import join
+from tidegate.core.ports import Storage
+
+CONTENT = b"tidegate doctor\n"
+
+
+@dataclass
+class Probe:
+    """`done`: steps in words; `failed`: the one that was not, and what the filesystem `said`."""
+
+    done: list[str] = field(default_factory=list)
+    failed: str = ""
+    said: str = ""
+
+
+def probe_storage(workdir: str, user: str | None) -> Probe:
+    """Where `workdir` is not there yet, in the nearest parent that is: what was not there before is not there after.
+
+    Raises nothing of the filesystem's."""
+    found, step, place = Probe(), "reach it", ""
+    try:
+        storage = for_uri(workdir, user)
+        place = join(_existing_parent(storage, workdir), f"_tidegate-doctor-{secrets.token_hex(6)}")
+        try:
+            step = "create directories"
+            storage.make_dirs(place)
+            found.done.append("create")
+            step = "write files"
+            storage.write_new(join(place, "a"), CONTENT)
+            found.done.append("write")
+            step = "read files"
+            if storage.read(join(place, "a")) != CONTENT:
+                raise StorageError("what was read is not what was written")
+            found.done.append("read")
+            step = "rename"
+            storage.rename_no_replace(join(place, "a"), join(place, "b"))
+            found.done.append("rename")
+        except BaseException:
+            with suppress(TidegateError):
+                storage.delete(place)
+            raise
+        step = "delete"
+        storage.delete(place)
+        found.done.append("delete")
+    except TidegateError as e:
+        found.failed, found.said = step, " ".join(str(e.args[0]).split())
+    return found
+
+
+def _existing_parent(storage: Storage, directory: str) -> str:
+    top = 1 if directory.startswith("/") else 4  # slashes of file:///x, hdfs://nameservice/x
+    while not storage.exists(directory) and directory.count("/") >= top:
+        directory = directory.rpartition("/")[0]
+    return directory
+
+
+def same_filesystem(location: str, workdir: str) -> bool | None:
+    """Of two places; None where that cannot be told yet. HDFS is one filesystem for each authority."""
+    if location.startswith("hdfs:") or workdir.startswith("hdfs:"):
+        return location.split("/")[:3] == workdir.split("/")[:3]
+    a, b = _device(location), _device(workdir)
+    return None if a is None or b is None else a == b
+
+
+def free_space(location: str) -> tuple[int, int] | None:
+    """Free and all bytes of a local disk; None elsewhere."""
+    if location.startswith("hdfs:"):
+        return None
+    existing = _existing(location)
+    usage = shutil.disk_usage(existing)
+    return usage.free, usage.total
+
+
+def _device(location: str) -> int | None:
+    try:
+        return os.stat(_existing(location)).st_dev
+    except OSError:
+        return None
+
+
+def _existing(location: str) -> str:
+    path = local_path(location)
+    while not os.path.exists(path) and path != "/":
+        path = os.path.dirname(path)
+    return path
+
+
+def reach(host: str, port: int, timeout_s: float) -> str:
+    """Why no TCP connection can be had; "" if one can."""
+    try:
+        socket.create_connection((host, port), timeout=timeout_s).close()
+    except OSError as e:
+        return f"{host}:{port}: {e.strerror or e}"
+    return ""
+
+
+def may_read(settings: Mapping[str, str], topic: str, partition: int, offset: int, timeout_s: float) -> str:
+    """Why Kafka gives us no record of the partition (from `offset`, where there is one); "" if it does, or is slow.
+
+    No group is joined and nothing is committed."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    own = {"group.id": "tidegate-doctor", "enable.auto.commit": "false", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, **own, "log_level": 0})
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        message = consumer.poll(timeout_s)
+        error = message.error() if message is not None else None
+        return "" if error is None or error.retriable() else error.str()
+    except KafkaException as e:
+        return str(e.args[0].str() if e.args and hasattr(e.args[0], "str") else e)
+    finally:
+        consumer.close()
