@@ -96,7 +96,7 @@ def live(rig: Rig, cell: Cell, lane: Lane, twin: Lane) -> None:
         _is_over(rig, cell, held, attempt)
         held.line.release()
     if cell.victim == MARKED:
-        assert "was ended from outside" in rig.api.log(held.dag_id, held.run_id, held.task_id, attempt)
+        _ended(rig, held, attempt)
         rig.clear(UI, ONE_TASK, held.dag_id, held.run_id, held.task_id)
     rig.wait_task(held.dag_id, held.run_id, held.task_id, "success", after=attempt)
     _, alive = psutil.wait_procs(job, timeout=60)
@@ -120,6 +120,15 @@ def _is_over(rig: Rig, cell: Cell, held: kills.Held, attempt: int) -> None:
         return state in states and (now > attempt or state in ("up_for_retry", "failed"))
 
     rig.eventually(f"{cell.name}: the try is over", look, lambda: rig.story(held.dag_id, held.run_id))
+
+
+def _ended(rig: Rig, held: kills.Held, attempt: int) -> None:
+    """The task's process notices at its next beat, ends its job and says so."""
+
+    def look() -> bool:
+        return "was ended from outside" in rig.api.log(held.dag_id, held.run_id, held.task_id, attempt)
+
+    rig.eventually(f"{held.dag_id} says that it was ended", look, lambda: rig.story(held.dag_id, held.run_id))
 
 
 def _outage(rig: Rig, held: kills.Held) -> None:
