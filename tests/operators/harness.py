@@ -70,6 +70,11 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
     "AIRFLOW__CORE__KILLED_TASK_CLEANUP_TIME": "20",
+    # How soon a new scheduler sees that an old one and its tasks are dead; by default after five minutes.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "45",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "10",
+    "AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD": "60",
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",  # whatever this process has
 }
 
 
@@ -200,7 +205,9 @@ class _Here:
 class Rig:
     """The stack and its lanes."""
 
-    def __init__(self, root: Path, folder: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, folder: Path, env: dict[str, str] | None = None, ports: dict[str, int] | None = None
+    ) -> None:
         places = Places.of_checkout()
         self.dags, self.lake = folder / "dags", folder / "lake"
         (self.dags / "pipelines").mkdir(parents=True)
@@ -208,7 +215,8 @@ class Rig:
         shutil.copy(places.dags / "tidegate_pipelines.py", self.dags)
         own = {"TIDEGATE_LAKE": str(self.lake), "PYTHONPATH": f"{places.plugins}:{places.checkout}"}
         env = SETTINGS | own | (env or {})
-        self.stack = Stack(root, dags_folder=self.dags, env=env, progress=lambda line: print(f"[stack] {line}"))
+        say = lambda line: print(f"[stack] {line}")  # noqa: E731
+        self.stack = Stack(root, dags_folder=self.dags, env=env, ports=ports, progress=say)
         self.lanes: dict[str, Lane] = {}
         self._lock = threading.Lock()
 
@@ -265,6 +273,16 @@ class Rig:
         wanted = {f"{lane.name}.{kind}" for lane in lanes for kind in KINDS}
         eventually("Airflow has the DAGs", lambda: wanted <= self.dag_ids(), LONG_S)
         return lanes
+
+    def remove(self, *names: str) -> None:
+        """Take these lanes' DAGs away from Airflow; what they wrote stays. Their lines are closed."""
+        for name in names:
+            if name in self.lanes:
+                lane = self.lanes.pop(name)
+                (self.dags / "pipelines" / f"{name}.yaml").unlink()
+                lane.kafka.close(), lane.hive.close()
+                for kind in KINDS:
+                    self.api.pause(f"{name}.{kind}", True)
 
     def parse(self) -> None:
         """Have the folder parsed now."""

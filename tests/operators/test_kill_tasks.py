@@ -34,7 +34,7 @@ from tests.operators.kills import (
 from tests.operators.ways import TASK as ONE_TASK
 from tests.operators.ways import UI
 
-FULL = os.environ.get("TIDEGATE_OPERATORS") == "full"
+FULL = os.environ.get("TIDEGATE_OPERATORS") == "all"
 AT_ONCE = 5
 OUTAGE_S = 20.0
 """Longer than a first retry's delay, so that at least one try meets it."""
