@@ -76,6 +76,7 @@ def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
         if said:
             run.run_type = DagRunType.SCHEDULED
             done.append(f"{run.dag_id} {run.run_id}: {said}")
+    session.flush()  # Airflow's sessions do not by themselves
     return done
 
 

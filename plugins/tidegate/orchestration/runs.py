@@ -64,7 +64,7 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     """
     from airflow.models.dagbag import DagBag
 
-    model = _locked(dag_id, session)
+    model = locked(dag_id, session)
     if model is None or not model.is_active:
         return Filled()
     front = _front(model, session)
@@ -77,11 +77,11 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     missing = [key for key in found.missing if front is None or key.start_ms < front]
     missing = missing[: max(0, MOST_AT_ONCE - found.busy - len(started))]
     dag = bag.get_dag(dag_id, session=session) if missing else None
-    created = [_create(dag, key, bag.dags_hash.get(dag_id), session) for key in missing] if dag else []
+    created = [create_run(dag, key, bag.dags_hash.get(dag_id), session) for key in missing] if dag else []
     return Filled(tuple(created), started, seen)
 
 
-def _locked(dag_id: str, session: Session) -> DagModel | None:
+def locked(dag_id: str, session: Session) -> DagModel | None:
     """The scheduler makes runs under this lock: two would make one run twice. A frozen one holds it, so no waiting."""
     from airflow.models.dag import DagModel
     from airflow.utils.sqlalchemy import with_row_locks
@@ -183,7 +183,7 @@ def _start(dag_id: str, run_ids: Sequence[str], session: Session) -> tuple[str, 
     return tuple(started)
 
 
-def _create(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) -> str:
+def create_run(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) -> str:
     from airflow.timetables.base import DataInterval
     from airflow.utils import timezone
     from airflow.utils.state import DagRunState
