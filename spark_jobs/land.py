@@ -82,7 +82,8 @@ def carry_out(
 
 def new_context(name: str) -> SparkContext:
     """The application's context; while its JVM makes it, the engine is imported. spark-submit has said the rest."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are the first python3 on PATH
+    # spark-submit has put there what `spark.pyspark.python` says; else workers would be the first python3 on PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import SparkConf, SparkContext
 
     lean.import_ahead()
