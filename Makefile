@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench soak lint lock clean distclean fuzz mutation simulate stack-up stack-down test-faults types windows
+.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation simulate stack-up stack-down test-faults test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -29,6 +29,13 @@ test-faults: setup ## every ordered pair of two faults in one life of a pipeline
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.
 types: setup ## a million mutated messages, the engine against a second implementation of docs/types.md (minutes)
 	@$(VENV)/python -m tests.value_rules.differential $(ARGS)
+
+# follows docs/install.md with a package registry, in both ways
+test-install: setup ## install the wheel, and the copied folder, under Airflow's constraints (minutes, needs a network)
+	@TIDEGATE_INSTALL=network $(VENV)/python -m pytest tests/e2e/test_install.py
+
+dist: setup ## the wheel and the archive for executors on other machines, in dist/
+	@$(VENV)/python -m tidegate.embedded.dist
 
 fuzz: setup ## 100,000 partition values and 1,000,000 mutated messages (about 10 minutes; `make test` takes some thousands)
 	@TIDEGATE_FUZZ=full $(VENV)/python -m pytest tests/fuzz/test_inputs.py --durations=0
