@@ -21,7 +21,7 @@ demo: setup ## run the main job on real parts and print what happened
 	@$(VENV)/python -m tidegate.demo
 
 test: setup ## every test
-	@$(VENV)/python -m pytest tests
+	@$(VENV)/python -m pytest -n auto --dist loadfile tests
 
 test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
 	@$(VENV)/python -m tests.crash.pairs

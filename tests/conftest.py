@@ -7,13 +7,23 @@ import random
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that the fixtures' module is found whatever the import mode
 
 pytest_plugins = ["stack_fixtures"]
 
-SEED = int(os.environ.get("TIDEGATE_TEST_SEED", random.SystemRandom().randrange(2**32)))
+# in the environment, so that all workers of one run have the same
+SEED = int(os.environ.setdefault("TIDEGATE_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
+WORKERS, WORKER_GB = 2, 8
+"""Each worker may run a broker, a database, two Hives, a NameNode and an Airflow of its own."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto`: two, or all tests in one process where memory is short."""
+    free_gb = psutil.virtual_memory().available / 1e9
+    return WORKERS if (os.cpu_count() or 1) >= WORKERS and free_gb > WORKERS * WORKER_GB else 0
 
 
 def pytest_report_header() -> str:
