@@ -105,7 +105,7 @@ class TidegateActions(TidegatePages):
                 wrong=wrong,
                 why=why,
                 token=token or secrets.token_hex(8),
-                dag=dag,
+                runs_in=dag,
                 stops=dag.obstacle if do in (REPLAY, REOPEN, ROLLBACK) else None,
                 longest=LONGEST_REASON,
                 chosen=request.values.get("generation", ""),

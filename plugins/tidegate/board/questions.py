@@ -102,7 +102,7 @@ def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
         ("Windows", _which(it.windows)),
         ("Rows in force", f"{rows:,} in {len(marks):,} published windows"),
     ]
-    if len(it.windows) == 1:
+    if len(it.windows) == 1 and marks:
         facts += _reading(reach, pipeline, it.windows[0])
     missing = len(it.windows) - len(marks)
     obstacle = "" if marks else "None of these windows was ever published: there is nothing to replay."

@@ -229,33 +229,25 @@ def reset(pipeline: str, why: str | None, yes: bool) -> None:
 
 
 def _reset(ctx: Context, why: str | None, yes: bool) -> None:
-    from tidegate.core.batch import SealedBatch
-    from tidegate.workflow import reconcile
+    from tidegate.workflow import resetting
 
-    name, topic = ctx.name, ctx.source.describe(ctx.pipeline.source.topic)
-    row = ctx.ledger.pipelines.row(name)
-    if row is None or row.accepted_topic_id is None or row.accepted_topic_id == topic.topic_id:
-        click.echo(f"{name}: topic {topic.topic} ({topic.topic_id}) is the accepted one; nothing to do")
+    name, found = ctx.name, resetting.survey(ctx)
+    if not isinstance(found, resetting.Recreated):
+        click.echo(f"{name}: topic {found.topic} ({found.topic_id}) is the accepted one; nothing to do")
         return
-    offsets = sum(o.high_watermark - o.log_start for o in topic.partitions.values())
-    click.echo(f"{name}: the ledger's offsets belong to topic id {row.accepted_topic_id}")
+    topic = found.topic
+    click.echo(f"{name}: the ledger's offsets belong to topic id {found.old}")
     click.echo(
-        f"{topic.topic} now has id {topic.topic_id}, {len(topic.partitions)} partitions, {offsets:,} offsets; "
+        f"{topic.topic} now has id {topic.topic_id}, {len(topic.partitions)} partitions, {found.offsets:,} offsets; "
         "it will be read from its beginning"
     )
-    open_batch = ctx.ledger.batches.open(name)
-    if isinstance(open_batch, SealedBatch) or (open_batch and open_batch.plan.topic_id == topic.topic_id):
-        open_batch = None  # a sealed batch has its rows and lands
-    if open_batch is not None and open_batch.plan.is_redrive:
-        open_batch = None  # its rows come from files
-    if open_batch is not None:
-        plan = open_batch.plan
-        click.echo(f"batch {plan.batch_id} ({open_batch.state}) will be ABANDONED: {plan.records:,} offsets are lost")
+    if found.given_up is not None:
+        plan = found.given_up.plan
+        state = found.given_up.state
+        click.echo(f"batch {plan.batch_id} ({state}) will be ABANDONED: {plan.records:,} offsets are lost")
     if not why:
         raise click.UsageError(_WHY_NEEDED)
     if not yes:
         click.confirm("Accept the new topic?", abort=True)
-    if open_batch is not None:
-        reconcile.abandon(ctx, open_batch.plan.batch_id, f"topic recreated: {why}")
-    ctx.ledger.pipelines.accept_topic(name, row.accepted_topic_id, topic.topic_id, why)
+    resetting.accept(ctx, found, why)
     click.echo(f"accepted: the next run of {name}.ingest reads {topic.topic} ({topic.topic_id})")

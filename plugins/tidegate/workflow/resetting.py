@@ -1,0 +1,49 @@
+"""A topic that was recreated: what the ledger knows of it, and an operator's word that its offsets start anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.batch import OpenBatch, SealedBatch
+from tidegate.core.ports import TopicState
+from tidegate.workflow import reconcile
+from tidegate.workflow.context import Context
+
+
+@dataclass(frozen=True)
+class Recreated:
+    """The offsets of the ledger belong to topic id `old`. `given_up` was planned from it and can't be read any more."""
+
+    old: str
+    topic: TopicState
+    given_up: OpenBatch | None
+
+    @property
+    def offsets(self) -> int:
+        """What the topic holds now: it is read from its beginning."""
+        return sum(o.high_watermark - o.log_start for o in self.topic.partitions.values())
+
+
+def survey(ctx: Context) -> Recreated | TopicState:
+    """What accepting the topic would mean; the topic itself where it is the accepted one. Looks only.
+
+    Raises SourceError."""
+    topic = ctx.source.describe(ctx.pipeline.source.topic)
+    row = ctx.ledger.pipelines.row(ctx.name)
+    if row is None or row.accepted_topic_id is None or row.accepted_topic_id == topic.topic_id:
+        return topic
+    return Recreated(row.accepted_topic_id, topic, _given_up(ctx, topic.topic_id))
+
+
+def _given_up(ctx: Context, topic_id: str) -> OpenBatch | None:
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None or isinstance(batch, SealedBatch) or batch.plan.topic_id == topic_id:
+        return None  # a sealed batch has its rows and lands
+    return None if batch.plan.is_redrive else batch  # whose rows come from files
+
+
+def accept(ctx: Context, found: Recreated, why: str) -> None:
+    """Raises LostComparison where another topic is the accepted one by now."""
+    if found.given_up is not None:
+        reconcile.abandon(ctx, found.given_up.plan.batch_id, f"topic recreated: {why}")
+    ctx.ledger.pipelines.accept_topic(ctx.name, found.old, found.topic.topic_id, why)
