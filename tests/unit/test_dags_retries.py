@@ -14,7 +14,9 @@ from airflow.models.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 
+from tidegate.commands import examination
 from tidegate.core import patience
+from tidegate.orchestration import factory
 
 START = pendulum.datetime(2024, 10, 27)
 RUNS = 25
@@ -74,3 +76,8 @@ def test_how_many_retries_outlast_an_outage() -> None:
     assert patience.enough(15, 600) == 5
     assert patience.enough(15, 600, outage_s=15) == 1
     assert patience.enough(15, 600, outage_s=16) == 2
+
+
+def test_the_doctor_counts_with_the_factorys_delays() -> None:
+    delays = (factory.RETRY_DELAY.total_seconds(), factory.LONGEST_RETRY_DELAY.total_seconds())
+    assert delays == (examination.FIRST_RETRY_S, examination.LONGEST_RETRY_S)
