@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ import pytest
 from airflow.exceptions import AirflowException, AirflowFailException
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.errors import ReplayRefused, SourceUnavailable
 from tidegate.core.pipeline import Column, Reopening
 from tidegate.orchestration import datasets, operators
 from tidegate.orchestration.timetable import from_ms
@@ -43,16 +41,18 @@ def world(tmp_path: Path) -> Iterator[World]:
 def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Execute the task; the (hour, generation) pairs that other DAGs were told of."""
     told: list[tuple[int, int]] = []
+    heard = [told]
     monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: world.context())
 
     def announce(ctx: Any, notice: Any, ti: Any) -> str:
-        told.append(((notice.window.start_ms - T0) // HOUR, notice.number))
+        heard[0].append(((notice.window.start_ms - T0) // HOUR, notice.number))
         ctx.ledger.windows.announced("readings", notice.window, notice.number)
         return "told"
 
     monkeypatch.setattr(datasets, "announce", announce)
 
-    def execute(conf: Any = None, hour: int = 0) -> list[tuple[int, int]]:
+    def execute(conf: Any = None, hour: int = 0, told: list[tuple[int, int]] = told) -> list[tuple[int, int]]:
+        heard[0] = told
         told.clear()
         start = from_ms(T0 + hour * HOUR)
         ti = SimpleNamespace(dag_id="readings.replay", run_id="r", task_id="replay", try_number=1)
@@ -120,35 +120,36 @@ def test_a_window_that_is_not_over_is_no_window_to_replay(run: Run) -> None:
         run(hour=hour)
 
 
-def test_what_is_refused_for_one_window_holds_up_no_other(
-    run: Run, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    done: list[int] = []
-
-    def step(ctx: Any, key: Any) -> Any:
-        done.append((key.start_ms - T0) // HOUR)
-        if done[-1] == 0:
-            raise ReplayRefused("its records are gone")
-        return real(ctx, key)
-
-    real = replay.replay
-    monkeypatch.setattr(replay, "replay", step)
+def test_what_is_refused_for_one_window_holds_up_no_other(run: Run, world: World) -> None:
+    """Hour 3 was never published."""
     other_columns(world)
-    with caplog.at_level(logging.ERROR), pytest.raises(AirflowFailException, match="its records are gone"):
-        run({"from": "2013-01-05T00:00Z", "until": "2013-01-05T03:00Z"})
-    assert done == [0, 1, 2]
-    assert world.context().ledger.windows.get("readings", window(2)).current == 2
+    told: list[tuple[int, int]] = []
+    with pytest.raises(AirflowFailException, match="1 of 3 windows .* 2013-01-05T03:00Z.*never published"):
+        run({"from": "2013-01-05T01:00Z", "until": "2013-01-05T04:00Z"}, told=told)
+    assert told == [(1, 2), (2, 2)]
+    with pytest.raises(AirflowFailException, match="was never published"):  # again: nothing is rebuilt twice
+        run({"from": "2013-01-05T01:00Z", "until": "2013-01-05T04:00Z"}, told=told)
+    assert told == []
 
 
-def test_what_a_retry_mends_ends_the_try(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[Any] = []
+def test_late_rows_of_a_range_are_taken_up(run: Run) -> None:
+    assert run({"do": "reopen", "from": "2013-01-05", "until": "2013-01-05T03:00Z", "why": "all"}) == [(1, 2)]
 
-    def down(ctx: Any, key: Any) -> Any:
-        done.append(key)
-        raise SourceUnavailable("no broker")
 
-    monkeypatch.setattr(replay, "replay", down)
-    with pytest.raises(AirflowException, match="no broker") as raised:
+def test_what_a_retry_mends_is_tried_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(ctx: Any, windows: Any, told: Any) -> list[replay.Outcome]:
+        return [replay.Outcome(key, replay.LEFT, why="no broker", advice="ask again") for key in windows]
+
+    monkeypatch.setattr(replay, "replay_range", down)
+    with pytest.raises(AirflowException, match="(?s)3 of 3 windows are not rebuilt.*no broker.*ask again") as raised:
         run({"from": "2013-01-05T00:00Z", "until": "2013-01-05T03:00Z"})
     assert not isinstance(raised.value, AirflowFailException)
-    assert len(done) == 1
+
+
+def test_a_rollback_goes_back_once_however_often_it_is_tried(world: World, run: Run) -> None:
+    other_columns(world)
+    run({"window": "2013-01-05T00:00Z"})
+    back = {"do": "rollback", "window": "2013-01-05T00:00Z", "generation": 1, "why": "wrong columns"}
+    assert run(back) == [(0, 3)]
+    assert run(back) == []
+    assert world.context().ledger.windows.get("readings", window(0)).current == 3

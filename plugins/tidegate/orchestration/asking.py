@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from logging import Logger
 from typing import TYPE_CHECKING
 
 from airflow.utils import timezone
 
-from tidegate.core.asking import REOPEN, ROLLBACK, Asked, asked
-from tidegate.core.errors import AskedWrong, TidegateError
+from tidegate.core.asking import REOPEN, REPLAY, ROLLBACK, Asked, asked
+from tidegate.core.errors import AskedWrong, NotReady, ReplayRefused, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
@@ -29,7 +30,10 @@ def carry_out(task: ReplayOperator, ctx: PipelineContext, context: Context) -> N
 
     it = of_run(task.pipeline, context, to_ms(timezone.utcnow()))
     task.log.info("%s", words(it))
-    for published in _each(it.windows, _step(ctx, it), task.log.error):
+    if it.do == REPLAY and len(it.windows) > 1:
+        _range(ctx, it, lambda published: report(task, ctx, published, context), task.log)
+        return
+    for published in _each(ctx, it, task.log.error):
         report(task, ctx, published, context)
 
 
@@ -58,30 +62,51 @@ def words(it: Asked) -> str:
     return f"asked to {it.do} {which}{to}; by (so the conf says): {it.by or 'nobody'}; why: {it.why or 'not said'}"
 
 
-def _step(ctx: PipelineContext, it: Asked) -> Callable[[WindowKey], Published]:
+def _step(it: Asked) -> Callable[[PipelineContext, WindowKey], Published]:
     if it.do == REOPEN:
         from tidegate.workflow import reopen
 
-        return lambda key: reopen.reopen(ctx, key, it.why, it.over_budget)
+        return lambda ctx, key: reopen.reopen(ctx, key, it.why, it.over_budget)
     if it.do == ROLLBACK:
-        raise AskedWrong("this version cannot roll back", advice="replay the window")
+        from tidegate.workflow import rollback
+
+        return lambda ctx, key: rollback.rollback(ctx, key, it.generation, it.why)
     from tidegate.workflow import replay
 
-    return lambda key: replay.replay(ctx, key)
+    return lambda ctx, key: replay.replay(ctx, key)
 
 
-def _each(
-    windows: Iterable[WindowKey], step: Callable[[WindowKey], Published], say: Callable[..., None]
-) -> Iterable[Published]:
+def _each(ctx: PipelineContext, it: Asked, say: Callable[..., None]) -> Iterable[Published]:
     """Raises at once what a retry can mend; the first refusal when all windows have had their turn."""
-    refused: list[TidegateError] = []
-    for key in windows:
+    step, refused = _step(it), list[TidegateError]()
+    for key in it.windows:
         try:
-            yield step(key)
+            yield step(ctx, key)
         except TidegateError as e:
-            if e.retry:
+            if e.retry or len(it.windows) == 1:
                 raise
             say("%s: %s", iso(key.start_ms), e)
             refused.append(e)
     if refused:
         raise refused[0]
+
+
+def _range(ctx: PipelineContext, it: Asked, told: Callable[[Published], None], log: Logger) -> None:
+    """Windows that share one reading of Kafka; those that a replay by today's spec has rebuilt already are skipped, so
+    that the next try goes on where this one ended. Raises ReplayRefused, NotReady where a retry can help."""
+    from tidegate.workflow import replay
+
+    def hear(found: replay.Outcome) -> None:
+        log.info("%s: %s%s", iso(found.window.start_ms), found.what, f": {found.why}" if found.why else "")
+        if found.published is not None:
+            told(found.published)
+
+    outcomes = replay.replay_range(ctx, it.windows, told=hear)
+    bad = [o for o in outcomes if not o.well]
+    if not bad:
+        return
+    first = next((o for o in bad if o.what != replay.REFUSED), bad[0])
+    what = (
+        f"{len(bad):,} of {len(outcomes):,} windows are not rebuilt, {iso(first.window.start_ms)} for one: {first.why}"
+    )
+    raise (ReplayRefused if first.what == replay.REFUSED else NotReady)(what, advice=first.advice)
