@@ -20,7 +20,7 @@ from airflow.utils.dag_parsing_context import get_parsing_context
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.core.errors import SpecError
 from tidegate.core.pipeline import Pipeline
-from tidegate.orchestration import docs
+from tidegate.orchestration import docs, weights
 from tidegate.orchestration.backfill import to_scheduled
 from tidegate.orchestration.operators import (
     LandOperator,
@@ -178,6 +178,11 @@ def _dag(
     )
 
 
+def _weight(weight: int, rule: str = "absolute") -> dict[str, Any]:
+    """Airflow's own rule would let every plan go before any land."""
+    return {"priority_weight": weight, "weight_rule": rule}
+
+
 def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     schedule = pipeline.ingest.schedule
     dag = _dag(
@@ -187,9 +192,15 @@ def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
     )  # fmt: skip
     with dag:
         pool = pipeline.ingest.pool
-        plan = PlanOperator(task_id="plan", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["plan"])
-        write = WriteOperator(task_id="write", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["write"])
-        land = LandOperator(task_id="land", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["land"])
+        plan = PlanOperator(
+            task_id="plan", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["plan"], **_weight(weights.PLAN)
+        )
+        write = WriteOperator(
+            task_id="write", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["write"], **_weight(weights.WRITE)
+        )
+        land = LandOperator(
+            task_id="land", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["land"], **_weight(weights.LAND)
+        )
         plan >> write >> land
     return dag
 
@@ -202,12 +213,15 @@ def _archive(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DA
     )  # fmt: skip
     with dag:
         pool = pipeline.archive.pool
+        rule = weights.rule()
         ready = WindowReadySensor(
-            task_id="ready", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["ready"]
-        )
+            task_id="ready", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["ready"],
+            **_weight(weights.READY, rule),
+        )  # fmt: skip
         publish = PublishOperator(
-            task_id="publish", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["publish"]
-        )
+            task_id="publish", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["publish"],
+            **_weight(weights.PUBLISH, rule),
+        )  # fmt: skip
         ready >> publish
     return dag
 
@@ -219,7 +233,10 @@ def _replay(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
         max_active_runs=pipeline.archive.max_active_runs,
     )  # fmt: skip
     with dag:
-        ReplayOperator(task_id="replay", pipeline=pipeline, pool=pipeline.archive.pool, doc_md=docs.TASKS["replay"])
+        ReplayOperator(
+            task_id="replay", pipeline=pipeline, pool=pipeline.archive.pool, doc_md=docs.TASKS["replay"],
+            **_weight(weights.REPLAY),
+        )  # fmt: skip
     return dag
 
 
@@ -237,6 +254,7 @@ def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> D
             pool=pipeline.archive.pool,
             retries=MAINTAIN_RETRIES,
             doc_md=docs.TASKS["maintain"],
+            **_weight(weights.MAINTAIN),
         )
     return dag
 

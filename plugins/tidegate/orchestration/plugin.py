@@ -8,13 +8,15 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable
+from tidegate.orchestration.weights import TodayFirst
 
 
 class TidegatePlugin(AirflowPlugin):
-    """The schedules that serialised DAGs name, and the board, which only the webserver asks for."""
+    """The schedules and weights that serialised DAGs name, and the board, which only the webserver asks for."""
 
     name = "tidegate"
     timetables = [WindowTimetable, BackfillOnlyTimetable]
+    priority_weight_strategies = [TodayFirst]
 
     @cached_property
     def appbuilder_views(self) -> list[Any]:  # type: ignore[override]
