@@ -8,6 +8,7 @@ directory; otherwise 1, `failure.json` is there and the last line on standard er
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
@@ -129,13 +130,34 @@ def merge_files(
 def opened(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> tuple[bytes, Finished]:
     """Small files: each is read whole. Raises JobError if it is not the manifest's."""
     content, uri = _read(source, open_storage)
-    file = finished(uri, pa.BufferReader(content), columns)
+    with _spoilt(uri):
+        file = finished(uri, pa.BufferReader(content), columns)
     if len(content) != source.entry.bytes or file.rows not in (None, source.entry.rows):
         raise refuse(
             f"{uri}: {len(content)} bytes and {file.rows} rows, "
             f"its manifest says {source.entry.bytes} and {source.entry.rows}"
         )
     return content, file
+
+
+@contextlib.contextmanager
+def _spoilt(uri: str) -> Iterator[None]:
+    """The file is in memory: what cannot be made of its bytes now never can."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise refuse(f"{uri} cannot be read, its bytes are not what was written: {e}") from None
+
+
+def _batches(file: Finished, uri: str) -> Iterator[pa.RecordBatch]:
+    with _spoilt(uri):
+        batches = iter(file.batches(_BATCH_ROWS))
+    while True:
+        with _spoilt(uri):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _read(source: Source, open_storage: Callable[[str], Any]) -> tuple[bytes, str]:
@@ -182,7 +204,7 @@ class _Written:
         return True
 
     def _tables(self, file: Finished) -> Iterator[pa.Table]:
-        for batch in file.batches(_BATCH_ROWS):
+        for batch in _batches(file, self._merge.sources[0].uris[0]):
             rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
             if self._beyond and _OVERFLOW.name not in rows.column_names:
                 rows = rows.append_column(_OVERFLOW, pa.nulls(len(rows), _OVERFLOW.type))

@@ -257,8 +257,10 @@ class _WrappedLedger:
         self.redrives = wrap("redrives", ledger.redrives)
         self.due = wrap("due", ledger.due)
         self.totals = wrap("totals", ledger.totals)
+        self.notices = wrap("notices", ledger.notices)
         self.truths = wrap("truths", ledger.truths)
         self.reopenings = wrap("reopenings", ledger.reopenings)
+        self.rollbacks = wrap("rollbacks", ledger.rollbacks)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unwrapped, name)

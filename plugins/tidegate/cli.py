@@ -25,6 +25,8 @@ _COMMANDS = {
     "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
     "backfill": ("tidegate.commands.backfill:backfill", "Publish or rebuild a range of windows by Airflow's runs."),
     "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
+    "rollback": ("tidegate.commands.rollback:rollback", "Bring back the rows of an earlier generation of a window."),
+    "replay": ("tidegate.commands.replay:replay", "Rebuild published windows with today's columns."),
     "events": ("tidegate.commands.ledger:events", "Show who changed what and why."),
     "complete": ("tidegate.commands.complete:complete", "Accept an hour that another system counts otherwise."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),

@@ -34,6 +34,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "pipelines": frozenset({"register", "accept_topic"}),
     "due": frozenset({"save"}),
     "totals": frozenset({"advance"}),
+    "notices": frozenset({"note", "told", "ended", "closed", "forget", "news", "audited"}),
     "batches": frozenset(
         {"insert_plan", "bind", "take", "replan", "refuse", "seal", "adopt", "land", "mark_side", "abandon", "block"}
     ),
@@ -59,6 +60,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "redrives": frozenset({"cleared"}),
     "truths": frozenset({"save", "accept"}),
     "reopenings": frozenset({"cleared"}),
+    "rollbacks": frozenset({"begin"}),
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"commit_group"}),
@@ -72,6 +74,7 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "pipelines": LedgerError,
     "due": LedgerError,
     "totals": LedgerError,
+    "notices": LedgerError,
     "batches": LedgerError,
     "windows": LedgerError,
     "recovery": LedgerError,
@@ -79,6 +82,7 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "redrives": LedgerError,
     "truths": LedgerError,
     "reopenings": LedgerError,
+    "rollbacks": LedgerError,
     "repairs": LedgerError,
     "launcher": JobFailed,
     "source": SourceUnavailable,

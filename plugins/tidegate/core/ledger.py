@@ -25,6 +25,7 @@ from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.redriving import RedriveLedger
 from tidegate.core.reopening import ReopenLedger
+from tidegate.core.rollback import RollbackLedger
 from tidegate.core.totals import TotalsLedger
 from tidegate.core.truth import TruthLedger
 from tidegate.core.watermark import Certificate, TopicFacts
@@ -395,6 +396,8 @@ class Ledger(Protocol):
 
     @property
     def reopenings(self) -> ReopenLedger: ...
+    @property
+    def rollbacks(self) -> RollbackLedger: ...
 
     @property
     def truths(self) -> TruthLedger: ...

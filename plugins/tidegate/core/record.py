@@ -15,6 +15,7 @@ from tidegate.core.batch import Plan
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import FileEntry, Receipt
+from tidegate.core.rollback import Origin
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
 
@@ -38,7 +39,7 @@ class GenerationRecord:
     """`hwm/published/...`: a generation as it was built, about to be renamed from `directory` to `location` (URIs).
 
     Paths of `files` are relative to either; `recorded_ms` is when it was recorded, UTC ms; `late`: those of `batches`
-    whose rows came late and were taken up by a reopening."""
+    whose rows came late and were taken up by a reopening; `origin` of a rollback."""
 
     pipeline: str
     window: WindowKey
@@ -53,6 +54,7 @@ class GenerationRecord:
     certificate: Certificate | None = None
     recorded_ms: int = 0
     late: tuple[int, ...] = ()
+    origin: Origin | None = None
 
 
 def pack(record: BatchRecord | GenerationRecord) -> bytes:

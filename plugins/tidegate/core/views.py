@@ -107,6 +107,8 @@ class GenerationRow:
     files: tuple[FileEntry, ...] = ()
     late: tuple[int, ...] = ()
     set_aside: tuple[int, ...] = ()
+    origin: int | None = None  # of a rollback: whose rows it holds
+    why: str | None = None  # of a rollback
 
     def took_up(self, batch_id: int) -> bool:
         """Whether it is in force and holds the batch's late rows."""

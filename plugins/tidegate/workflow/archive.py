@@ -8,6 +8,7 @@ from tidegate.core import watermark
 from tidegate.core.errors import LostComparison, NotReady, ReplayRefused, StillClosing, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.record import GenerationRecord
+from tidegate.core.rollback import ROLLBACK
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import (
     BUILT,
@@ -23,7 +24,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import ahead, assembly, merging, publication, rebuild, reopening, truth, verification
+from tidegate.workflow import ahead, assembly, brought_back, merging, publication, rebuild, reopening, truth, verification
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
@@ -76,7 +77,9 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
         ctx.say(f"generation {generation.number} is as it was published ({len(generation.files)} files)")
         return standing(ctx, generation, "verified")
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
-    number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, "heal")
+    number = brought_back.again(ctx, generation)
+    if number is None:
+        number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, "heal")
     return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
 
 
@@ -118,6 +121,8 @@ def remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:
 def _remade(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
     """What is refused is over: the generation in force stays the newest, so that Clear goes on verifying it."""
     try:
+        if taken.kind == ROLLBACK:
+            return brought_back.build(ctx, taken)
         return reopening.build(ctx, taken) if taken.kind == REOPEN else rebuild.rebuild(ctx, taken)
     except ReplayRefused as e:
         give_up_if_refused(ctx, taken, e)

@@ -9,6 +9,7 @@ from tidegate.core.errors import Alarm, LostComparison, PathExists, PathMissing
 from tidegate.core.layout import CERTIFICATE, join
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import FileEntry, content_digest
+from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.context import Context
 from tidegate.workflow.merging import as_published, merge_small, published_path
@@ -113,6 +114,8 @@ def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration,
         "certificate": ctx.ledger.windows.certificate(ctx.name, generation.window),
         "grounds": grounds,
     }
+    if generation.kind == ROLLBACK:
+        content["rows_of"] = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
     return dumps(content).encode()
 
 

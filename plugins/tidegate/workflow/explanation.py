@@ -12,6 +12,7 @@ from tidegate.core.instants import iso
 from tidegate.core.layout import time_values, window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
+from tidegate.core.rollback import ROLLBACK, Origin
 from tidegate.core.views import GenerationRow, LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
@@ -106,13 +107,10 @@ def forecast_of(ctx: Context, certificate: Certificate, facts: watermark.TopicFa
 
 
 def _grounds(ctx: Context, view: WindowView, key: WindowKey) -> Grounds | None:
-    if not any(g.state == CURRENT for g in view.generations):
+    current = next((g for g in view.generations if g.state == CURRENT), None)
+    if current is None:
         return None
-    window = ctx.ledger.windows.get(ctx.name, key)
-    if window.current is None:
-        return None
-    generation = ctx.ledger.windows.generation(ctx.name, key, window.current)
-    return ctx.ledger.windows.grounds(ctx.name, key, generation.batches, generation.late)
+    return ctx.ledger.windows.grounds(ctx.name, key, current.batches, current.late)
 
 
 def _waits_for(ctx: Context, reads: LedgerReads, view: WindowView) -> tuple[int, ...]:
@@ -156,6 +154,9 @@ def _words(
     late = sum(t.rows for t in view.totals if t.kind == LATE)
     if current is not None:
         words = f"published: generation {current.number} ({current.kind}), {current.rows:,} rows"
+        if current.origin is not None:
+            told = Origin(current.origin, current.why or "")
+            words = f"published: generation {current.number}, {current.rows:,} {told.words()}"
         if working:
             words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
             step = f"nothing if its run is at work; otherwise: {_rerun(name, key, working[-1])}"
@@ -195,6 +196,8 @@ def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
     if generation.kind == REOPEN:
         return _reopen(name, key)
     command = backfill(name, key, key)
+    if generation.kind == ROLLBACK:
+        return f"tidegate rollback {name} {iso(key.start_ms)} --to {generation.origin} --why '...'"
     return command.replace(".archive", ".replay") if generation.kind == "replay" else command
 
 

@@ -8,6 +8,7 @@ from tidegate.core.batch import AbandonedBatch, SealedBatch
 from tidegate.core.errors import PathExists, PathMissing, StorageAhead
 from tidegate.core.layout import join, parse_assembly
 from tidegate.core.record import BatchRecord, GenerationRecord, pack, unpack
+from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import BuiltGeneration
 from tidegate.workflow.context import Context
 
@@ -46,6 +47,7 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
         ctx.ledger.windows.certificate(ctx.name, key),
         now_ms,
         generation.late,
+        ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if generation.kind == ROLLBACK else None,
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))

@@ -17,16 +17,11 @@ from tidegate.core.errors import (
 )
 from tidegate.core.instants import iso
 from tidegate.core.replaying import AUTO, MOST_ROWS, MOST_WINDOWS
+from tidegate.core.rollback import ROLLBACK
 from tidegate.core.tables import data_table
-from tidegate.core.window import (
-    BUILT,
-    REOPEN,
-    BuildingGeneration,
-    BuiltGeneration,
-    PublishedGeneration,
-    WindowKey,
-)
+from tidegate.core.window import BUILT, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow import ahead, archive, rebuild
+from tidegate.workflow.assembly import REBUILT
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.rebuild import Rebuilt
@@ -40,13 +35,15 @@ WELL = (REPLAYED, UNCHANGED, SKIPPED)
 
 @dataclass(frozen=True)
 class Outcome:
-    """`published`: what stands in the table, where that was looked at. `why` of what is not well, with `advice`."""
+    """`published`: what stands in the table, where that was looked at. `why` of what is not well, with `advice`;
+    `silent`: because the ledger, Kafka, Hive or storage gives no answer."""
 
     window: WindowKey
     what: str
     published: Published | None = None
     why: str = ""
     advice: str = ""
+    silent: bool = False
 
     @property
     def well(self) -> bool:
@@ -151,7 +148,7 @@ class _Range:
         except SourceUnavailable as e:
             self._down = e
             for key in taken:
-                self._tell(Outcome(key, FAILED, why=_first_line(e), advice=e.advice))
+                self._tell(_refused(key, e))
             return
         for key, generation in taken.items():
             self._guarded(key, lambda k=key, g=generation: self._publish(k, g, found[k.start_ms]))
@@ -186,7 +183,8 @@ def _outcome(published: Published) -> Outcome:
 
 def _refused(key: WindowKey, error: TidegateError) -> Outcome:
     what = FAILED if error.retry and not isinstance(error, NotReady) else REFUSED
-    return Outcome(key, what, why=_first_line(error), advice=error.advice)
+    silent = error.retry and isinstance(error, SourceUnavailable | CatalogueError | StorageError)
+    return Outcome(key, what, why=_first_line(error), advice=error.advice, silent=silent)
 
 
 def _first_line(error: TidegateError | None) -> str:
@@ -222,8 +220,11 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
         if window.current is None:
             raise _never_published(ctx, key)
         generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
-        if isinstance(generation, BuildingGeneration) and generation.kind == REOPEN:
-            archive.finish(ctx, generation)  # its late rows are to be in what is replayed
+        if isinstance(generation, BuildingGeneration) and generation.kind not in REBUILT:
+            archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
+            continue
+        if isinstance(generation, BuildingGeneration) and generation.kind == ROLLBACK:
+            ctx.ledger.windows.discard(generation, "a newer replay was asked for")
             continue
         if isinstance(generation, BuiltGeneration):
             # it was built by the spec of its time: one that readers may have met is finished, any other given up

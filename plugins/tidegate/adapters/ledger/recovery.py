@@ -163,6 +163,8 @@ class SqlRecovery:
             "retired_ms": now if state == RETIRED else None,
             "cleaned_ms": now if gone else None,
         }
+        if record.origin is not None:
+            values |= {"origin": record.origin.number, "why": record.origin.why}
         c.execute(insert(g).values(**key, **values))
         if record.batches:
             kinds = {i: LATE if i in record.late else DATA for i in record.batches}

@@ -209,6 +209,7 @@ generations = _table(
     Column("cleaned_ms", BigInteger),  # when its files were deleted; only RETIRED and DISCARDED ones
     Column("began_ms", BigInteger),  # when it was begun
     Column("origin", Integer),  # of a rollback: the generation whose rows these are
+    Column("why", Text),  # of a rollback
     Column("spec_version", Integer),  # of a replay or heal: by whose columns its rows are; null: not known, or several
     Index("ix_generations_state", "pipeline", "state"),
 )

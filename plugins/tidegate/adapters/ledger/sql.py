@@ -18,6 +18,7 @@ from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
 from tidegate.adapters.ledger.reopenings import SqlReopenings
+from tidegate.adapters.ledger.rollbacks import SqlRollbacks
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.specs import SqlSpecs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
@@ -53,6 +54,7 @@ class SqlLedger:
         self.cleaning = SqlCleaning(self.store)
         self.redrives = SqlRedrives(self.store)
         self.reopenings = SqlReopenings(self.store)
+        self.rollbacks = SqlRollbacks(self.store)
         self.truths = SqlTruths(self.store)
         self.due = SqlDue(self.store)
         self.totals = SqlTotals(self.store)

@@ -13,6 +13,7 @@ def upgrade() -> None:
     op.add_column("batches", sa.Column("released", sa.Text()))
     op.add_column("generations", sa.Column("began_ms", sa.BigInteger()))
     op.add_column("generations", sa.Column("origin", sa.Integer()))
+    op.add_column("generations", sa.Column("why", sa.Text()))
     op.add_column("generations", sa.Column("spec_version", sa.Integer()))
     op.create_table(
         "totals",

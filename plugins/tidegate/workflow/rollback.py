@@ -1,0 +1,97 @@
+"""Roll a window back to an earlier generation: look, begin, and carry the new one to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core import rollback as rules
+from tidegate.core.errors import LostComparison, NotReady, ReplayRefused
+from tidegate.core.instants import iso
+from tidegate.core.rollback import ROLLBACK, PartitionChange
+from tidegate.core.tables import data_table
+from tidegate.core.window import BUILDING, PublishedGeneration, WindowKey
+from tidegate.workflow import ahead, archive, brought_back
+from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
+from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.tables import bring_up
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a rollback would do: the generation in force, the one to go back to, rows by partition."""
+
+    window: WindowKey
+    now: PublishedGeneration
+    then: PublishedGeneration
+    partitions: tuple[PartitionChange, ...]
+
+    @property
+    def unchanged(self) -> bool:
+        return self.now.digest == self.then.digest
+
+
+def preview(ctx: Context, window: WindowKey, to: int | None = None) -> Preview:
+    """Looks only. Raises NotReady for a window that was never published, ReplayRefused."""
+    state = ctx.ledger.windows.get(ctx.name, window)
+    if state.current is None:
+        raise NotReady(
+            f"{ctx.name} {iso(window.start_ms)} was never published: there is nothing to go back to",
+            advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+        )
+    try:
+        number = rules.choose(ctx.ledger.rollbacks.generations(ctx.name, window), to, ctx.pipeline).number
+    except ReplayRefused as e:
+        raise ReplayRefused(f"{ctx.name} {iso(window.start_ms)}: {e.args[0]}", advice=e.advice) from None
+    now = ctx.ledger.windows.generation(ctx.name, window, state.current)
+    then = ctx.ledger.windows.generation(ctx.name, window, number)
+    if not isinstance(now, PublishedGeneration) or not isinstance(then, PublishedGeneration):
+        raise MovedOn
+    if then.digest != now.digest:
+        brought_back.refuse_if_lost(ctx, then)
+    return Preview(window, now, then, tuple(rules.changes(now.files, then.files)))
+
+
+def rollback(ctx: Context, window: WindowKey, to: int | None = None, why: str = "") -> Published:
+    """Publish the rows of generation `to` (by default the one that was in force before) as the next generation.
+
+    What an earlier try of the same rollback began is gone on with. Its `new` is False if the content is that of the
+    generation in force. Raises NotReady, ReplayRefused, what a publication raises."""
+    guard(ctx)
+    ahead.refuse_unknown_publications(ctx)
+    for _ in range(ATTEMPTS):
+        try:
+            return _once(ctx, window, to, why)
+        except (MovedOn, LostComparison):
+            continue
+    raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def _once(ctx: Context, key: WindowKey, to: int | None, why: str) -> Published:
+    window = ctx.ledger.windows.get(ctx.name, key)
+    if window.newest and window.newest != window.current:
+        return _gone_on_with(ctx, key, window.newest, to)
+    found = preview(ctx, key, to)
+    if found.unchanged:
+        return archive.standing(ctx, found.now, "unchanged")
+    bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
+    number = ctx.ledger.rollbacks.begin(ctx.name, key, found.now.number, found.then.number, why)
+    rows = sum(f.rows for f in found.then.files)
+    ctx.say(f"rolling {iso(key.start_ms)} back: {rows:,} rows of generation {found.then.number} as generation {number}")
+    return archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, number))
+
+
+def _gone_on_with(ctx: Context, key: WindowKey, number: int, to: int | None) -> Published:
+    newest = ctx.ledger.windows.generation(ctx.name, key, number)
+    if isinstance(newest, PublishedGeneration):
+        raise MovedOn
+    told = ctx.ledger.rollbacks.of(ctx.name, key, number)
+    if newest.kind == ROLLBACK and told is not None:
+        if to in (None, told.number):
+            return archive.finish(ctx, newest)
+        if newest.state == BUILDING:  # another one is wanted, and no reader has met this one
+            ctx.ledger.windows.discard(newest, f"a rollback to generation {to} was asked for")
+            raise MovedOn
+    raise NotReady(
+        f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
+        advice="clear the publish or replay task that began it, or wait for it; then roll the window back",
+    )
