@@ -229,6 +229,17 @@ COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
 
 
 @dataclass(frozen=True)
+class Notify:
+    """Who is told beside the webhook: `callback` is `package.module:function`; of which `kinds`, empty: of all."""
+
+    kinds: tuple[str, ...] = ()
+    callback: str | None = None
+
+
+TELL_ALL = Notify()
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """One topic into one table."""
 
@@ -253,6 +264,7 @@ class Pipeline:
     clean: Cleaning = Cleaning()
     completeness: Completeness | None = None
     reopening: Reopening = Reopening()
+    notify: Notify = TELL_ALL
 
     @property
     def time_partitions(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from tidegate.core.due import ArchiveNote
 from tidegate.core.offsets import Interval
 from tidegate.core.progress import Progress
-from tidegate.core.totals import NO_STEPS, NO_TIME, BatchSteps, Spent
+from tidegate.core.totals import NO_STEPS, NO_TIME, BatchSteps, Spent, Totals
 from tidegate.core.watermark import TopicFacts
 
 
@@ -82,6 +82,10 @@ class SurveyLedger(Protocol):
 
     def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
         """The part of a survey that is always small."""
+        ...
+
+    def totals(self, names: Collection[str]) -> dict[str, Totals]:
+        """Over what has landed, redrives too: a number of statements that grows neither with names nor with batches."""
         ...
 
     def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:

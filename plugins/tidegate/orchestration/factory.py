@@ -20,7 +20,7 @@ from airflow.utils.dag_parsing_context import get_parsing_context
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.core.errors import SpecError
 from tidegate.core.pipeline import Pipeline
-from tidegate.orchestration import docs, weights
+from tidegate.orchestration import docs, messages, weights
 from tidegate.orchestration.backfill import to_scheduled
 from tidegate.orchestration.operators import (
     LandOperator,
@@ -173,6 +173,7 @@ def _dag(
             "retry_delay": RETRY_DELAY,
             "retry_exponential_backoff": True,
             "max_retry_delay": LONGEST_RETRY_DELAY,
+            **({"on_failure_callback": messages.on_failure} if messages.configured(pipeline) else {}),
         },
         **dag_args,
     )

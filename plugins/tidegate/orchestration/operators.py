@@ -233,7 +233,7 @@ class MaintainOperator(PipelineOperator):
         """Archive runs before other duties: a window that waits is what users notice."""
         from airflow.utils.session import create_session
 
-        from tidegate.orchestration import gauges
+        from tidegate.orchestration import gauges, messages
         from tidegate.orchestration.runs import create_missing_runs
         from tidegate.workflow import announcing, reconcile
 
@@ -252,6 +252,7 @@ class MaintainOperator(PipelineOperator):
             for notice in announcing.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
             gauges.tell(ctx, context["ti"], self.log)
+            messages.tell(ctx, self.log)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tidegate.core.pipeline import (
     Format,
     IngestRun,
     Merge,
+    Notify,
     Pipeline,
     Reopening,
     Sink,
@@ -30,7 +31,8 @@ from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
 OPERATIONS = (
-    "owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening", "completeness"
+    "owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening", "completeness",
+    "notify",
 )  # fmt: skip
 """Fields of a Pipeline that say how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
@@ -58,6 +60,7 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         where=spec.where,
         kafka_columns=spec.kafka_columns,
         webhook_conn_id=spec.notify.webhook_conn_id,
+        notify=Notify(spec.notify.kinds, spec.notify.callback),
         clean=_clean(spec.clean),
         completeness=completeness.compiled(spec),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from tidegate.core.notices import KINDS
 from tidegate.spec.section import Section, key
 from tidegate.spec.values import (
     ConnectionId,
@@ -14,12 +15,14 @@ from tidegate.spec.values import (
     MergeCount,
     Period,
     PoolName,
+    PythonFunction,
     Size,
     SparkConf,
     Text,
     choice,
 )
 
+NoticeKind = choice(*KINDS)
 SparkSession = choice("per_batch", "warm")
 Swap = choice("pointer", "directory")
 
@@ -115,3 +118,11 @@ class NotifySpec(Section):
     """Who is told when something needs a human."""
 
     webhook_conn_id: ConnectionId | None = key("Airflow HTTP connection that gets a message; null: nobody.", None)
+    kinds: tuple[NoticeKind, ...] = key(
+        "What to tell of, as [notifications](notifications.md) lists it; empty: of everything.", ()
+    )
+    callback: PythonFunction | None = key(
+        "Function of your own that gets each message as a dict, as `package.module:function`; for channels that take "
+        "no webhook.",
+        None,
+    )

@@ -130,6 +130,9 @@ PipelineName = _word(
 ConnectionId = _word(_CONNECTION, "must be the id of an Airflow connection", "connection id", 200)
 HdfsUser = _word(r"[A-Za-z_][\w.-]*\$?", "must be the name of a user of HDFS", "user", 64)
 PoolName = _word(r"\S+", "must be the name of an Airflow pool", "pool", 200)
+PythonFunction = _word(
+    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "must be package.module:function", "Python function", 300
+)
 Topic = _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)
 Table = _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
 ColumnName = _word(_COLUMN, "must be letters, digits and underscores, beginning with a letter", "column name")

@@ -20,10 +20,12 @@ MAINTAINED_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Concern:
-    """Why a pipeline is not well, and what to do."""
+    """Why a pipeline is not well, and what to do. `kind` is one of core.notices.KINDS, `subject` what it is about."""
 
     what: str
     advice: str
+    kind: str = ""
+    subject: str = ""
 
 
 def due_since(pipeline: Pipeline, reads: LedgerReads, due: Due) -> int | None:
@@ -67,6 +69,7 @@ def concerns(
             Concern(
                 f"{runs} ended without a publication: {_instants(over)}",
                 f"look at the log of the failed task and mend what it says, then{_clear(name, over, due)}",
+                "late_window",
             )
         )
     late = since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms
@@ -74,7 +77,7 @@ def concerns(
     if late and free.count > sum(map(free.holds, over)):
         waited, oldest = span(now_ms - since_ms), next(iter(free))  # type: ignore[operator]
         what = f"{count(free)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
-        found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, free, note, now_ms)))
+        found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, free, note, now_ms), "late_window"))
     return found
 
 

@@ -139,7 +139,12 @@ def _with_concerns(
     name, overview, lag = pipeline.name, found.overview, found.lag
     assert overview is not None
     concerns = [
-        Concern(f"{b.subject} is blocked: {first_line(b.reason)}", f"look at it, then `tidegate repair {name}`")
+        Concern(
+            f"{b.subject} is blocked: {first_line(b.reason)}",
+            f"look at it, then `tidegate repair {name}`",
+            "alarm",
+            b.subject,
+        )
         for b in found.blocks
     ]
     open_batch = overview.open_batch
@@ -148,6 +153,8 @@ def _with_concerns(
             Concern(
                 f"batch {open_batch.batch_id} was refused: {first_line(open_batch.refused)}",
                 after_refusal(name, open_batch.batch_id, open_batch.refused),
+                "dirty_limit" if too_dirty(open_batch.refused) else "refused",
+                f"batch {open_batch.batch_id}",
             )
         )
     if lag is not None and overview.topic_id is not None and lag.topic_id != overview.topic_id:
@@ -156,6 +163,8 @@ def _with_concerns(
                 f"topic {pipeline.source.topic} was recreated: it is {lag.topic_id}, "
                 f"the offsets belong to {overview.topic_id}",
                 f"if that was on purpose: tidegate source reset {name}",
+                "source_reset",
+                lag.topic_id,
             )
         )
     elif lag is not None and lag.lost:
@@ -163,12 +172,15 @@ def _with_concerns(
             Concern(
                 f"{lag.lost:,} offsets are gone from the topic before they were read",
                 "source.on_data_loss: record goes on without them",
+                "data_loss",
             )
         )
     elif found.loss is not None and found.loss.level == CRITICAL:
-        concerns.append(Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name)))
+        concerns.append(
+            Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name), "loss_ahead")
+        )
     unread = lag.records if lag is not None else None
-    concerns += [Concern(*odd) for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
+    concerns += [Concern(*odd, "watermark") for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
     concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms(), free)
     concerns += _held_too_long(pipeline, found.held, clock.now_ms())
     concerns += _late_left(name, found.late_left)
@@ -191,7 +203,7 @@ def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> l
     oldest, many = long[0], f"{len(long):,} window{' is' if len(long) == 1 else 's are'}"
     what = f"{many} held by another system's count, the oldest ({iso(oldest.window_ms)}): {oldest.comparison.text}"
     advice = f"find out what is missing; to publish it as it is: {truth.remedy(pipeline.name, oldest.window_ms)}"
-    return [Concern(what, advice)]
+    return [Concern(what, advice, "held_window")]
 
 
 def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
@@ -201,7 +213,8 @@ def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
         return []
     at = iso(refused[0].window.start_ms)
     many = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
-    return [Concern(f"reopening {at}{many} was refused: its late rows wait", f"tidegate reopen {name} {at} says why")]
+    what, advice = f"reopening {at}{many} was refused: its late rows wait", f"tidegate reopen {name} {at} says why"
+    return [Concern(what, advice, "late_rows")]
 
 
 def late_words(left: tuple[Choice, ...], name: str) -> str:

@@ -51,6 +51,13 @@ class SurveyReads(Snapshots):
                 found |= {name: one for name, (one, _) in _progress(c, wanted[at : at + NAMES], now_ms).items()}
         return found
 
+    def totals(self, names: Collection[str]) -> dict[str, Totals]:
+        wanted, found = sorted(names), {}
+        for at in range(0, len(wanted), NAMES):
+            with self._snapshot() as c:
+                found |= totals(c, wanted[at : at + NAMES])
+        return found
+
     def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:
         wanted, found = sorted(names), {}
         for at in range(0, len(wanted), NAMES):

@@ -1,0 +1,139 @@
+"""Messages to people: a POST of JSON to a web address, or a call of a Python function of the user's.
+
+An address may be a secret (incoming webhooks' are), so errors name its host only.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import importlib
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from email.message import Message
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from tidegate.adapters.connections import Connection, http_url
+from tidegate.core.errors import TidegateError
+from tidegate.core.notices import NotTold
+
+TIMEOUT_S = 10.0
+"""For connecting, for each wait, and for the whole answer."""
+_SETTINGS = frozenset(("verify", "verify_ssl", "path", "headers", "timeout", "proxies", "allow_redirects", "cert"))
+
+
+class Webhook:
+    """`extra` of the connection: `path` follows its address (encrypted there, unlike the host), `verify` is false or a
+    file with authorities, whatever else is text becomes a header. A redirect is not followed: it would take the login
+    along. Any answer 2xx means that the message was taken."""
+
+    def __init__(self, connection: Connection, timeout_s: float = TIMEOUT_S) -> None:
+        """Raises TidegateError for a connection that has no address."""
+        path = connection.extra.get("path") or ""
+        self._url = http_url(connection) + (f"/{str(path).lstrip('/')}" if path else "")
+        try:
+            parts = urlsplit(self._url)
+            self.who = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+        except ValueError:
+            raise TidegateError(f"connection {connection.conn_id} has no proper address") from None
+        self._headers, self._timeout_s = _headers(connection), timeout_s
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_tls(connection)))
+
+    def send(self, payload: dict[str, Any]) -> None:
+        """Raises NotTold."""
+        body = json.dumps(payload).encode()  # ASCII: what is odd is escaped
+        end = time.monotonic() + self._timeout_s
+        try:
+            request = urllib.request.Request(self._url, body, self._headers, method="POST")
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                while answer.read1(4096):
+                    if time.monotonic() > end:
+                        break  # it has said 2xx: what else it says is of no matter
+        except urllib.error.HTTPError as e:
+            with e:
+                refused = e.code in (400, 413, 422)
+                raise NotTold(f"{self.who} answers HTTP {e.code}", advice=_advice(e.code), this_one=refused) from None
+        except (ValueError, http.client.InvalidURL):  # without its words, which may quote the address
+            raise NotTold(f"{self.who}: check the connection's host, path and headers") from None
+        except (OSError, http.client.HTTPException) as e:
+            reason = getattr(e, "reason", None) or e
+            why = "no answer in time" if isinstance(reason, TimeoutError) else type(reason).__name__
+            raise NotTold(f"{self.who} has not answered: {why}", advice="the message is sent again") from None
+
+
+class Function:
+    """`package.module:function`, called with the message as a dict. What it raises, or a call that takes too long, is
+    NotTold; a call that hangs is left behind in a thread that does not keep its process alive."""
+
+    def __init__(self, name: str, timeout_s: float = TIMEOUT_S) -> None:
+        self.who, self._timeout_s = name, timeout_s
+
+    def send(self, payload: dict[str, Any]) -> None:
+        """Raises NotTold."""
+        ended: list[BaseException | None] = []
+
+        def call() -> None:
+            try:
+                self._found()(json.loads(json.dumps(payload)))
+                ended.append(None)
+            except BaseException as e:
+                ended.append(e)
+
+        thread = threading.Thread(target=call, name=f"notify {self.who}", daemon=True)
+        thread.start()
+        thread.join(self._timeout_s)
+        if not ended:
+            raise NotTold(f"{self.who} has not come back within {self._timeout_s:g} s")
+        if ended[0] is not None:
+            raise NotTold(f"{self.who} raises {type(ended[0]).__name__}: {ended[0]}")
+
+    def _found(self) -> Callable[[dict[str, Any]], object]:
+        module, _, function = self.who.partition(":")
+        return getattr(importlib.import_module(module), function)
+
+
+def _advice(code: int) -> str:
+    if code in (401, 403):
+        return "check the connection's login, headers and path"
+    if code in (404, 410):
+        return "check the connection's host and path: the receiver does not know this address"
+    if 300 <= code < 400:
+        return "it redirects, which is not followed: give the connection the address that it leads to"
+    return "the message is sent again"
+
+
+def _headers(connection: Connection) -> dict[str, str]:
+    given = connection.extra.get("headers")
+    own = {**(given if isinstance(given, dict) else {}), **connection.extra}
+    headers = {name: value for name, value in own.items() if name not in _SETTINGS and isinstance(value, str)}
+    if connection.login:
+        token = base64.b64encode(f"{connection.login}:{connection.password or ''}".encode()).decode()
+        headers.setdefault("Authorization", f"Basic {token}")
+    elif connection.password:
+        headers.setdefault("Authorization", f"Bearer {connection.password}")
+    return {"Accept": "application/json", **headers, "Content-Type": "application/json"}
+
+
+def _tls(connection: Connection) -> ssl.SSLContext:
+    """Raises TidegateError."""
+    verify = connection.extra.get("verify", connection.extra.get("verify_ssl", True))
+    try:
+        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    except OSError as e:
+        raise TidegateError(f"connection {connection.conn_id}: verify: {verify}: {e.strerror or e}") from None
+    if verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> Any:
+        return None

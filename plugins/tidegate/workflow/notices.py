@@ -1,0 +1,184 @@
+"""Tell people, once each: gather what is so, remember what begins and ends, send what has not been told.
+
+Nothing here fails or delays the data's way: `tell` ends by its deadline, whatever a receiver does, and says what it
+could not do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from tidegate.core import notices as rules
+from tidegate.core.errors import LostComparison, SourceError, TidegateError
+from tidegate.core.notices import RAISED, Finding, Message, Notice, NotTold
+from tidegate.core.tables import data_table
+from tidegate.core.views import LedgerReads
+from tidegate.workflow import overview
+from tidegate.workflow.context import Context
+
+DEADLINE_S = 45.0
+"""For all messages of one run; what is left is sent by the next one."""
+MOST_NEWS = 500
+"""Events that one run looks at."""
+OF_KAFKA = ("source_reset", "data_loss", "loss_ahead")
+"""Conditions that nobody can see while Kafka gives no answer."""
+
+
+class Channel(Protocol):
+    """A way to people. `who` is its name without secrets."""
+
+    who: str
+
+    def send(self, payload: dict[str, Any]) -> None:
+        """Raises NotTold: not taken, or nobody knows."""
+        ...
+
+
+def tell(
+    ctx: Context, reads: LedgerReads, channels: Sequence[Channel], board_url: str = "", deadline_s: float = DEADLINE_S
+) -> list[str]:
+    """What was told, and what could not be, in words. Raises LedgerError."""
+    if not channels:
+        return []
+    look(ctx, reads)
+    ctx.ledger.notices.forget(ctx.name, ctx.clock.now_ms() - rules.KEEP_MS)
+    return deliver(ctx, channels, board_url, deadline_s)
+
+
+def look(ctx: Context, reads: LedgerReads) -> None:
+    """Remember what begins, what is over, and what has happened since the last look."""
+    ledger = ctx.ledger.notices
+    standing = ledger.standing(ctx.name)
+    found, unknown = _conditions(ctx, reads)
+    changes = rules.changes(filter(_wanted(ctx), found), standing.values(), unknown)
+    with suppress(LostComparison):  # another run is at it, and sees the same
+        for finding in changes.begun:
+            ledger.note(ctx.name, finding)
+        for notice in changes.over:
+            ledger.ended(ctx.name, notice)
+    _news(ctx)
+
+
+def happened(ctx: Context, finding: Finding) -> None:
+    """Remember something that nobody would see later."""
+    if _wanted(ctx)(finding):
+        ctx.ledger.notices.note(ctx.name, finding)
+
+
+def failed_task(task: str, run: str, what: str, log_url: str) -> Finding:
+    """A task whose retries are used up."""
+    key = f"task/{task}/{run}"
+    if len(key) > 250:
+        key = f"task/{hashlib.sha256(key.encode()).hexdigest()}"
+    advice = "the log's last line says what to do; Clear runs it again, and nothing is read or written twice"
+    return Finding("task_failed", key, task, f"{task} of run {run} has failed for good: {what}", advice, True, log_url)
+
+
+def _wanted(ctx: Context) -> Any:
+    kinds = ctx.pipeline.notify.kinds
+    return lambda finding: not kinds or finding.kind in kinds
+
+
+def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[str, ...]]:
+    """What holds now, and the kinds that could not be looked at."""
+    try:
+        topic = ctx.source.describe(ctx.pipeline.source.topic)
+    except SourceError:
+        topic = None
+    status = overview.status(ctx, reads, topic, events=1)
+    by_key: dict[str, Finding] = {}
+    for concern in status.concerns:
+        if concern.kind not in rules.KINDS:
+            continue
+        key = f"{concern.kind}/{concern.subject}" if concern.subject else concern.kind
+        before = by_key.get(key)
+        what = f"{before.what}; {concern.what}" if before else concern.what
+        advice = before.advice if before else concern.advice
+        by_key[key] = Finding(concern.kind, key, concern.subject or ctx.name, what, advice)
+    found = [*by_key.values(), *rules.of_audit(ctx.name, ctx.ledger.notices.audit(ctx.name))]
+    return found, OF_KAFKA if topic is None else ()
+
+
+def _news(ctx: Context) -> None:
+    """The first look begins with the newest event: what was before is no news."""
+    ledger = ctx.ledger.notices
+    old = ledger.read_upto(ctx.name)
+    newest = ledger.newest_event(ctx.name)
+    if old is not None and newest <= old:
+        return
+    events = [] if old is None else ledger.happenings(ctx.name, old, rules.NEWS, MOST_NEWS)
+    found = [finding for e in events if (finding := rules.of_event(e, _columns(ctx, e))) is not None]
+    upto = events[-1].id if len(events) == MOST_NEWS else newest
+    with suppress(LostComparison):
+        ledger.news(ctx.name, old, upto, list(filter(_wanted(ctx), found)))
+
+
+def _columns(ctx: Context, event: rules.Happening) -> str:
+    if event.what != "spec registered":
+        return ""
+    version = int(event.subject.removeprefix("spec "))
+    if version < 2:
+        return ""
+    old, new = (ctx.ledger.pipelines.spec(ctx.name, v) for v in (version - 1, version))
+    return rules.columns_changed(data_table(old).columns, data_table(new).columns)
+
+
+# ---------------------------------------------------------------- sending
+
+
+def deliver(
+    ctx: Context, channels: Sequence[Channel], board_url: str = "", deadline_s: float = DEADLINE_S
+) -> list[str]:
+    """By the first channel, which decides whether people were told; the others get what it took."""
+    ledger, now, end = ctx.ledger.notices, ctx.clock.now_ms(), time.monotonic() + deadline_s
+    send, given_up = rules.messages(ledger.standing(ctx.name).values(), now)
+    said: list[str] = []
+    for notice in given_up:
+        with suppress(LostComparison):
+            ledger.closed(ctx.name, notice)
+        said.append(f"WARNING: given up after a week, nobody was told: {notice.finding.what}")
+    for number, message in enumerate(send):
+        if time.monotonic() > end:
+            return [*said, f"WARNING: {len(send) - number:,} messages wait for the next run"]
+        body = rules.payload(ctx.name, ctx.pipeline.owner, message, now, board_url)
+        try:
+            channels[0].send(body)
+        except NotTold as e:
+            if e.this_one:
+                said.append(f"WARNING: not delivered, sent again later: {body['title']}: {_words(e)}")
+                continue
+            left = len(send) - number
+            return [*said, f"WARNING: {left:,} messages were not delivered and are sent again: {_words(e)}"]
+        _remember(ctx, message)
+        said.append(f"told {channels[0].who}: {body['title']}")
+        said += _also(channels[1:], body)
+    return said
+
+
+def _remember(ctx: Context, message: Message) -> None:
+    change = ctx.ledger.notices.told if message.status == RAISED else ctx.ledger.notices.closed
+    with suppress(LostComparison):  # another run has told it too, under the same id
+        change(ctx.name, message.notice)
+
+
+def _also(channels: Sequence[Channel], body: dict[str, Any]) -> list[str]:
+    said = []
+    for channel in channels:
+        try:
+            channel.send(body)
+        except NotTold as e:
+            said.append(f"WARNING: not told: {_words(e)}")
+    return said
+
+
+def _words(error: TidegateError) -> str:
+    return " ".join(str(error).split())
+
+
+def waiting(standing: Sequence[Notice]) -> int:
+    """Messages that have not been delivered."""
+    return sum(1 for n in standing if n.closed_ms is None and (n.told_ms is None or n.ended_ms is not None))
