@@ -56,7 +56,7 @@ HOUR = timedelta(hours=1)
 START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 12 * HOUR
 """The first window."""
 PER_BATCH = 10
-LONG_S = 300.0
+LONG_S = 600.0
 """On a busy machine; a quiet one takes a tenth."""
 KINDS = ("ingest", "archive", "replay", "maintain")
 _ROOM = 32
@@ -90,7 +90,7 @@ columns:
   - {{name: id, type: string}}
   - {{name: site, type: string}}
 event_time: {{from: $.at, format: epoch_ms}}
-windows: {{size: 1h, timezone: UTC, start: "{START.isoformat()}", watermark_delay: 1m, idle: follow}}
+windows: {{size: 1h, timezone: UTC, start: "{lane.hour(lane.first).isoformat()}", watermark_delay: 1m, idle: follow}}
 partition_by: [date, hour, site]
 dirty: {{max_count: null, max_ratio: null}}
 sink: {{conn_id: hive_{lane.name}, table: lake.{lane.name}, location: "file://{location}"}}
@@ -106,7 +106,7 @@ archive: {{sla: {lane.sla}, max_active_runs: {lane.max_active_runs}, retries: {l
 
 @dataclass
 class Lane:
-    """A pipeline. Times are aware; `more` is YAML that is added at the end."""
+    """A pipeline. Times are aware; `first`: the hour of its first window; `more` is YAML that is added at the end."""
 
     name: str
     topic: str
@@ -115,6 +115,7 @@ class Lane:
     max_active_runs: int = 4
     schedule: str | None = None
     session: str = "warm"
+    first: int = 0
     more: str = ""
     rig: Rig = field(init=False, repr=False)
     spec: Pipeline = field(init=False, repr=False)
@@ -237,11 +238,11 @@ class Rig:
 
     # ------------------------------------------------------------ what there is
 
-    def topic(self, name: str, batches: int) -> str:
-        """A topic of one partition with the records of so many batches: one hour of event time each."""
+    def topic(self, name: str, batches: int, first: int = 0) -> str:
+        """A topic of one partition with the records of so many batches: one hour of event time each, from `first`."""
         admin = AdminClient({"bootstrap.servers": self.info.kafka_bootstrap})
         admin.create_topics([NewTopic(name, 1, 1, config={"retention.ms": "-1"})])[name].result()
-        self.produce(name, *range(batches))
+        self.produce(name, *range(first, first + batches))
         return name
 
     def produce(self, topic: str, *hours: int) -> None:

@@ -156,6 +156,8 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     done: list[str] = []
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
     monkeypatch.setattr("tidegate.orchestration.backfill.sweep", lambda ids, session: done.append("sweep") or ["x"])
+    monkeypatch.setattr("tidegate.orchestration.cleared.revive", lambda ids, session: done.append("revive") or ["y"])
+    monkeypatch.setattr("tidegate.orchestration.cleared.start", lambda dag_id, session: done.append("start") or ["z"])
 
     def fill(dag: str, windows: list[str], looked_ms: int, session: None) -> runs.Filled:
         done.append(f"fill {windows}")
@@ -167,7 +169,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(announcing, "due", lambda c: done.append("announce") or [])
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
-    assert done == ["sweep", "fill ['w']", "maintain seen", "announce"]
+    assert done == ["sweep", "revive", "start", "fill ['w']", "maintain seen", "announce"]
 
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")

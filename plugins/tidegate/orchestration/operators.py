@@ -82,6 +82,18 @@ class PipelineOperator(BaseOperator):
             finally:
                 ctx.ledger.close()
 
+    def post_execute(self, context: Context, result: Any = None) -> None:
+        """What follows gets its turn, also where this task was cleared alone after it had failed."""
+        super().post_execute(context, result)
+        if self.downstream_task_ids:
+            from airflow.utils.session import create_session
+
+            from tidegate.orchestration import cleared
+
+            with create_session() as session:
+                for task_id in cleared.free(context["ti"], self.downstream_task_ids, session):
+                    self.log.info("%s runs after this task: it was given up when this one had failed", task_id)
+
     def prepare(self) -> None:
         """What needs Airflow's own database only, and is done whatever else is down."""
 
@@ -223,10 +235,12 @@ class MaintainOperator(PipelineOperator):
         """Runs that a killed backfill left behind."""
         from airflow.utils.session import create_session
 
+        from tidegate.orchestration import cleared
         from tidegate.orchestration.backfill import sweep
 
         with create_session() as session:
-            for line in sweep(self.dag_ids, session):
+            done = sweep(self.dag_ids, session) + cleared.revive(self.dag_ids, session)
+            for line in done + cleared.start(self.archive_dag_id, session):
                 self.log.info(line)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:

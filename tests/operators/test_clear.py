@@ -1,0 +1,63 @@
+"""Clear, on a real scheduler: every task, in every state, by every way, before, after and within a backfill.
+
+`make test` plays a sample in which every pair of values occurs, `make test-operators` all of them. Each cell ends well
+within minutes, with the ledger that an untouched pipeline has; the next run of its DAG starts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import airflow_home  # noqa: F401  (before airflow)
+import pytest
+
+from tests.operators.cells import SEED, Cell, every, sample
+from tests.operators.clearing import Play, lane_of, topics, twins
+from tests.operators.harness import Rig
+
+WHOLE = os.environ.get("TIDEGATE_OPERATORS") == "all"
+CELLS = every() if WHOLE else sample(every(), SEED)
+AT_ONCE = 24
+"""Cells side by side; their pipelines are taken away before the next ones come."""
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, rig: Rig) -> Iterator[Callable[[Cell], None]]:
+    """Plays the cells that were selected, many at once; gives what raises the failure of a cell."""
+    print(f"Clear: {len(CELLS)} cells, sample of seed {SEED}")
+    chosen = [item.callspec.params["cell"] for item in request.session.items if item.module is request.module]
+    topics(rig)
+    twins(rig)
+    played: dict[Cell, Future[None]] = {}
+    with ThreadPoolExecutor(AT_ONCE, "cell") as pool:
+        yield lambda cell: _outcome(rig, pool, chosen, played, cell)
+
+
+def _outcome(
+    rig: Rig, pool: ThreadPoolExecutor, chosen: list[Cell], played: dict[Cell, Future[None]], cell: Cell
+) -> None:
+    if cell not in played:
+        rig.remove(*(f"c_{one.name}" for one in played))
+        group = [one for one in chosen if one not in played][:AT_ONCE]
+        print(f"{len(group)} cells begin side by side")
+        plays = [Play(rig, one, lane) for one, lane in zip(group, rig.add(*map(lane_of, group)), strict=True)]
+        played |= {play.cell: pool.submit(_timed, play) for play in plays}
+    played[cell].result()
+
+
+def _timed(play: Play) -> None:
+    began = time.monotonic()
+    try:
+        play.go()
+        print(f"{play.cell.name}: {time.monotonic() - began:.0f} s")
+    except BaseException as e:
+        print(f"{play.cell.name}: {type(e).__name__} after {time.monotonic() - began:.0f} s")
+        raise
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=[cell.name for cell in CELLS])
+def test_a_cleared_task_ends_well_and_nothing_is_lost_or_doubled(outcomes: Callable[[Cell], None], cell: Cell) -> None:
+    outcomes(cell)
