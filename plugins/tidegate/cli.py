@@ -11,6 +11,7 @@ import click
 
 from tidegate.commands import surroundings
 from tidegate.commands.failures import WRONG, Commands, Failed
+from tidegate.commands.output import let_any_text_through
 
 # name -> (where it is, its line in the help); loaded when it is asked for
 _COMMANDS = {
@@ -93,9 +94,10 @@ def main(ctx: click.Context, env_file: Path | None) -> None:
     the environment of its running stack is used for whatever is not set.
 
     \b
-    Exit codes: 0 well; 1 not well; 2 wrong usage or a wrong YAML; 3 cannot tell.
+    Exit codes: 0 well; 1 not well; 2 wrong usage or a wrong YAML; 3 cannot tell; 130 Ctrl-C.
     TIDEGATE_DEBUG=1 shows stack traces. Completion: eval "$(_TIDEGATE_COMPLETE=bash_source tidegate)"
     """
+    let_any_text_through()
     if env_file is not None and not env_file.is_file():
         raise click.BadParameter(f"{env_file} is not there", param_hint="--env-file")
     found = env_file or surroundings.find_env_file(Path.cwd())

@@ -1,9 +1,10 @@
-"""Exit codes, and an error as one clear message instead of a stack trace.
+"""Exit codes, and an error as one clear message instead of a stack trace (TIDEGATE_DEBUG=1 shows it).
 
 0  well
 1  not well: something needs a human, or the answer to the question is no
 2  wrong usage, or a pipeline's YAML is wrong
-3  cannot tell: the ledger, Kafka or Hive gives no answer, or a connection is missing
+3  cannot tell: the ledger, Kafka or Hive gives no answer, or a connection is missing; or a defect of Tidegate
+130  Ctrl-C
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 WELL, NOT_WELL, WRONG, CANNOT_TELL = 0, 1, 2, 3
+INTERRUPTED = 130
 
 
 class Failed(click.ClickException):
@@ -30,24 +32,28 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
         except Exception as e:
             if os.environ.get("TIDEGATE_DEBUG"):
                 raise
-            failed = _failed(e)
-            if failed is None:
-                raise
-            raise failed from e
+            raise _failed(e) from e
 
 
-def _failed(error: Exception) -> Failed | None:
-    """None for a bug of ours, which keeps its trace."""
+def _failed(error: Exception) -> Failed:
     from tidegate.core.errors import TidegateError
 
     if isinstance(error, TidegateError):
         return Failed(str(error), exit_code_of(error))
-    return None
+    first = next(iter(str(error).strip().splitlines()), "")
+    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    if isinstance(error, OSError):
+        return Failed(what, CANNOT_TELL)
+    advice = "run it again with TIDEGATE_DEBUG=1, and report what it prints"
+    return Failed(f"a defect of Tidegate: {what}\n  what to do: {advice}", CANNOT_TELL)
 
 
 def exit_code_of(error: Exception) -> int:

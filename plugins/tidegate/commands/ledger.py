@@ -48,6 +48,10 @@ def show_revision() -> None:
     """Show whether the ledger's schema is the one that this version needs.
 
     \b
+    Example:
+      tidegate db revision
+
+    \b
     Exit code: 0 it is; 3 it is not, or the database gives no answer.
     """
     from tidegate.adapters.ledger.store import HEAD

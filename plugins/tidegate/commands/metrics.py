@@ -17,9 +17,11 @@ def metrics(pipeline: str | None, no_kafka: bool) -> None:
     """Print measures of every pipeline in Prometheus' text format; docs/metrics.md explains each.
 
     It costs a few statements of the ledger, whatever the number of pipelines, and one look at each topic. For a node
-    exporter write it to a file of its text file collector, under another name first:
+    exporter write it to a file of its text file collector, under another name first.
 
     \b
+    Examples:
+      tidegate metrics --pipeline flights
       tidegate metrics > tidegate.prom.$$ && mv tidegate.prom.$$ /var/lib/node_exporter/tidegate.prom
 
     \b

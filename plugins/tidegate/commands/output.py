@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +19,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def print_json(value: Any) -> None:
-    """On one line. Dataclasses become objects, instants (`..._ms`) ISO 8601 text under the name without `_ms`."""
+    """On one line. Dataclasses become objects, instants (`..._ms`) ISO 8601 text under the name without `_ms`.
+
+    Where standard output is not Unicode, other characters are written as JSON escapes."""
     from tidegate.core.plain import to_plain
 
-    click.echo(json.dumps(_instants(to_plain(value)), ensure_ascii=False, separators=(",", ":")))
+    narrow = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    click.echo(json.dumps(_instants(to_plain(value)), ensure_ascii=narrow, separators=(",", ":")))
+
+
+def let_any_text_through() -> None:
+    """A terminal that is not Unicode gets escapes for what it cannot show, instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _instants(value: Any) -> Any:

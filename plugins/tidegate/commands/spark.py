@@ -23,6 +23,10 @@ def prepare() -> None:
     a few seconds slower. Java 13 or later.
 
     \b
+    Example:
+      tidegate spark prepare
+
+    \b
     Exit code: 0 it is there; 1 Spark does not run, or this Java cannot.
     """
     from tidegate.adapters.class_archive import make_class_archive
@@ -39,6 +43,10 @@ def end() -> None:
     """End this user's warm sessions on this machine, each after the plan that it works on.
 
     The next job of a pipeline with `ingest.spark.session: warm` starts a new one.
+
+    \b
+    Example:
+      tidegate spark end
 
     \b
     Exit code: 0, also when there is none.

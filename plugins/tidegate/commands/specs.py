@@ -77,6 +77,9 @@ def schema(output: Path | None) -> None:
     Example:
       tidegate spec schema -o dags/pipelines/pipeline.schema.json
       # then, as the first line of a YAML:  # yaml-language-server: $schema=pipeline.schema.json
+
+    \b
+    Exit code: 0; 2 usage.
     """
     from tidegate.spec.reference import schema_text
 
@@ -86,7 +89,15 @@ def schema(output: Path | None) -> None:
 @spec.command()
 @_output
 def docs(output: Path | None) -> None:
-    """Print the reference of every key, in Markdown."""
+    """Print the reference of every key, in Markdown.
+
+    \b
+    Example:
+      tidegate spec docs -o pipeline.md
+
+    \b
+    Exit code: 0; 2 usage.
+    """
     from tidegate.spec.reference import markdown
 
     _write(markdown(), output)

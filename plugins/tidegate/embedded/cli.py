@@ -44,7 +44,17 @@ def stack() -> None:
               help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
 @click.option("--foreground", is_flag=True, help="Stay, and end the stack when this command ends (Ctrl-C).")
 def up(root: Path, as_json: bool, parts: str, hdfs: bool, hive: str, ports: tuple[str, ...], foreground: bool) -> None:
-    """Start the stack; prints addresses and passwords. A stack that is up already is left as it is."""
+    """Start the stack; prints addresses and passwords. A stack that is up already is left as it is.
+
+    \b
+    Examples:
+      tidegate stack up
+      tidegate stack up --parts kafka,postgres --port kafka=9092
+      tidegate stack up --json | jq -r .airflow_url
+
+    \b
+    Exit code: 0 it is up; 1 a part did not start; 2 usage.
+    """
     names = [part.strip() for part in parts.split(",")] + (["hdfs"] if hdfs else [])
     wanted = Stack(
         root, parts=names, hive="hive4" if hive == "hive4" else "spark",
@@ -65,7 +75,15 @@ def up(root: Path, as_json: bool, parts: str, hdfs: bool, hive: str, ports: tupl
 @_root
 @_json
 def status(root: Path, as_json: bool) -> None:
-    """Show each part, its processes and addresses. Exit code 1 if a part is down or there is no stack."""
+    """Show each part, its processes and addresses.
+
+    \b
+    Example:
+      tidegate stack status --json | jq .ok
+
+    \b
+    Exit code: 0 all parts are up; 1 one is down, or there is no stack.
+    """
     found = _clearly(Stack(root).status)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
@@ -78,7 +96,15 @@ def status(root: Path, as_json: bool) -> None:
 @stack.command()
 @_root
 def down(root: Path) -> None:
-    """End every process of the stack. The data stays; `up` brings it back."""
+    """End every process of the stack. The data stays; `up` brings it back.
+
+    \b
+    Example:
+      tidegate stack down
+
+    \b
+    Exit code: 0, also when there is none; 1 it belongs to a process that lives.
+    """
     _clearly(Stack(root, progress=lambda line: click.echo(line, err=True)).down)
     click.echo(f"the stack in {root} is down")
 
@@ -87,7 +113,15 @@ def down(root: Path) -> None:
 @_root
 @click.confirmation_option(prompt="Remove all topics, tables and runs of this stack?")
 def wipe(root: Path) -> None:
-    """End the stack and remove its data. Downloads and the virtual environment stay."""
+    """End the stack and remove its data. Downloads and the virtual environment stay.
+
+    \b
+    Example:
+      tidegate stack wipe --yes
+
+    \b
+    Exit code: 0 it is empty; 1 not, or you said no.
+    """
     _clearly(Stack(root).wipe)
     click.echo(f"the stack in {root} is empty")
 
@@ -95,7 +129,15 @@ def wipe(root: Path) -> None:
 @stack.command()
 @_root
 def env(root: Path) -> None:
-    """Print the environment as `export` lines, for `eval "$(tidegate stack env)"` and then `airflow ...`."""
+    """Print the environment as `export` lines, for commands of Airflow's.
+
+    \b
+    Example:
+      eval "$(tidegate stack env)" && airflow dags list
+
+    \b
+    Exit code: 0; 1 no stack is up.
+    """
     import shlex
 
     found = _clearly(Stack(root).status)
