@@ -177,7 +177,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(operators.PipelineOperator, "_open", down)
     with pytest.raises(AirflowException, match="ledger is down"):
         run(operators.MaintainOperator, context(), **more)
-    assert done[4:] == ["sweep", "revive", "start"]
+    assert done[6:] == ["sweep", "revive", "start"]
 
 
 class _Session:
