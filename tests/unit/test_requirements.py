@@ -29,9 +29,9 @@ def pins(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("published", sorted((ROOT / "tests/fixtures/airflow").glob("constraints-*.txt")))
 def test_the_wheel_installs_under_airflows_constraints(published: Path) -> None:
     wants, has = needed("postgres", "worker"), pins(published)
-    assert len(has) >= 15
-    assert has.keys() <= wants.keys()
-    refused = {name: str(wants[name]) for name, version in has.items() if version not in wants[name].specifier}
+    both = wants.keys() & has.keys()
+    assert len(both) >= 15
+    refused = {name: str(wants[name]) for name in both if has[name] not in wants[name].specifier}
     assert not {name: why for name, why in refused.items() if name not in NEWER}
 
 
