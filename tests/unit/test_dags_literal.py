@@ -78,6 +78,8 @@ def add_run(session: Session, dags: DagBag, quarter: int, state: str, kind: DagR
         session=session,
     )
     run.state = DagRunState(state)
+    if run.state == DagRunState.SUCCESS:
+        session.query(TaskInstance).filter_by(dag_id=ARCHIVE, run_id=run.run_id).update({"state": "success"})
     session.commit()
     return run
 
@@ -160,6 +162,15 @@ def test_part_by_part_without_what_has_succeeded(session: Session, dags: DagBag,
     found = parts(dags, 0, 9, work, backwards)
     assert found == ([(6, 9), (2, 4)] if backwards else [(2, 6), (7, 9)])
     assert runs(session) == dict.fromkeys(range(10), ("scheduled", "success"))
+
+
+def test_a_task_that_was_cleared_without_its_run_runs_again(session: Session, dags: DagBag) -> None:
+    for n in range(3):
+        add_run(session, dags, n, "success")
+    run_id = session.query(DagRun.run_id).filter_by(dag_id=ARCHIVE, execution_date=at(1)).scalar()
+    session.query(TaskInstance).filter_by(run_id=run_id, task_id="publish").update({"state": None})
+    session.commit()
+    assert parts(dags, 0, 2, lambda first, last: None) == [(1, 1)]
 
 
 def test_what_the_scheduler_begins_meanwhile_is_left_to_it(session: Session, dags: DagBag) -> None:
@@ -285,6 +296,11 @@ def test_a_missing_pool_is_named_before_anything_begins(session: Session, dags: 
     session.commit()
     with pytest.raises(AirflowException, match="no pool tidegate_archive.*\n.*tidegate doctor --fix"):
         begin(dags, 0, 1)
+
+
+def test_a_range_without_a_window_is_no_success(session: Session, dags: DagBag) -> None:
+    with pytest.raises(AirflowException, match="no window begins in this range"):
+        parts(dags, -40_000, -39_999, lambda first, last: None)
 
 
 @pytest.mark.parametrize(

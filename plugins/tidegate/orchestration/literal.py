@@ -50,7 +50,7 @@ class Range:
         from airflow.utils.session import create_session
 
         with create_session() as session:
-            done = {date for date, state in _states(self.dag.dag_id, self.dates, session) if state == "success"}
+            done = _whole(self.dag.dag_id, self.dates, session)
         todo = [date for date in self.dates if date not in done]
         if done:
             text = (
@@ -132,7 +132,10 @@ def begin(found: Range) -> None:
                 "  what to do: tidegate doctor --fix, or in the UI under Admin, Pools"
             ) from None
     if not dates:
-        return
+        raise AirflowException(
+            f"{dag.dag_id}: no window begins in this range (both ends are included)\n"
+            "  what to do: name the starts of windows, none of them before windows.start"
+        )
     _settle_leftovers(dag, dates[0], dates[-1])
     with create_session() as session:
         aside = _set_aside(dag.dag_id, dates[0], dates[-1], session)
@@ -266,6 +269,20 @@ def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills
         DagRun.state == state,
         backfill if of_backfills else ~backfill,
     )
+
+
+def _whole(dag_id: str, dates: tuple[datetime, ...], session: Session) -> set[datetime]:
+    """Whose runs have succeeded, with all their tasks: none has been cleared since, or failed before a run was marked."""
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import exists, or_, select
+
+    done = TaskInstance.state.in_(("success", "skipped", "removed"))
+    mine = (TaskInstance.dag_id == DagRun.dag_id, TaskInstance.run_id == DagRun.run_id)
+    left = exists().where(*mine, or_(TaskInstance.state.is_(None), ~done))
+    within = (DagRun.dag_id == dag_id, DagRun.execution_date >= dates[0], DagRun.execution_date <= dates[-1])
+    found = select(DagRun.execution_date).where(*within, DagRun.state == "success", ~left)
+    return set(session.scalars(found)) & set(dates)
 
 
 def _states(dag_id: str, dates: tuple[datetime, ...], session: Session) -> list[tuple[datetime, str]]:
