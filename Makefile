@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation simulate stack-up stack-down test-faults test-install types windows
+.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation simulate stack-up stack-down test-faults test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -22,6 +22,9 @@ demo: setup ## run the main job on real parts and print what happened
 
 test: setup ## every test
 	@$(VENV)/python -m pytest -n auto --dist loadfile tests
+
+test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample; about an hour)
+	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
 
 test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
 	@$(VENV)/python -m tests.crash.pairs

@@ -68,16 +68,17 @@ def _origins(state: str, window: bool) -> tuple[str, ...]:
 
 def sample(cells: Sequence[Cell], seed: int = SEED) -> list[Cell]:
     """As few of them as a greedy search finds in which every pair of values of two dimensions occurs."""
-    rng, left = random.Random(seed), set(itertools.chain.from_iterable(map(_pairs, cells)))
+    rng, left = random.Random(seed), set(itertools.chain.from_iterable(map(pairs, cells)))
     order, chosen = list(cells), []
     while left:
         rng.shuffle(order)
-        best = max(order, key=lambda cell: len(left & set(_pairs(cell))))
+        best = max(order, key=lambda cell: len(left & set(pairs(cell))))
         chosen.append(best)
-        left -= set(_pairs(best))
+        left -= set(pairs(best))
     return sorted(chosen, key=cells.index)
 
 
-def _pairs(cell: Cell) -> Iterator[tuple[object, ...]]:
+def pairs(cell: Cell) -> Iterator[tuple[object, ...]]:
+    """Values of each two dimensions."""
     values = ((cell.kind, cell.task), cell.state, cell.way, cell.origin, cell.scope)
     return ((i, a, j, b) for (i, a), (j, b) in itertools.combinations(enumerate(values), 2))

@@ -324,14 +324,17 @@ def _mend_hive(play: Play) -> None:
     play.lane.hive.mend()
 
 
-def _hold_first_hive(play: Play) -> None:
-    """The first plan creates the table."""
-    play.lane.hive.hold()
+def _cut_kafka(play: Play) -> None:
+    play.lane.kafka.cut()
+
+
+def _mend_kafka(play: Play) -> None:
+    play.lane.kafka.mend()
 
 
 SCENES = {
     ("ingest", "plan"): Scene(
-        before_failing=_cut_hive, cure=_mend_hive, before_running=_hold_first_hive, go_on=_release, line=_hive
+        before_failing=_cut_kafka, cure=_mend_kafka, before_running=_hold_kafka, go_on=_release, line=_kafka
     ),
     ("ingest", "write"): Scene(
         before_failing=_block("tmp"), cure=_unblock("tmp"), make_wait=_job_begins_then_hold, go_on=_release, line=_kafka
