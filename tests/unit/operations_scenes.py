@@ -1,6 +1,6 @@
 """What has happened when a section of docs/operations.md begins: one scene for each, on a whole Tidegate in a process.
 
-A scene gets the world with two Kafka partitions and a pipeline `readings` in hours of 2013-01-05, and makes the symptom.
+A scene gets a world with two Kafka partitions and the pipeline `readings`, in hours of 2013-01-05, and breaks it.
 What it returns is the last words of the task that failed, if the section is about one.
 """
 
