@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +17,15 @@ from sqlalchemy.engine import Engine
 
 from tests.world import HOUR, make_pipeline
 from tidegate.adapters.ledger import schema
+from tidegate.core import watermark
 from tidegate.core.due import ArchiveNote
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps
-from tidegate.core.receipt import PartitionRows
+from tidegate.core.plain import dumps, to_plain
+from tidegate.core.receipt import DirtySample, PartitionRows
 from tidegate.core.totals import Sums, Totals
+from tidegate.core.window import WindowKey
 
 MINUTE = 60_000
 SHOPS = (
@@ -114,8 +117,9 @@ def _batch(
         "pipeline": p.name, "batch_id": number, "state": state if last else "LANDED", "epoch": 2 if last else 1,
         "nonce": "abc", "revision": 1, "spec_version": 1, "rules_version": 1, "topic": p.source.topic, "topic_id": "t1",
         "clock_ms": at, "floor": dumps(Floor(p.windows.start_ms)), "records": each * sizes.partitions,
-        "manifest_digest": None if last else "d" * 64, "receipt": None, "side_moved": not last,
-        "side_registered": not last, "refused": refused if last and trouble == "refused" else None,
+        "manifest_digest": None if last else "d" * 64, "receipt": None if last else _receipt(number),
+        "side_moved": not last, "side_registered": not last,
+        "refused": refused if last and trouble == "refused" else None,
         "blocked": "landed/7 has other files than its manifest" if last and trouble == "blocked" else None,
         "planned_ms": at, "sealed_ms": None if last else at + MINUTE, "landed_ms": None if last else at + 2 * MINUTE,
         "cleaned_ms": None, "kind": "ingest", "began_ms": at, "released": None,
@@ -142,6 +146,13 @@ def _batch(
             "pipeline": p.name, "run": f"{p.name}.ingest/scheduled__{number}", "batch_id": number,
         }  # fmt: skip
         yield from _shares(p, number, sizes, each)
+
+
+def _receipt(number: int) -> str:
+    """Only what pages read of it."""
+    raw = json.dumps({"value": "<script>alert(1)</script>", "site": "a\u202eb"}, ensure_ascii=False)
+    sample = DirtySample(1, (number - 1) * 1000 + 7, "1e999 is no int", "value", raw)
+    return json.dumps({"samples": [to_plain(sample)]})
 
 
 def _shares(p: Pipeline, number: int, sizes: Sizes, each: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -202,9 +213,10 @@ def _window(
     subject = f"window {_id(at)}"
     yield "events", _event(p, at + 3 * HOUR, "window closing", subject, {"closing_batch": closing})
     yield "events", _event(p, at + 3 * HOUR + MINUTE, "generation published", subject, {"generation": 1})
-    content = {"ready": True}
+    reason, decided = "watermark has passed the window's end", at + 3 * HOUR
+    passed = watermark.Certificate(p.name, WindowKey(at, at + HOUR), True, reason, decided, closing, at + HOUR, (), ())
     yield "certificates", {
-        "pipeline": p.name, "window_ms": at, "ready": True, "content": dumps(content), "decided_ms": at + 3 * HOUR,
+        "pipeline": p.name, "window_ms": at, "ready": True, "content": dumps(passed), "decided_ms": at + 3 * HOUR,
     }  # fmt: skip
 
 

@@ -70,6 +70,12 @@ class Child:
                 raise self._failed()
             yield json.loads(line)
 
+    def stop(self) -> None:
+        """From another thread: a request that waits for its answer fails."""
+        child = self._child
+        if child is not None:
+            child.kill()
+
     def close(self) -> None:
         child, self._child = self._child, None
         if child is None:

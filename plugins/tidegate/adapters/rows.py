@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from threading import Timer
 from typing import Any
 
 from tidegate.adapters.children import Child
@@ -30,17 +31,23 @@ class LineRows(ABC):
 
 
 class RowProcess(LineRows):
-    """Its answers come from `spark_jobs/rows.py`; `with` starts it at once. Raises StorageError."""
+    """Its answers come from `spark_jobs/rows.py`; `with` starts it at once, and ends it after `limit_s` if that is
+    given. Raises StorageError."""
 
-    def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
+    def __init__(self, python: str = sys.executable, user: str | None = None, limit_s: float | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
         self._child = Child("rows.py", advice, python, user)
+        self._limit = None if limit_s is None else Timer(limit_s, self._child.stop)
 
     def __enter__(self) -> RowProcess:
         self._child.start()
+        if self._limit is not None:
+            self._limit.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
         self._child.close()
 
     def _ask(self, request: Any) -> dict[str, Any]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flask import make_response, request
+from flask import make_response, request, url_for
 from flask_appbuilder import expose
 
 from tidegate.board.access import ACT, TidegatePages, may, sees
+from tidegate.board.pages import batch as batches
+from tidegate.board.pages import events as log
 from tidegate.board.pages import overview
+from tidegate.board.pages import pipeline as pipelines
+from tidegate.board.pages import where as fates
+from tidegate.board.pages import window as windows
+from tidegate.board.pages.batch import NoBatch
+from tidegate.board.pages.calendar import SIGNS
+from tidegate.board.pages.window import NoWindow
 from tidegate.board.reach import NotRegistered, Reach, UnknownPipeline
 from tidegate.core.errors import TidegateError
+from tidegate.core.windowmap import MEANINGS
 
 reach = Reach()
 
@@ -34,31 +43,38 @@ class TidegateBoard(TidegatePages):
     @sees
     def pipeline(self, pipeline: str) -> Any:
         """One pipeline and its windows."""
-        return self._problem(pipeline, "", 404)
+        at = request.args.get("at")
+        around = {"meanings": MEANINGS, "signs": SIGNS}
+        address = url_for("TidegateBoard.window", pipeline=pipeline, window="-").removesuffix("-")
+        return self._page("pipeline.html", lambda: pipelines.gather(reach, pipeline, at, address), **around)
 
     @expose("/<pipeline>/window/<window>")
     @sees
     def window(self, pipeline: str, window: str) -> Any:
         """One window: its certificate, and what to do next."""
-        return self._problem(pipeline, "", 404)
+        around = {"signs": SIGNS, "most": windows.MOST}
+        return self._page("window.html", lambda: windows.gather(reach, pipeline, window), **around)
 
     @expose("/<pipeline>/batch/<int:batch_id>")
     @sees
     def batch(self, pipeline: str, batch_id: int) -> Any:
         """One batch with its ranges."""
-        return self._problem(pipeline, "", 404)
+        return self._page("batch.html", lambda: batches.gather(reach, pipeline, batch_id), most=batches.MOST)
 
     @expose("/<pipeline>/events")
     @sees
     def events(self, pipeline: str) -> Any:
         """What has happened."""
-        return self._problem(pipeline, "", 404)
+        subject, before = request.args.get("subject", "").strip(), request.args.get("before", type=int)
+        return self._page("events.html", lambda: log.gather(reach, pipeline, subject, before))
 
     @expose("/<pipeline>/where")
     @sees
     def where(self, pipeline: str) -> Any:
         """The fate of one record."""
-        return self._problem(pipeline, "", 404)
+        partition, offset = (request.args.get(key, "").strip() for key in ("partition", "offset"))
+        look = request.args.get("look") == "file"
+        return self._page("where.html", lambda: fates.gather(reach, pipeline, partition, offset, look))
 
     def _page(self, template: str, gather: Callable[[], Any], **around: Any) -> Any:
         """The page that `gather` gives, or one that says why there is none."""
@@ -67,6 +83,11 @@ class TidegateBoard(TidegatePages):
         except UnknownPipeline as e:
             advice = "No YAML of the pipelines folder has this name, and the ledger does not know it."
             return self._problem(f"There is no pipeline {e}.", advice, 404)
+        except NoWindow as e:
+            advice = "An instant such as 2013-01-05T04:00Z names the window that holds it."
+            return self._problem(f"“{e}” names no window.", advice, 404)
+        except NoBatch as e:
+            return self._problem(f"There is no batch {e}.", "The event log says what became of batches.", 404)
         except NotRegistered as e:
             if e.error is None:
                 return self._problem(f"{e} is not known yet.", "Its YAML is being read: load this page again.", 503)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import zoneinfo
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core.instants import iso, span
+from tidegate.core.layout import parse_window_id, window_id
 
 UTC_NAMES = ("UTC", "Etc/UTC", "Z")
 
@@ -65,7 +68,46 @@ def first_line(text: Any) -> str:
     return lines[0] if lines else ""
 
 
+@dataclass(frozen=True)
+class Task:
+    """A try of a task, as the event log names who acted."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    try_number: str
+
+
+def task(actor: str) -> Task | None:
+    """Of `airflow <dag>/<run>/<task> try <n>`; None for anybody else."""
+    found = _TASK.fullmatch(actor)
+    return None if found is None else Task(*found.groups())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an event is about, where it has a page."""
+
+    batch_id: int | None = None
+    window_ms: int | None = None
+
+
+def subject(text: str) -> Subject:
+    """Of `batch 12` and `window 20130105T040000Z`."""
+    kind, _, name = text.partition(" ")
+    if kind == "batch" and name.isdecimal():
+        return Subject(batch_id=int(name))
+    try:
+        return Subject(window_ms=parse_window_id(name)) if kind == "window" else Subject()
+    except ValueError:
+        return Subject()
+
+
+_TASK = re.compile(r"airflow ([^/ ]+)/(.+)/([^/ ]+) try (\d+)")
 FILTERS = {
+    "tg_task": task,
+    "tg_subject": subject,
+    "tg_window_id": window_id,
     "tg_number": number,
     "tg_utc": utc,
     "tg_stamp": stamp,

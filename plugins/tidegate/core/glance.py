@@ -9,7 +9,8 @@ from typing import Protocol
 from tidegate.core.completeness import Answer
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.views import Event, WindowView
+from tidegate.core.receipt import DirtySample
+from tidegate.core.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.window import WindowKey
 
 
@@ -68,6 +69,36 @@ class Binding:
     batch_id: int
 
 
+@dataclass(frozen=True)
+class DirtyShare:
+    """Dirty rows of one batch, with the samples that its job kept."""
+
+    batch_id: int
+    rows: int
+    samples: tuple[DirtySample, ...]
+
+
+@dataclass(frozen=True)
+class WindowShare:
+    """Rows that a batch brought for a window."""
+
+    start_ms: int
+    rows: int
+    late: int
+
+
+@dataclass(frozen=True)
+class BatchDetail:
+    """What a batch left; `windows` are the first of them, `more_windows` are not listed."""
+
+    files: int
+    bytes: int
+    windows: tuple[WindowShare, ...]
+    more_windows: int
+    losses: tuple[LossRow, ...]
+    dirty: DirtyShare
+
+
 class GlanceLedger(Protocol):
     """Each method is of one instant and changes nothing. Raises LedgerError."""
 
@@ -91,12 +122,20 @@ class GlanceLedger(Protocol):
         """Windows that begin in `within`, in order: a number of statements that does not grow with them."""
         ...
 
+    def dirty_shares(self, name: str, most: int) -> list[DirtyShare]:
+        """Of the newest batches, those with dirty rows, at most so many; how far back it looks is bounded."""
+        ...
+
     def window_view(self, name: str, key: WindowKey, events: int = 20) -> WindowView:
         """As `LedgerReads.window`, but batches without ranges and generations without files, in a few statements."""
         ...
 
     def file_counts(self, name: str, key: WindowKey) -> dict[int, tuple[int, int]]:
         """Of each generation: (files, bytes)."""
+        ...
+
+    def batch(self, name: str, batch_id: int) -> tuple[BatchRow | None, BatchDetail | None, int]:
+        """The batch with its ranges, what it left, and the number of the newest one; (None, None, ...) without it."""
         ...
 
     def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:

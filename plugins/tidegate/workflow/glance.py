@@ -17,6 +17,7 @@ from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
+from tidegate.core.progress import Progress
 from tidegate.core.survey import Survey, SurveyLedger
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
@@ -150,13 +151,17 @@ def _lag(survey: Survey | None, topic: tuple[TopicState, int] | None) -> Lag | N
         records = sum(max(0, o.last_stable_offset - max(ends.get(p, 0), o.log_start)) for p, o in parts)
         lost = sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in parts)
         return Lag(records, asked_ms, False, lost)
+    return plan_lag(progress)
+
+
+def plan_lag(progress: Progress | None) -> Lag | None:
+    """What the newest plan left unread, as it met the topic."""
     newest = None if progress is None else progress.newest
     if newest is None:
         return None
     looks = newest.partitions.values()
-    left = sum(max(0, (look.high_watermark if look.last_stable_offset is None else look.last_stable_offset) - look.end)
-               for look in looks)  # fmt: skip
-    return Lag(left, newest.clock_ms, True)
+    ends = ((x.high_watermark if x.last_stable_offset is None else x.last_stable_offset) - x.end for x in looks)
+    return Lag(sum(max(0, left) for left in ends), newest.clock_ms, True)
 
 
 def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, now_ms: int) -> list[Concern]:

@@ -12,26 +12,38 @@ from sqlalchemy import and_, func, literal_column, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.reads_rows import Snapshots, batch_row, events, generation_row, grouped, window_row
+from tidegate.adapters.ledger.reads_rows import (
+    Snapshots,
+    batch_row,
+    batches,
+    events,
+    generation_row,
+    grouped,
+    window_row,
+)
 from tidegate.adapters.ledger.reads_rows import window_total as total_of
 from tidegate.adapters.ledger.reads_survey import SPANS, asked
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.adapters.ledger.truths import answer_of
 from tidegate.core.batch import INGEST
-from tidegate.core.glance import Binding, Head, Mark
+from tidegate.core.glance import BatchDetail, Binding, DirtyShare, Head, Mark, WindowShare
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import loads
-from tidegate.core.receipt import LATE
-from tidegate.core.views import BatchRow, Event, WindowView
+from tidegate.core.plain import from_plain, loads
+from tidegate.core.receipt import LATE, DirtySample
+from tidegate.core.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.window import CURRENT, DISCARDED, RETIRED, WindowKey
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
 made, n = schema.generation_batches, schema.notices
 _AT_WORK = literal_column("state <> 'CLOSED' OR blocked IS NOT NULL")
 """Word by word as the index says it."""
+_WINDOWS = 100
+"""Windows of a batch that are listed."""
+_DIRTY_LOOK = 300
+"""Batches that are looked at for dirty rows."""
 _BATCHES = 500
 """Ids in one statement."""
 
@@ -74,6 +86,24 @@ class BoardReads(Snapshots):
             return {}
         with self._snapshot() as c:
             return {(x.pipeline, x.version): loads(Pipeline, x.compiled) for x in asked(c, _SPECS, sorted(wanted))}
+
+    def dirty_shares(self, name: str, most: int) -> list[DirtyShare]:
+        r = schema.batch_ranges
+        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name).scalar_subquery()
+        with self._snapshot() as c:
+            rows = c.execute(
+                select(r.c.batch_id, func.sum(r.c.dirty).label("rows"))
+                .where(r.c.pipeline == name, r.c.batch_id > newest - _DIRTY_LOOK, r.c.dirty > 0)
+                .group_by(r.c.batch_id)
+                .order_by(r.c.batch_id.desc())
+                .limit(most)
+            ).all()
+            ids = [x.batch_id for x in rows]
+            mine = and_(b.c.pipeline == name, b.c.batch_id.in_(ids))
+            kept = (
+                {x.batch_id: x.receipt for x in c.execute(select(b.c.batch_id, b.c.receipt).where(mine))} if ids else {}
+            )
+        return [DirtyShare(x.batch_id, int(x.rows), samples(kept.get(x.batch_id))) for x in rows]
 
     # ------------------------------------------------------------ windows
 
@@ -125,7 +155,31 @@ class BoardReads(Snapshots):
                 number: (count, int(size or 0)) for number, count, size in c.execute(statement.group_by(f.c.number))
             }
 
-    # ------------------------------------------------------------ events, runs
+    # ------------------------------------------------------------ batches, events, runs
+
+    def batch(self, name: str, batch_id: int) -> tuple[BatchRow | None, BatchDetail | None, int]:
+        f, lost = schema.batch_files, schema.losses
+        mine = {"pipeline": name, "batch_id": batch_id}
+        with self._snapshot() as c:
+            newest = int(c.scalar(select(func.max(b.c.batch_id)).where(b.c.pipeline == name)) or 0)
+            found = batches(c, name, batch_id, batch_id)
+            if not found:
+                return None, None, newest
+            receipt = c.scalar(select(b.c.receipt).where(b.c.pipeline == name, b.c.batch_id == batch_id))
+            of_files = select(f.c.window_ms, f.c.kind, func.count(), func.sum(f.c.rows), func.sum(f.c.bytes))
+            of_files = of_files.where(f.c.pipeline == name, f.c.batch_id == batch_id)
+            files = c.execute(of_files.group_by(f.c.window_ms, f.c.kind)).all()
+            losses = [LossRow(x.batch_id, x.partition, x.start, x.end, x.reason) for x in rows_of(c, lost, **mine)]
+        windows: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        for at, kind, _, rows, _ in files:
+            if at is not None:
+                windows[at][kind == LATE] += int(rows)
+        shares = [WindowShare(at, *counts) for at, counts in sorted(windows.items())]
+        balances = [x.balance for x in found[0].ranges if x.balance is not None]
+        dirty = DirtyShare(batch_id, sum(x.dirty for x in balances), samples(receipt))
+        count, size = sum(x[2] for x in files), sum(int(x[4]) for x in files)
+        more = max(0, len(shares) - _WINDOWS)
+        return found[0], BatchDetail(count, size, tuple(shares[:_WINDOWS]), more, tuple(losses), dirty), newest
 
     def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:
         e = schema.events
@@ -160,6 +214,12 @@ FROM asked AS a JOIN spec_versions AS t ON t.pipeline = a.pipeline AND t.version
 def _newest(c: Connection, pairs: Sequence[tuple[str, int]]) -> dict[str, tuple[Any, ...]]:
     rows = [x for at in range(0, len(pairs), SPANS) for x in asked(c, _HEADS, pairs[at : at + SPANS])]
     return {x.pipeline: tuple(x)[1:] for x in rows}
+
+
+def samples(receipt: str | None) -> tuple[DirtySample, ...]:
+    """Of a receipt as the ledger keeps it."""
+    kept = json.loads(receipt).get("samples", []) if receipt else []
+    return tuple(from_plain(DirtySample, one) for one in kept)
 
 
 def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:

@@ -1,0 +1,91 @@
+"""Runs and tasks in Airflow's own database, for links from a window or a batch to its runs and their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.window import WindowKey
+
+MOST = 12
+
+
+@dataclass(frozen=True)
+class Task:
+    task_id: str
+    state: str
+    try_number: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """`state` is "" and `tasks` are empty where the user may not see the DAG's runs, or the run is gone."""
+
+    dag_id: str
+    run_id: str
+    state: str = ""
+    tasks: tuple[Task, ...] = ()
+
+
+def runs_of_window(pipeline: Pipeline, key: WindowKey) -> tuple[Run, ...]:
+    """Of archive and replay, for this window, newest first."""
+    dags = [dag for kind in ("archive", "replay") if _may_see(dag := f"{pipeline.name}.{kind}")]
+    if not dags:
+        return ()
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+
+    start = datetime.fromtimestamp(key.start_ms / 1000, UTC)
+    with create_session() as session:
+        runs = session.query(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.id)
+        runs = runs.filter(DagRun.dag_id.in_(dags), DagRun.execution_date == start).order_by(DagRun.id.desc())
+        return _with_tasks(session, runs.limit(MOST).all())
+
+
+def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:
+    """Runs as the ledger names them: `<DAG id>/<run id>`."""
+    named = [(dag_id, run_id) for dag_id, _, run_id in (text.partition("/") for text in bound[:MOST])]
+    seen = {dag_id for dag_id, _ in named if _may_see(dag_id)}
+    found: dict[tuple[str, str], Run] = {}
+    if seen:
+        from airflow.models.dagrun import DagRun
+        from airflow.utils.session import create_session
+        from sqlalchemy import and_, or_
+
+        mine = or_(*(and_(DagRun.dag_id == d, DagRun.run_id == r) for d, r in named if d in seen))
+        with create_session() as session:
+            rows = session.query(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.id).filter(mine).all()
+            found = {(run.dag_id, run.run_id): run for run in _with_tasks(session, rows)}
+    return tuple(found.get(pair, Run(*pair)) for pair in named)
+
+
+def _with_tasks(session: Any, rows: Sequence[Any]) -> tuple[Run, ...]:
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import and_, or_
+
+    if not rows:
+        return ()
+    t = TaskInstance
+    mine = or_(*(and_(t.dag_id == x.dag_id, t.run_id == x.run_id) for x in rows))
+    tasks: dict[tuple[str, str], list[Task]] = {}
+    for x in session.query(t.dag_id, t.run_id, t.task_id, t.state, t.try_number).filter(mine):
+        tasks.setdefault((x.dag_id, x.run_id), []).append(Task(x.task_id, x.state or "none", x.try_number))
+    return tuple(Run(x.dag_id, x.run_id, x.state or "", _ordered(tasks.get((x.dag_id, x.run_id), []))) for x in rows)
+
+
+_ORDER = ("plan", "write", "land", "ready", "publish", "replay", "maintain")
+
+
+def _ordered(tasks: list[Task]) -> tuple[Task, ...]:
+    return tuple(sorted(tasks, key=lambda x: (_ORDER.index(x.task_id) if x.task_id in _ORDER else 99, x.task_id)))
+
+
+def _may_see(dag_id: str) -> bool:
+    from airflow.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+    from airflow.www.extensions.init_auth_manager import get_auth_manager
+
+    manager = get_auth_manager()
+    return manager.is_authorized_dag(method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id))

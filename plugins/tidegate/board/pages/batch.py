@@ -1,0 +1,68 @@
+"""One batch: its ranges, what became of their records, and the runs that worked on it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from tidegate.board.airflow import Run, runs_named
+from tidegate.board.reach import Reach
+from tidegate.core.balance import Balance
+from tidegate.core.glance import BatchDetail
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.thresholds import too_dirty
+from tidegate.core.views import BatchRow, Event
+from tidegate.workflow.overview import after_refusal
+
+EVENTS = 20
+MOST = 200
+"""Ranges that are listed."""
+
+
+class NoBatch(Exception):
+    """The pipeline has no batch of this number."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """`newest`: the pipeline's newest batch."""
+
+    pipeline: Pipeline
+    batch: BatchRow
+    detail: BatchDetail
+    events: tuple[Event, ...]
+    runs: tuple[Run, ...]
+    newest: int
+    now_ms: int
+
+    @property
+    def balance(self) -> Balance | None:
+        """Over its ranges; None before it is sealed."""
+        found = [r.balance for r in self.batch.ranges if r.balance is not None]
+        return sum(found, Balance()) if found else None
+
+    @property
+    def todo(self) -> str:
+        """What helps, where it waits for a human."""
+        name, batch = self.pipeline.name, self.batch
+        if batch.is_open and batch.blocked:
+            return f"find out why, then: tidegate repair {name}"
+        if batch.is_open and batch.refused:
+            return after_refusal(name, batch.batch_id, batch.refused)
+        return ""
+
+    @property
+    def may_be_released(self) -> bool:
+        """Whether somebody may let it land although it is too dirty."""
+        return self.batch.is_open and too_dirty(self.batch.refused)
+
+
+def gather(reach: Reach, name: str, batch_id: int) -> Page:
+    """Raises UnknownPipeline, NotRegistered, NoBatch, LedgerError."""
+    pipeline, reads = reach.pipeline(name), reach.ledger().reads
+    batch, detail, newest = reads.batch(name, batch_id)
+    if batch is None or detail is None:
+        raise NoBatch(batch_id)
+    events = reads.event_page(name, EVENTS, None, f"batch {batch_id}")
+    runs = runs_named([x.run for x in reads.bindings(name, batch_id)])
+    return Page(pipeline, batch, detail, tuple(events), runs, newest, time.time_ns() // 1_000_000)

@@ -1,0 +1,125 @@
+"""One pipeline: how it is, and its windows as a calendar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.board.pages import calendar
+from tidegate.board.pages.calendar import Calendar
+from tidegate.board.reach import Reach
+from tidegate.core.glance import DirtyShare
+from tidegate.core.losswarning import CRITICAL, WARN, sentence, short
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+from tidegate.core.windowmap import Judge
+from tidegate.workflow import overdue
+from tidegate.workflow.glance import Lag, plan_lag
+from tidegate.workflow.overview import PipelineStatus, late_words, status
+
+EVENTS = 8
+DIRTY_BATCHES = 3
+"""Of the newest batches with dirty rows so many are shown with samples."""
+DAGS = ("ingest", "archive", "replay", "maintain")
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """`behind` is None where Kafka has not answered; offsets exclusive at the end."""
+
+    partition: int
+    planned_end: int | None
+    behind: int | None
+    stable: int | None
+    high_watermark: int | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """`asked_ms`: when Kafka answered (UTC ms), else `silence` says why not. `spec_error`: the YAML is broken, and
+    what is shown is by the spec that the ledger has."""
+
+    pipeline: Pipeline
+    status: PipelineStatus
+    calendar: Calendar
+    lags: tuple[PartitionLag, ...]
+    dirty: tuple[DirtyShare, ...]
+    asked_ms: int | None
+    silence: str
+    plan_lag: Lag | None
+    address: str
+    spec_error: str
+    now_ms: int
+
+    @property
+    def level(self) -> str:
+        """As the badge shows it."""
+        if self.spec_error:
+            return "broken"
+        return "new" if self.status.overview is None else "well" if self.status.well else "attention"
+
+    @property
+    def loss(self) -> tuple[str, str, str]:
+        """(short, in words, how loud)."""
+        loss = self.status.loss
+        if loss is None:
+            return "?", f"not known: {self.silence}", ""
+        return short(loss), sentence(loss), loss.level if loss.level in (WARN, CRITICAL) else ""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every record that was read is accounted for."""
+        return self.status.overview is None or self.status.overview.totals.holds
+
+    @property
+    def late(self) -> str:
+        """Of late rows that wait for a human."""
+        return late_words(self.status.late_left, self.pipeline.name)
+
+    @property
+    def due(self) -> str:
+        """In words, with the command that fills them; empty if none is due."""
+        due = self.status.due
+        if not due:
+            return ""
+        *_, (_, last) = due.ranges
+        return f"{overdue.ranges(due)}; to fill: {overdue.backfill(self.pipeline.name, next(iter(due)), last)}"
+
+
+def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
+    """`address` is that of a window without the window. Raises UnknownPipeline, NotRegistered, LedgerError."""
+    pipeline = reach.pipeline(name)
+    topics = reach.topics.known([pipeline])
+    topic, asked_ms = topics.get(name, (None, None))
+    ctx = reach.context(pipeline)
+    reads = reach.ledger().reads
+    found = status(ctx, reads, topic, EVENTS)
+    now_ms = ctx.clock.now_ms()
+    judge = Judge(pipeline, ctx.ledger.windows.facts(name), found.archive, now_ms)
+    at_ms = min(now_ms, max(pipeline.windows.start_ms, judge.low_ms if judge.low_ms is not None else now_ms))
+    shown = calendar.period_of(pipeline.windows, period, at_ms)
+    error = reach.broken(name)
+    return Page(
+        pipeline,
+        found,
+        calendar.calendar(pipeline.windows, shown, reads.marks(name, shown.interval), judge, now_ms),
+        tuple(_lags(found, topic)),
+        tuple(reads.dirty_shares(name, DIRTY_BATCHES)),
+        asked_ms,
+        reach.topics.silence(pipeline),
+        plan_lag(reads.progress([name], now_ms).get(name)) if topic is None else None,
+        address,
+        "" if error is None else str(error),
+        now_ms,
+    )
+
+
+def _lags(found: PipelineStatus, topic: TopicState | None) -> list[PartitionLag]:
+    ends = {} if found.overview is None else found.overview.planned_ends
+    offsets = {} if topic is None else topic.partitions
+    lags = []
+    for p in sorted({*ends, *offsets}):
+        behind = None if found.lag is None else found.lag.partitions.get(p)
+        at = offsets.get(p)
+        marks = (None, None) if at is None else (at.last_stable_offset, at.high_watermark)
+        lags.append(PartitionLag(p, ends.get(p), behind, *marks))
+    return lags

@@ -1,0 +1,91 @@
+"""The fate of one record: by the ledger at once, by the file that holds it if somebody waits for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidegate.board.reach import Reach
+from tidegate.core.errors import SourceUnavailable, SpecError
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.ports import TopicState
+from tidegate.core.sighting import Lookup, Row, RowReader
+from tidegate.workflow.where import Answer, where
+
+FILE_S = 15.0
+"""A file that takes longer to look into is given up."""
+LARGEST = 2**63 - 1
+NOT_LOOKED = "it is being looked for"
+
+
+@dataclass(frozen=True)
+class Page:
+    """`partition` and `offset` as they were typed; `wrong` says what is wrong with them. `looked`: files were read."""
+
+    pipeline: Pipeline
+    partition: str
+    offset: str
+    answer: Answer | None
+    looked: bool
+    wrong: str = ""
+
+    @property
+    def may_look(self) -> bool:
+        """Whether a file would say more."""
+        return not self.looked and self.answer is not None and any(NOT_LOOKED in n for n in self.answer.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be asked."""
+        return () if self.answer is None else tuple(n for n in self.answer.notes if NOT_LOOKED not in n)
+
+
+def gather(reach: Reach, name: str, partition: str, offset: str, look: bool) -> Page:
+    """Raises UnknownPipeline, NotRegistered, LedgerError."""
+    pipeline = reach.pipeline(name)
+    if not partition and not offset:
+        return Page(pipeline, partition, offset, None, look)
+    numbers = [_number(text) for text in (partition, offset)]
+    if None in numbers:
+        return Page(pipeline, partition, offset, None, look, "A partition and an offset are whole numbers from 0 on.")
+    try:
+        answer = _answer(reach, pipeline, numbers[0] or 0, numbers[1] or 0, look)
+    except SpecError as e:
+        return Page(pipeline, partition, offset, None, look, str(e))
+    return Page(pipeline, partition, offset, answer, look)
+
+
+def _answer(reach: Reach, pipeline: Pipeline, partition: int, offset: int, look: bool) -> Answer:
+    ctx = replace(reach.context(pipeline), source=_Known(reach, pipeline))  # type: ignore[arg-type]
+    reads = reach.ledger().reads
+    if not look:
+        return where(ctx, reads, _Later(), partition, offset)
+    from tidegate.adapters.rows import RowProcess
+
+    with RowProcess(user=pipeline.sink.user, limit_s=FILE_S) as rows:
+        return where(ctx, reads, rows, partition, offset)
+
+
+def _number(text: str) -> int | None:
+    """Partitions and offsets as Kafka has them."""
+    cleaned = text.strip().replace(",", "")
+    return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and int(cleaned) <= LARGEST else None
+
+
+class _Later(RowReader):
+    """Reads no file."""
+
+    def find(self, lookup: Lookup) -> tuple[Row | None, str]:
+        return None, NOT_LOOKED
+
+
+class _Known:
+    """What Kafka has said by now: a page does not wait for more."""
+
+    def __init__(self, reach: Reach, pipeline: Pipeline) -> None:
+        self._reach, self._pipeline = reach, pipeline
+
+    def describe(self, topic: str) -> TopicState:
+        known = self._reach.topics.known([self._pipeline])
+        if self._pipeline.name not in known:
+            raise SourceUnavailable(self._reach.topics.silence(self._pipeline))
+        return known[self._pipeline.name][0]

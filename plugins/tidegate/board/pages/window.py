@@ -1,0 +1,101 @@
+"""One window: its certificate, what it rests on, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegate.board.airflow import Run, runs_of_window
+from tidegate.board.reach import Reach
+from tidegate.core.glance import Mark
+from tidegate.core.layout import parse_window_id, window_end, window_start
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.views import LedgerReads, WindowView
+from tidegate.core.watermark import Certificate
+from tidegate.core.window import WindowKey
+from tidegate.core.windowmap import MEANINGS, Judge, Meaning
+from tidegate.workflow.explanation import Explanation, explain
+
+MOST = 40
+"""Kafka partitions, ranges and batches of a list; the rest is counted."""
+
+
+class NoWindow(Exception):
+    """What the address names is no window."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """`files`: of each generation (files, bytes). `runs` are Airflow's of this window, newest first."""
+
+    pipeline: Pipeline
+    explanation: Explanation
+    state: str
+    meaning: Meaning
+    files: dict[int, tuple[int, int]]
+    runs: tuple[Run, ...]
+    previous_ms: int
+    next_ms: int
+    now_ms: int
+
+    @property
+    def certificate(self) -> Certificate:
+        """As of now."""
+        return self.explanation.now
+
+    @property
+    def stored(self) -> Certificate | None:
+        """The one that was acted on, if it says something else than today's."""
+        stored, now = self.explanation.stored, self.explanation.now
+        if stored is None or (stored.ready, stored.reason) == (now.ready, now.reason):
+            return None
+        return stored
+
+
+class _Reads:
+    """What an explanation asks, without files and ranges: a window may have very many."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reads = reach.ledger().reads
+
+    def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView:
+        return self._reads.window_view(name, key, events)
+
+
+def key_of(pipeline: Pipeline, text: str) -> WindowKey:
+    """The window that holds the instant `text`, or whose id it is. Raises NoWindow."""
+    try:
+        if text.endswith("Z") and "-" not in text:
+            at_ms = parse_window_id(text)
+        else:
+            at = datetime.fromisoformat(text)
+            at_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        start = window_start(at_ms, pipeline.windows)
+        return WindowKey(start, window_end(start, pipeline.windows))
+    except (ValueError, OverflowError, OSError):
+        raise NoWindow(text) from None
+
+
+def gather(reach: Reach, name: str, window: str) -> Page:
+    """Raises UnknownPipeline, NotRegistered, NoWindow, LedgerError."""
+    pipeline = reach.pipeline(name)
+    key = key_of(pipeline, window)
+    ctx, reads = reach.context(pipeline), reach.ledger().reads
+    reading: LedgerReads = _Reads(reach)  # type: ignore[assignment]
+    found = explain(ctx, reading, key)
+    now_ms = ctx.clock.now_ms()
+    judge = Judge(pipeline, ctx.ledger.windows.facts(name), ctx.ledger.due.note(name), now_ms)
+    marks: list[Mark] = reads.marks(name, Interval(key.start_ms, key.start_ms + 1))
+    state = judge.state(key, marks[0] if marks else None)
+    return Page(
+        pipeline,
+        found,
+        state,
+        MEANINGS[state],
+        reads.file_counts(name, key),
+        runs_of_window(pipeline, key),
+        window_start(key.start_ms - 1, pipeline.windows),
+        key.end_ms,
+        now_ms,
+    )
