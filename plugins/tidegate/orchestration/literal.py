@@ -272,7 +272,7 @@ def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills
 
 
 def _whole(dag_id: str, dates: tuple[datetime, ...], session: Session) -> set[datetime]:
-    """Whose runs have succeeded, with all their tasks: none has been cleared since, or failed before a run was marked."""
+    """Whose runs have succeeded with all their tasks: none was cleared since, or failed before the run was marked."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import exists, or_, select
