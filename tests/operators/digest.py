@@ -36,6 +36,16 @@ def rows(ledger_url: str, statement: str, **values: Any) -> list[tuple[Any, ...]
         engine.dispose()
 
 
+def change(url: str, statement: str, **values: Any) -> None:
+    """One statement, committed."""
+    engine = create_engine(url, poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            connection.execute(text(statement), values)
+    finally:
+        engine.dispose()
+
+
 def content(ledger_url: str, pipeline: str) -> dict[str, list[tuple[Any, ...]]]:
     """By part, no name, time, epoch or run in it: pipelines that read the same offsets have the same content."""
     return {part: rows(ledger_url, statement, p=pipeline) for part, statement in _PARTS.items()}

@@ -330,6 +330,10 @@ class Rig:
         """A query of Airflow's database."""
         return digest.rows(self.info.airflow_db_url, statement, **values)
 
+    def change(self, statement: str, **values: Any) -> None:
+        """A change of Airflow's database, as time would make it."""
+        digest.change(self.info.airflow_db_url, statement, **values)
+
     def ledger(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         """A query of the ledger."""
         return digest.rows(self.info.ledger_url, statement, **values)

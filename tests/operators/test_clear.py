@@ -54,7 +54,7 @@ def _timed(play: Play) -> None:
         play.go()
         print(f"{play.cell.name}: {time.monotonic() - began:.0f} s")
     except BaseException as e:
-        print(f"{play.cell.name}: {type(e).__name__} after {time.monotonic() - began:.0f} s")
+        print(f"{play.cell.name}: after {time.monotonic() - began:.0f} s {type(e).__name__}: {str(e)[:300]}")
         raise
 
 
