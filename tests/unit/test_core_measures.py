@@ -10,12 +10,14 @@ from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core.due import Due
 from tidegate.core.losswarning import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
-from tidegate.core.measures import FAMILIES, Measure, broken, exposition, measures
+from tidegate.core.measures import FAMILIES, Measure, broken, exposition, family_of, measures
+from tidegate.core.notices import AuditOutcome
 from tidegate.core.offsets import Interval
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.core.progress import BatchLook, Look, Progress
 from tidegate.core.retention import AHEAD, LossForecast
-from tidegate.core.survey import Counts, Published, Survey
+from tidegate.core.survey import Counts, Published, Survey, WindowSteps
+from tidegate.core.totals import BatchSteps, Spent
 from tidegate.core.watermark import PartitionFacts, TopicFacts
 
 NOW = T0 + 100 * HOUR
@@ -31,7 +33,11 @@ SURVEY = Survey(
     NOW - 30_000,
     2,
     9,
+    BatchSteps(*(Spent(n * 500, n) for n in range(1, 6))),
+    AuditOutcome(NOW - 7_000, 3, "x"),
+    4,
 )
+SPENT = WindowSteps(*(Spent(n * 500, n) for n in (6, 7, 8, 9)))
 TOPIC = TopicState("t", "id", {0: PartitionOffsets(4, 25, 30), 1: PartitionOffsets(6, 8, 8)})
 DUE = Due(WINDOWS, (Interval(T0 + 41 * HOUR, T0 + 43 * HOUR), Interval(T0 + 45 * HOUR, T0 + 46 * HOUR)))
 FORECAST = LossForecast(0, AHEAD, 5_500, 4_000, 9_000, "time", 7, 8)
@@ -43,12 +49,24 @@ def told(*given: object) -> dict[str, float]:
     assert all(m.labels[0] == ("pipeline", SPEC.name) for m in found)
     keys = [".".join([m.name.removeprefix("tidegate_"), *(v for _, v in m.labels[1:])]) for m in found]
     assert len(set(keys)) == len(keys)
-    assert all(label[0] == "fate" for m in found for label in m.labels[1:])
+    assert all(label[0] in ("fate", "step") for m in found for label in m.labels[1:])
     return dict(zip(keys, [m.value for m in found], strict=True))
 
 
+STEPS = ("plan", "start", "write", "job", "land", "ready", "assemble", "publish")
+
+
 def test_every_value_from_its_fact() -> None:
-    assert told(SURVEY, TOPIC, LOSS, DUE) == {
+    found = {(m.name, m.labels): m.value for m in measures(SPEC, SURVEY, TOPIC, LOSS, DUE, NOW, SPENT)}
+    mine = (("pipeline", SPEC.name),)
+    for n, step in enumerate(STEPS, 1):
+        assert found["tidegate_step_seconds_sum", (*mine, ("step", step))] == n / 2
+        assert found["tidegate_step_seconds_count", (*mine, ("step", step))] == n
+    assert (found["tidegate_publication_seconds_sum", mine], found["tidegate_publication_seconds_count", mine]) == (
+        4.5,
+        9,
+    )
+    assert {name: value for name, value in told(SURVEY, TOPIC, LOSS, DUE).items() if "_seconds_" not in name} == {
         "spec_ok": 1,
         "kafka_ok": 1,
         "held": 2,
@@ -75,7 +93,28 @@ def test_every_value_from_its_fact() -> None:
         "time_to_loss_seconds": 5.5,
         "time_to_loss_stopped_seconds": 4,
         "loss_level": 1,
+        "audit_problems": 3,
+        "audit_age_seconds": 7,
+        "notices_waiting": 4,
     }
+
+
+def test_the_age_of_what_is_unread() -> None:
+    read = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {
+        0: Look(0, 10, 0, 99, max_kafka_ms=NOW - 500_000), 1: Look(8, 8, 6, 8), 2: Look(0, 5, 0, 5, max_kafka_ms=None),
+    })  # fmt: skip
+    survey = replace(SURVEY, progress=Progress("id", read, read))
+
+    def lag(**ends: int) -> float | None:
+        partitions = {int(p[1:]): PartitionOffsets(0, end, end) for p, end in ends.items()}
+        return told(survey, replace(TOPIC, partitions=partitions), None, None).get("lag_seconds")
+
+    assert lag(p0=10, p1=8, p2=5) == 0
+    assert lag(p0=11, p1=8) == 500, "since what was read last"
+    assert lag(p0=10, p1=9) == 70, "there was nothing more when it was asked for"
+    assert lag(p0=11, p1=9) == 500
+    assert lag(p2=6) is None, "nobody knows how old what was read is"
+    assert lag(p3=1) is None, "never read"
 
 
 def test_what_does_not_exist_is_left_out() -> None:
@@ -141,5 +180,9 @@ def test_the_text() -> None:
 
 
 def test_a_measure_knows_its_family() -> None:
+    assert Measure("tidegate_step_seconds_sum", (), 1).kind == "summary"
+    for name in ("tidegate_step_seconds", "tidegate_held_sum", "tidegate_nothing", "tidegate_step_seconds_max"):
+        with pytest.raises(KeyError):
+            family_of(name)
     one = broken("x")
     assert (one.kind, one.help) == FAMILIES["tidegate_spec_ok"]

@@ -17,7 +17,7 @@ from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.adapters.ledger.schema import metadata
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.measures import COUNTER, FAMILIES, GAUGE, Measure, broken, exposition
+from tidegate.core.measures import COUNTER, FAMILIES, GAUGE, SUMMARY, Measure, broken, exposition
 from tidegate.spec import load_file
 from tidegate.workflow import archive, ingest
 from tidegate.workflow.measuring import measure_all
@@ -41,17 +41,21 @@ def parsed(text: str) -> dict[Sample, float]:
         elif line.startswith("# TYPE "):
             name, kind = line[7:].split(" ")
             assert name == current
-            assert kind in (GAUGE, COUNTER)
+            assert kind in (GAUGE, COUNTER, SUMMARY)
             types[name] = kind
         else:
             match = re.fullmatch(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)", line)
             assert match, line
-            assert match[1] == current
+            assert match[1] in samples_of(current, types[current])
             assert (types[current] == COUNTER) == current.endswith("_total")
             key = (match[1], frozenset(labels(match[2] or "")))
             assert key not in found
             found[key] = float(match[3])
     return found
+
+
+def samples_of(family: str, kind: str) -> tuple[str, ...]:
+    return (f"{family}_sum", f"{family}_count") if kind == SUMMARY else (family,)
 
 
 def labels(text: str) -> Iterator[tuple[str, str]]:
@@ -81,9 +85,10 @@ def test_the_page_names_every_measure_and_no_other() -> None:
 def test_the_text_format(rng) -> None:
     odd = ["plain", 'qu"ote', "back\\slash", "new\nline", "\\n", 'a",b="c', "", "ü", "}"]
     values = [0, 1, -1, 0.5, 1e21, 12345678901234, float("inf"), float("-inf"), 1 / 3]
+    names = [name for family, (kind, _) in FAMILIES.items() for name in samples_of(family, kind)]
     given = [
         Measure(name, (("pipeline", pipeline), ("fate", rng.choice(odd))), rng.choice(values))
-        for name in rng.sample(sorted(FAMILIES), 9)
+        for name in rng.sample(names, 9)
         for pipeline in odd
     ]
     rng.shuffle(given)
@@ -146,6 +151,29 @@ def test_what_a_pipeline_measures(world: World) -> None:
     assert value(found, "time_to_loss_seconds") is None
     assert value(found, "loss_level") == 0
     assert (value(found, "spec_ok"), value(found, "kafka_ok")) == (1, 1)
+    assert value(found, "lag_seconds") > 0
+    assert value(found, "notices_waiting") == 0
+    assert value(found, "audit_problems") is None
+
+
+def test_steps_take_what_the_clock_says(world: World) -> None:
+    world.produce(record("h0", 3.9))
+    ctx = world.context()
+    ingest.plan(ctx, "readings.ingest/r3")
+    world.clock.advance(5_000)
+    ingest.write(world.context(), "readings.ingest/r3")
+    world.clock.advance(7_000)
+    ingest.land(world.context(), "readings.ingest/r3")
+    ctx = world.context()
+    found = measure_all([world.pipeline], {}, ctx.ledger.reads, world.clock.now_ms())
+    took = {(m.name[14:], dict(m.labels).get("step")): m.value for m in found if "_seconds_" in m.name}
+    assert (took["seconds_sum", "start"], took["seconds_sum", "land"]) == (5, 7)
+    assert [took["seconds_count", step] for step in ("plan", "start", "write", "job", "land")] == [3] * 5
+    assert [took["seconds_count", step] for step in ("ready", "assemble", "publish")] == [1] * 3
+    delay = world.clock.now_ms() - 12_000 - 2 * HOUR - window(0).end_ms
+    assert {m.name: m.value for m in found if m.name.startswith("tidegate_publication_")} == {
+        "tidegate_publication_seconds_sum": delay / 1000, "tidegate_publication_seconds_count": 1,
+    }  # fmt: skip
 
 
 def test_what_happens_next_moves_the_measures(world: World) -> None:
@@ -217,7 +245,7 @@ def test_a_thousand_pipelines_cost_as_many_statements_as_one(world: World) -> No
         mine = {(m.name, m.labels[1:]): m.value for m in found if m.labels[0][1] == some[-1].name}
         assert mine[("tidegate_records_read_total", ())] == 9
         assert mine[("tidegate_windows_due", ())] == 1
-    assert costs[0] == costs[1] <= 14, costs
+    assert costs[0] == costs[1] <= 20, costs
 
 
 # ---------------------------------------------------------------- the command
@@ -257,3 +285,56 @@ def test_the_command_prints_every_pipeline(tide, world: World) -> None:
     world.kafka.unavailable = True
     assert tide("metrics").exit_code == 0
     assert tide("metrics", "--pipeline", "reading").exit_code == 2
+
+
+def test_the_command_refuses_an_address_that_is_none_and_one_that_is_taken(tide) -> None:
+    import socket
+
+    wrong = tide("metrics", "--listen", "nowhere")
+    assert wrong.exit_code == 2
+    assert "must be a port" in wrong.output
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = tide("metrics", "--listen", str(taken.getsockname()[1]))
+    assert result.exit_code == 3, result.output
+    assert "cannot listen on 127.0.0.1" in result.output
+
+
+def test_the_command_answers_prometheus(tide, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is ended; a YAML that is new is seen, a ledger that is away is said."""
+    import urllib.error
+    import urllib.request
+
+    from tidegate.adapters import scrape
+
+    asked: list[object] = []
+
+    def get(url: str) -> str:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.read().decode()
+
+    def serve(self: scrape.Server) -> None:
+        import threading
+
+        url = f"http://127.0.0.1:{self.server_port}/metrics"
+        thread = threading.Thread(target=super(scrape.Server, self).serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        asked.append(get(url))
+        add_yaml(world.folder, "young")
+        asked.append(get(url))
+        (world.folder / "ledger.db").rename(world.folder / "away.db")
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            get(url)
+        self.shutdown()
+        thread.join()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scrape, "KEEP_S", 0.0)
+    monkeypatch.setattr(scrape.Kept.__init__, "__defaults__", (0.0, *scrape.Kept.__init__.__defaults__[1:]))
+    monkeypatch.setattr(scrape.Server, "serve_forever", serve)
+    result = tide("metrics", "--listen", "0")
+    assert result.exit_code == 0, result.output
+    assert "listening: http://127.0.0.1:" in result.output
+    first, second = (parsed(str(text)) for text in asked)
+    assert first[("tidegate_records_read_total", frozenset({("pipeline", NAME)}))] == 9
+    assert ("tidegate_spec_ok", frozenset({("pipeline", "young")})) not in first
+    assert second[("tidegate_spec_ok", frozenset({("pipeline", "young")}))] == 1

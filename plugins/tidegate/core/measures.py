@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tidegate.core.due import Due
 from tidegate.core.layout import window_end
 from tidegate.core.losswarning import CRITICAL, OK, WARN, TimeToLoss
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
-from tidegate.core.survey import Counts, Survey
+from tidegate.core.progress import Progress
+from tidegate.core.survey import Counts, Survey, WindowSteps
+from tidegate.core.totals import BatchSteps, Spent
 from tidegate.core.watermark import global_watermark, watermarks
 
-GAUGE, COUNTER = "gauge", "counter"
+GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
 FATES = ("data", "late", "dirty", "filtered", "dropped")
 LEVELS = {OK: 0, WARN: 1, CRITICAL: 2}
 
@@ -27,6 +29,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
                                  "time to loss are left out."),
     "tidegate_held": (GAUGE, "Batches and windows that wait for a human: refused or blocked."),
     "tidegate_lag_records": (GAUGE, "Offsets of the topic that have not been read, up to the log's end."),
+    "tidegate_lag_seconds": (GAUGE, "How old unread records are at most: since the Kafka timestamp up to which the "
+                                    "partition that is furthest behind has been read; 0 if there are none."),
     "tidegate_records_read_total": (COUNTER, "Records read from Kafka by batches that have landed."),
     "tidegate_read_bytes_total": (COUNTER, "Keys and values of those records, as Kafka delivered them."),
     "tidegate_records_total": (COUNTER, "Records that have landed, by what became of them."),
@@ -45,6 +49,12 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_windows_published": (GAUGE, "Windows with a generation in force."),
     "tidegate_rows_published": (GAUGE, "Rows of the generations in force."),
     "tidegate_publish_delay_seconds": (GAUGE, "From the end of the newest published window to its first publication."),
+    "tidegate_step_seconds": (SUMMARY, "What steps took, by step: plan, start, write, job and land of batches, ready, "
+                                       "assemble and publish of windows."),
+    "tidegate_publication_seconds": (SUMMARY, "From the ends of windows to their first publications."),
+    "tidegate_audit_problems": (GAUGE, "What the newest audit that the ledger knows of has found; 0 is good."),
+    "tidegate_audit_age_seconds": (GAUGE, "Time since that audit."),
+    "tidegate_notices_waiting": (GAUGE, "Messages to people that have not been delivered."),
     "tidegate_time_to_loss_seconds": (GAUGE, "Until Kafka's retention passes unread records at the present pace; 0 "
                                              "while it does; left out if it never does, or nobody knows."),
     "tidegate_time_to_loss_stopped_seconds": (GAUGE, "The same if reading stopped now."),
@@ -55,19 +65,33 @@ FAMILIES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Measure:
-    """One value of a family of FAMILIES; `labels` are (name, value) pairs, the pipeline first."""
+    """One value of a family of FAMILIES, of a summary its `_sum` or its `_count`; `labels` are (name, value) pairs, the
+    pipeline first."""
 
     name: str
     labels: tuple[tuple[str, str], ...]
     value: float
 
     @property
+    def family(self) -> str:
+        return family_of(self.name)
+
+    @property
     def kind(self) -> str:
-        return FAMILIES[self.name][0]
+        return FAMILIES[self.family][0]
 
     @property
     def help(self) -> str:
-        return FAMILIES[self.name][1]
+        return FAMILIES[self.family][1]
+
+
+def family_of(name: str) -> str:
+    """Raises KeyError for a name that is not measured."""
+    bare = name.removesuffix("_sum").removesuffix("_count")
+    found = bare if FAMILIES.get(bare, ("",))[0] == SUMMARY and bare != name else name
+    if found not in FAMILIES or (found == name and FAMILIES[name][0] == SUMMARY):
+        raise KeyError(name)
+    return found
 
 
 def measures(
@@ -77,17 +101,20 @@ def measures(
     loss: TimeToLoss | None,
     due: Due | None,
     now_ms: int,
+    spent: WindowSteps | None = None,
 ) -> list[Measure]:
     """`survey` is None before any run has registered the pipeline; `topic` and `loss` are None if Kafka gave no answer,
-    `due` before there is a watermark."""
+    `due` before there is a watermark, `spent` while there is no window."""
     values: dict[str, float | None] = {"tidegate_spec_ok": 1, "tidegate_kafka_ok": int(topic is not None)}
     if survey is not None:
         values |= _of_ledger(pipeline, survey, due, now_ms)
         if topic is not None and survey.progress.topic_id in (None, topic.topic_id):
-            values["tidegate_lag_records"] = sum(
-                max(0, o.high_watermark - max(o.log_start, survey.progress.next_offset(p, o.log_start)))
+            unread = {
+                p: max(0, o.high_watermark - max(o.log_start, survey.progress.next_offset(p, o.log_start)))
                 for p, o in topic.partitions.items()
-            )
+            }
+            values["tidegate_lag_records"] = sum(unread.values())
+            values["tidegate_lag_seconds"] = _lag_seconds(survey.progress, [p for p, n in unread.items() if n], now_ms)
     if loss is not None:
         values["tidegate_time_to_loss_seconds"] = _seconds(loss.at_pace_ms)
         values["tidegate_time_to_loss_stopped_seconds"] = _seconds(loss.stopped_ms)
@@ -98,7 +125,29 @@ def measures(
         found += [
             Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(survey.counts, fate)) for fate in FATES
         ]
+        found += _summaries(label, survey.steps, spent or WindowSteps())
     return found
+
+
+def _lag_seconds(progress: Progress, unread: list[int], now_ms: int) -> float | None:
+    """None if a partition with unread records was never read."""
+    read = progress.read
+    positions = [None if read is None else read.position_ms(p) for p in unread]
+    if any(at is None for at in positions):
+        return None
+    return max((max(0, now_ms - at) / 1000 for at in positions if at is not None), default=0)
+
+
+def _summaries(label: tuple[tuple[str, str], ...], batches: BatchSteps, windows: WindowSteps) -> Iterator[Measure]:
+    steps = {f.name: getattr(batches, f.name) for f in fields(batches)}
+    steps |= {f.name: getattr(windows, f.name) for f in fields(windows) if f.name != "delay"}
+    for step, spent in steps.items():
+        yield from _summary("tidegate_step_seconds", (*label, ("step", step)), spent)
+    yield from _summary("tidegate_publication_seconds", label, windows.delay)
+
+
+def _summary(name: str, labels: tuple[tuple[str, str], ...], spent: Spent) -> tuple[Measure, Measure]:
+    return Measure(f"{name}_sum", labels, spent.ms / 1000), Measure(f"{name}_count", labels, spent.count)
 
 
 def broken(name: str) -> Measure:
@@ -124,6 +173,9 @@ def _of_ledger(pipeline: Pipeline, survey: Survey, due: Due | None, now_ms: int)
         "tidegate_windows_published": published.windows,
         "tidegate_rows_published": published.rows,
         "tidegate_publish_delay_seconds": _seconds(delay),
+        "tidegate_audit_problems": None if survey.audit is None else survey.audit.problems,
+        "tidegate_audit_age_seconds": None if survey.audit is None else _age(survey.audit.at_ms, now_ms),
+        "tidegate_notices_waiting": survey.untold,
     }
 
 
@@ -152,12 +204,12 @@ def exposition(found: Iterable[Measure]) -> Iterator[str]:
     """Lines of Prometheus' text format 0.0.4, without line ends: each family once, with its help and type."""
     by_name: dict[str, list[Measure]] = {name: [] for name in FAMILIES}
     for measure in found:
-        by_name[measure.name].append(measure)
+        by_name[measure.family].append(measure)
     for name, (kind, text) in FAMILIES.items():
         if by_name[name]:
             yield f"# HELP {name} {_escaped(text, quoted=False)}"
             yield f"# TYPE {name} {kind}"
-            yield from (f"{name}{_labels(m.labels)} {_number(m.value)}" for m in by_name[name])
+            yield from (f"{m.name}{_labels(m.labels)} {_number(m.value)}" for m in by_name[name])
 
 
 def _labels(pairs: tuple[tuple[str, str], ...]) -> str:

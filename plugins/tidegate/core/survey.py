@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.due import ArchiveNote
+from tidegate.core.notices import AuditOutcome
 from tidegate.core.offsets import Interval
 from tidegate.core.progress import Progress
 from tidegate.core.totals import NO_STEPS, NO_TIME, BatchSteps, Spent, Totals
@@ -47,7 +48,8 @@ class Published:
 @dataclass(frozen=True)
 class Survey:
     """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
-    for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches."""
+    for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches;
+    `audit`: the newest one; `untold` messages to people have not been delivered."""
 
     progress: Progress
     facts: TopicFacts
@@ -58,6 +60,8 @@ class Survey:
     held: int = 0
     lost: int = 0
     steps: BatchSteps = NO_STEPS
+    audit: AuditOutcome | None = None
+    untold: int = 0
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ def _measures(
     reads: SurveyLedger,
     now_ms: int,
 ) -> list[Measure]:
-    due = _due(pipelines, surveys, reads, now_ms)
+    due, spent = _due(pipelines, surveys, reads, now_ms), reads.window_steps(list(surveys))
     found: list[Measure] = []
     for one in pipelines:
         survey, topic = surveys.get(one.name), topics.get(one.name)
         loss = None if survey is None or topic is None else loss_of(one, topic, survey, now_ms)
-        found += measures(one, survey, topic, loss, due.get(one.name), now_ms)
+        found += measures(one, survey, topic, loss, due.get(one.name), now_ms, spent.get(one.name))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tidegate.core import notices as rules
 from tidegate.core.errors import LostComparison, SourceError, TidegateError
-from tidegate.core.notices import RAISED, Finding, Message, Notice, NotTold
+from tidegate.core.notices import RAISED, Finding, Message, NotTold
 from tidegate.core.tables import data_table
 from tidegate.core.views import LedgerReads
 from tidegate.workflow import overview
@@ -177,8 +177,3 @@ def _also(channels: Sequence[Channel], body: dict[str, Any]) -> list[str]:
 
 def _words(error: TidegateError) -> str:
     return " ".join(str(error).split())
-
-
-def waiting(standing: Sequence[Notice]) -> int:
-    """Messages that have not been delivered."""
-    return sum(1 for n in standing if n.closed_ms is None and (n.told_ms is None or n.ended_ms is not None))

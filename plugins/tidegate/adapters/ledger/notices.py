@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
@@ -119,18 +119,33 @@ class SqlNotices:
         return [WindowKey(row.start_ms, row.end_ms) for row in rows]
 
     def audit(self, name: str) -> AuditOutcome | None:
-        newest = select(e).where(e.c.pipeline == name, e.c.subject == AUDIT, e.c.what == AUDITED)
         with self._store.begin() as c:
-            row = c.execute(newest.order_by(e.c.id.desc()).limit(1)).first()
-        if row is None:
-            return None
-        detail = json.loads(row.detail)
-        return AuditOutcome(row.at_ms, detail["problems"], detail["first"], detail["advice"])
+            return newest_audits(c, [name]).get(name)
 
     def audited(self, name: str, problems: int, first: str, advice: str, depth: str) -> None:
         detail = {"problems": problems, "first": first, "advice": advice, "depth": depth}
         with self._store.begin() as c:
             self._store.note(c, name, AUDITED, AUDIT, detail)
+
+
+def newest_audits(c: Connection, names: Sequence[str]) -> dict[str, AuditOutcome]:
+    """One statement; for each pipeline a probe of an index."""
+    p, mine = schema.pipelines, e.alias()
+    where = and_(mine.c.pipeline == p.c.name, mine.c.subject == AUDIT, mine.c.what == AUDITED)
+    newest = select(mine.c.id).where(where).order_by(mine.c.id.desc()).limit(1).scalar_subquery()
+    statement = select(p.c.name, e.c.at_ms, e.c.detail).select_from(p.join(e, e.c.id == newest))
+    found = {}
+    for name, at_ms, text in c.execute(statement.where(p.c.name.in_(names))):
+        detail = json.loads(text)
+        found[name] = AuditOutcome(at_ms, detail["problems"], detail["first"], detail["advice"])
+    return found
+
+
+def undelivered(c: Connection, names: Sequence[str]) -> dict[str, int]:
+    """By pipeline: messages that people should have had by now."""
+    due = or_(n.c.told_ms.is_(None), n.c.ended_ms.is_not(None))
+    statement = select(n.c.pipeline, func.count()).where(n.c.pipeline.in_(names), n.c.closed_ms.is_(None), due)
+    return {name: count for name, count in c.execute(statement.group_by(n.c.pipeline))}
 
 
 def _notice(row: Any) -> Notice:

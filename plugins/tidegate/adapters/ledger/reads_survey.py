@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.facts import NOTHING, partition_facts
+from tidegate.adapters.ledger.notices import newest_audits, undelivered
 from tidegate.adapters.ledger.reads_rows import Snapshots
 from tidegate.adapters.ledger.totals import totals
 from tidegate.core.batch import INGEST
@@ -78,6 +79,7 @@ class SurveyReads(Snapshots):
 def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Survey]:
     sums, published = totals(c, names), _generations(c, names)
     waiting, lost, notes = _waiting(c, names), _lost(c, names), _notes(c, names)
+    audits, untold = newest_audits(c, names), undelivered(c, names)
     found = {}
     for name, (progress, facts) in _progress(c, names, now_ms).items():
         since, held = waiting.get(name, (None, 0))
@@ -91,6 +93,8 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
             held,
             lost.get(name, 0),
             sums[name].steps,
+            audits.get(name),
+            untold.get(name, 0),
         )
     return found
 
