@@ -162,15 +162,13 @@ def _signals(found: Range) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # whoever began it in the background of a shell wants it to ignore Ctrl-C
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    old = {number: handler for number, handler in handlers.items() if callable(handler)}
 
     def note(number: int, frame: FrameType | None) -> None:
         found.interrupted = True
-        handler = old[signal.Signals(number)]
-        if callable(handler):
-            handler(number, frame)
-        elif handler == signal.SIG_DFL:
-            raise SystemExit(128 + number)
+        old[signal.Signals(number)](number, frame)
 
     for number in old:
         signal.signal(number, note)
