@@ -107,4 +107,4 @@ def main(ctx: click.Context, env_file: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="tidegate")

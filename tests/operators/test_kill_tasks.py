@@ -31,8 +31,7 @@ from tests.operators.kills import (
     TASK,
     WRITE,
 )
-from tests.operators.ways import TASK as ONE_TASK
-from tests.operators.ways import UI
+from tests.operators.ways import DOWNSTREAM, UI
 
 FULL = os.environ.get("TIDEGATE_OPERATORS") == "all"
 AT_ONCE = 5
@@ -97,7 +96,7 @@ def live(rig: Rig, cell: Cell, lane: Lane, twin: Lane) -> None:
         held.line.release()
     if cell.victim == MARKED:
         _ended(rig, held, attempt)
-        rig.clear(UI, ONE_TASK, held.dag_id, held.run_id, held.task_id)
+        rig.clear(UI, DOWNSTREAM, held.dag_id, held.run_id, held.task_id)
     rig.wait_task(held.dag_id, held.run_id, held.task_id, "success", after=attempt)
     _, alive = psutil.wait_procs(job, timeout=60)
     assert not alive, "what the killed try had started has ended"

@@ -41,7 +41,7 @@ def audit(
     \b
     Examples:
       tidegate audit flights
-      tidegate audit flights --deep                every row's coordinates; about a minute for 100 million
+      tidegate audit flights --deep                # every row's coordinates; about a minute for 100 million
       tidegate audit flights --json | jq .balanced
 
     \b

@@ -27,14 +27,12 @@ def metrics(pipeline: str | None, no_kafka: bool, listen: str | None) -> None:
     """Print measures of every pipeline in Prometheus' text format; docs/metrics.md explains each.
 
     It costs a few statements of the ledger, whatever the number of pipelines, and one look at each topic. For a node
-    exporter write it to a file of its text file collector, under another name first:
+    exporter write it to a file of its text file collector, under another name first. With --listen Prometheus asks for
+    it; there is neither TLS nor a login.
 
     \b
+    Examples:
       tidegate metrics > tidegate.prom.$$ && mv tidegate.prom.$$ /var/lib/node_exporter/tidegate.prom
-
-    With --listen Prometheus asks for it; there is neither TLS nor a login:
-
-    \b
       tidegate metrics --listen 9469
 
     \b

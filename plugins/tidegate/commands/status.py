@@ -69,6 +69,8 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
 
 
 MANY_HELD = 3
+WIDE, TINY = 100, 84
+"""Columns of the terminal from which on all is shown, and below which only what matters most is."""
 
 
 def _exit_code(lines: Iterable[Line]) -> int:
@@ -185,7 +187,7 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
 
     out = console()
     if lines:
-        out.print(_table(lines, narrow=out.width < 100))
+        out.print(_table(lines, out.width))
     else:
         out.print(f"no pipelines in {surroundings.pipelines_folder()}: one YAML file is one pipeline")
     for line in lines:
@@ -204,17 +206,21 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
         out.print(Text(f"\nin the ledger, without a YAML here: {', '.join(strangers)}"))
 
 
-def _table(lines: list[Line], narrow: bool) -> Any:
+def _table(lines: list[Line], width: int) -> Any:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("pipeline", min_width=11, overflow="fold")
-    for name in ("is", "open batch", "watermark"):
+    table.add_column("pipeline", min_width=8, overflow="fold")
+    for name in ("is",) if width < TINY else ("is", "open batch", "watermark"):
         table.add_column(name, no_wrap=True)
-    for name in ("behind", "due", "late", "dirty", *(() if narrow else ("published", "rows", "loss in"))):
+    for name in ("behind", "due") if width < TINY else ("behind", "due", "late", "dirty"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in () if width < WIDE else ("published", "rows", "loss in"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        table.add_row(*_row(line)[: len(table.columns)])
+        cells = _row(line)
+        cells = [cells[i] for i in (0, 1, 4, 5) if i < len(cells)] if width < TINY else cells
+        table.add_row(*cells[: len(table.columns)])
     return table
 
 
