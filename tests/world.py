@@ -261,6 +261,7 @@ class _WrappedLedger:
         self.truths = wrap("truths", ledger.truths)
         self.reopenings = wrap("reopenings", ledger.reopenings)
         self.rollbacks = wrap("rollbacks", ledger.rollbacks)
+        self.replays = wrap("replays", ledger.replays)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unwrapped, name)

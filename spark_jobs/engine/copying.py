@@ -52,7 +52,9 @@ class Copier:
         try:
             with stream:
                 return self._copied(uri, finished(uri, stream, copy.columns), copy)
-        except (pa.ArrowException, ValueError) as e:
+        except (pa.ArrowException, ValueError, OSError) as e:
+            if isinstance(e, OSError) and e.errno is not None:
+                raise  # the filesystem's, where the others are the file's
             raise refuse(f"{uri} cannot be read: {e}", advice=_RESTORE) from None
 
     def _copied(self, uri: str, file: Finished, copy: Copy) -> list[Copied]:

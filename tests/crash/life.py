@@ -11,11 +11,11 @@ from typing import Any
 from tests.crash.scenario import Step, Task
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, make_pipeline, record, window
-from tidegate.core.errors import Alarm, BatchRefused, ReplayRefused, StorageAhead
+from tidegate.core.errors import Alarm, BatchRefused, JobFailed, ReplayRefused, StorageAhead
 from tidegate.core.lateness import DROP, REROUTE, SIDE
 from tidegate.core.pipeline import Column, Completeness, DirtyLimits, Merge, Reopening
 from tidegate.core.window import WindowKey
-from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, reopen, replay, truth
+from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, rehearsal, reopen, replay, rollback, truth
 from tidegate.workflow.context import Context, Published
 
 WORK = "lake/readings/_tidegate"
@@ -72,8 +72,44 @@ def rebuild(hour: int) -> Task:
     return Task(f"replay {hour}", lambda world: _announce(world, replay.replay, window(hour)))
 
 
+def rebuild_together(*hours: int) -> Task:
+    """One job for all of them; each is told of."""
+    return Task(f"replay {hours}", lambda world: _rebuild_together(world, [window(h) for h in hours]))
+
+
+def _rebuild_together(world: World, keys: list[WindowKey]) -> None:
+    """Raises what the first window that is not well was refused for: the scenario tries again."""
+    ctx = world.context()
+    for outcome in replay.replay_range(ctx, keys):
+        if not outcome.well:
+            raise JobFailed(f"{outcome.what}: {outcome.why}")
+        published = outcome.published
+        if published is not None and published.new:
+            world.events.append((published.window.start_ms, published.generation))
+            archive.announced(ctx, published)
+
+
+def try_out(hour: int) -> Task:
+    return Task(f"dry run {hour}", lambda world: _try_out(world, window(hour)))
+
+
+def _try_out(world: World, key: WindowKey) -> None:
+    (found,) = rehearsal.rehearse(world.context(), [key])
+    if found.what == rehearsal.FAILED:
+        raise JobFailed(found.why)
+    assert found.what == rehearsal.SAME, found
+
+
 def take_up(hour: int) -> Task:
     return Task(f"reopen {hour}", lambda world: _announce(world, reopen.reopen, window(hour)))
+
+
+def bring_back(hour: int) -> Task:
+    return Task(f"rollback {hour}", lambda world: _announce(world, _to_the_first, window(hour)))
+
+
+def _to_the_first(ctx: Context, key: WindowKey) -> Published:
+    return rollback.rollback(ctx, key, 1, "not wanted")
 
 
 def _announce(world: World, step: Callable[..., Published], key: WindowKey) -> None:
@@ -175,6 +211,12 @@ def ten_days_later(world: World) -> None:
 def swap_by_directory(world: World) -> None:
     """Hour 1 was healed with other columns than today's: its content changes."""
     world.change_spec(archive=replace(world.pipeline.archive, swap="directory"))
+
+
+def by_the_metastore(world: World) -> None:
+    """Hour 5 was rebuilt with other sites: one partition comes, another one goes, in one call."""
+    sink = replace(world.pipeline.sink, metastore_conn_id="metastore_default")
+    world.change_spec(sink=sink, archive=replace(world.pipeline.archive, swap="pointer"))
 
 
 def one_record(world: World) -> None:
@@ -360,7 +402,7 @@ STEPS = (
     Step("archive with merging", merge_two, (publish(1),)),
     Step("replay with other columns", other_columns, (rebuild(0),)),
     Step("heal", lose_a_file, (publish(1),)),
-    Step("unchanged replay", nothing, (rebuild(1),)),
+    Step("unchanged replay", nothing, (rebuild(1), try_out(1))),
     Step("reopening", nothing, (take_up(0),)),
     Step("replay with other partitions", other_sites, (rebuild(0),)),
     Step("cleaning", ten_days_later, ()),
@@ -398,8 +440,9 @@ STEPS = (
     ),
     Step("redrive", odd_records, (plan_redrive("redrive 1"), carry_out("redrive 1"))),
     Step("reopening by directory", nothing, (take_up(1),)),
-    Step("columns more", more_columns, (rebuild(2),)),
+    Step("columns more, a range", more_columns, (rebuild_together(1, 2),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
     Step("released batch", refused_again, (RELEASE, write("r14"), land("r14"))),
+    Step("rollback at once", by_the_metastore, (bring_back(5),)),
     Step("refused replay", nothing, (replace(rebuild(0), refusal=(ReplayRefused,)),)),
 )

@@ -13,6 +13,7 @@ from tests.mutants import (
     attacks_ledger,
     attacks_redrive,
     attacks_reopen,
+    attacks_replay,
     attacks_schema,
     attacks_windows,
 )
@@ -40,5 +41,6 @@ _MODULES = (
     attacks_redrive,
     attacks_late,
     attacks_reopen,
+    attacks_replay,
 )
 ATTACKS: dict[str, Attack] = {name: attack for module in _MODULES for name, attack in _of(module).items()}

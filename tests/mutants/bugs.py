@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from tests.mutants import bugs_batches, bugs_late, bugs_ledger, bugs_redrive, bugs_reopen, bugs_schema, bugs_windows
+from tests.mutants import (
+    bugs_batches,
+    bugs_late,
+    bugs_ledger,
+    bugs_redrive,
+    bugs_reopen,
+    bugs_replay,
+    bugs_schema,
+    bugs_windows,
+)
 from tests.mutants.planting import Bug
 
 BUGS: dict[str, Bug] = {
     b.name: b
-    for bugs in (bugs_batches, bugs_windows, bugs_ledger, bugs_schema, bugs_redrive, bugs_late, bugs_reopen)
+    for bugs in (
+        bugs_batches,
+        bugs_windows,
+        bugs_ledger,
+        bugs_schema,
+        bugs_redrive,
+        bugs_late,
+        bugs_reopen,
+        bugs_replay,
+    )
     for b in bugs.BUGS
 }

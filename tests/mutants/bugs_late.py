@@ -60,10 +60,8 @@ BUGS = (
         HEALS,
         (
             Edit(
-                "spark_jobs/engine/task.py",
-                "        wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))\n"
+                "spark_jobs/engine/targets.py",
                 "        if routed.dropped is not None:\n",
-                "        wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))\n"
                 "        if routed.rerouted is not None:\n"
                 "            wanted = pc.and_not(wanted, routed.rerouted)\n"
                 "        if routed.dropped is not None:\n",

@@ -51,8 +51,8 @@ BUGS = (
         (
             Edit(
                 "plugins/tidegate/workflow/rebuild.py",
-                "        files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()\n",
-                "        files = ()\n",
+                "    files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()\n",
+                "    files = ()\n",
             ),
         ),
         why="it would take what lies between for its own, so its rows per batch are others than the ledger's",

@@ -40,8 +40,8 @@ BUGS = (
         (
             Edit(
                 "plugins/tidegate/workflow/rebuild.py",
-                "        floor = OPEN_TO_ALL if batch_id in generation.late else plan.floor\n",
-                "        floor = plan.floor\n",
+                "                tuple(i for i in work.late if i in mine),\n",
+                "                (),\n",
             ),
         ),
     ),

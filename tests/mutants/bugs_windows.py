@@ -6,22 +6,23 @@ from tests.mutants.names import HEALS, IN_FORCE, ONCE, STOPS, THERE, WHOLE
 from tests.mutants.planting import Bug, Edit
 
 _REBUILD = "plugins/tidegate/workflow/rebuild.py"
+_REPLAYING = "plugins/tidegate/core/replaying.py"
 _PUBLICATION = "plugins/tidegate/workflow/publication.py"
 _ASSEMBLY = "plugins/tidegate/workflow/assembly.py"
 _MOVES = "plugins/tidegate/workflow/moves.py"
 _WINDOWS = "plugins/tidegate/adapters/ledger/windows.py"
 _INTENTS = "plugins/tidegate/adapters/ledger/intents.py"
 
-_NO_TOTALS = Edit(_REBUILD, "        if found.data != s.rows:\n", "        if False:\n")
+_NO_TOTALS = Edit(_REBUILD, "        if rows != s.rows:\n", "        if False:\n")
 _TODAYS_CLOCK = Edit(
     _REBUILD,
-    "JobPart(batch_id, plan.clock_ms, floor,",
-    "JobPart(batch_id, ctx.clock.now_ms(), floor,",
+    "JobPart(batch_id, plan.clock_ms, plan.floor,",
+    "JobPart(batch_id, ctx.clock.now_ms(), plan.floor,",
 )
 _TODAYS_SPEC = Edit(
     _REBUILD,
-    "        if batch.plan.spec_version != ctx.spec_version:\n            pinned",
-    "        if False:\n            pinned",
+    "    pinned = None if plan.spec_version == ctx.spec_version else",
+    "    pinned = None if True else",
 )
 
 BUGS = (
@@ -67,7 +68,8 @@ BUGS = (
         "the_topic_is_recreated_before_a_rebuild",
         STOPS,
         (
-            Edit(_REBUILD, "    if now.topic_id != topic_id:\n        raise", "    if False:\n        raise"),
+            Edit(_REPLAYING, "    if now.topic_id != topic_id:\n", "    if False:\n"),
+            Edit(_REBUILD, "    if now.topic_id == job.topic_id:\n", "    if True:\n"),
             Edit("spark_jobs/engine/job.py", "    if found is not None and found != plan.topic_id:", "    if False:"),
         ),
         why="the job compares too",

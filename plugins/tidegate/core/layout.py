@@ -4,6 +4,7 @@ Below the work directory (`<location>/_tidegate` by default):
 
     plans/<batch>.<epoch>-<nonce>.json          what an attempt is to do
     tmp/<batch>.<epoch>-<nonce>/                what it writes: data/, late/, dirty/, _receipt.json | failure.json
+    tmp/<window>.dry-<run>.<nonce>/             what a dry run of a replay writes, until it ends
     landed/<batch>/                             the same directory after its one rename
     side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
     late/_batch=<batch>/<time partitions>/      the late table
@@ -34,6 +35,7 @@ FAILURE = "failure.json"
 CERTIFICATE = "_certificate.json"
 SUCCESS = "_SUCCESS"
 MAX_NAME_BYTES = 255
+DRY_RUN = "dry"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 # Hive's FileUtils.charToEscape, plus what is no URI text (HiveServer2 refuses it in SET LOCATION), plus `.` alone and
@@ -237,6 +239,10 @@ class Layout:
 
     def replay_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return join(self.attempts(), self.replay_name(start_ms, generation, epoch, nonce))
+
+    def rehearsal_name(self, start_ms: int, run: str, nonce: str) -> str:
+        """Of what a dry run of a replay writes: no generation, so that nobody can take it for one."""
+        return f"{window_id(start_ms)}.{DRY_RUN}-{run}.{nonce}"
 
     def merge_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return f"{self.replay_name(start_ms, generation, epoch, nonce)}.merge"

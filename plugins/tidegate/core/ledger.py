@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.announcing import AnnouncementLedger
-from tidegate.core.batch import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
+from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness import Answer
 from tidegate.core.due import DueLedger
@@ -22,8 +22,9 @@ from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
-from tidegate.core.record import BatchRecord, GenerationRecord
+from tidegate.core.record import RecoveryLedger
 from tidegate.core.redriving import RedriveLedger
+from tidegate.core.rehearsing import ReplayLedger
 from tidegate.core.reopening import ReopenLedger
 from tidegate.core.rollback import RollbackLedger
 from tidegate.core.totals import TotalsLedger
@@ -238,13 +239,9 @@ class WindowLedger(GroundsLedger, Protocol):
         ...
 
     def built(
-        self,
-        generation: BuildingGeneration,
-        directory: str,
-        files: Iterable[FileEntry],
-        spec_version: int | None = None,
+        self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry], spec: int | None = None
     ) -> BuiltGeneration:
-        """BUILDING(epoch) -> BUILT. `spec_version`: by whose columns the rows are, where it is one spec."""
+        """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one."""
         ...
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
@@ -264,15 +261,6 @@ class WindowLedger(GroundsLedger, Protocol):
 
     def published_starts(self, name: str) -> set[int]:
         """Starts (UTC ms) of the windows that have a CURRENT generation."""
-        ...
-
-    def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
-        """Windows (start, UTC ms) that a replay by this spec has rebuilt already, whether or not it found their content
-        changed, each with its generation in force."""
-        ...
-
-    def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
-        """An event: a dry run of a replay begins to write the work directory of that name, which nobody publishes."""
         ...
 
     def announced(self, name: str, key: WindowKey, number: int) -> None:
@@ -299,40 +287,6 @@ class WindowLedger(GroundsLedger, Protocol):
         ...
 
     def block(self, name: str, key: WindowKey, reason: str) -> None: ...
-
-
-class RecoveryLedger(Protocol):
-    """What is held against storage's records, and how lost rows come back from them (R11)."""
-
-    def identity(self, name: str) -> str:
-        """Tells this ledger's pipeline from one of the same name in another ledger."""
-        ...
-
-    def record(self, batch: SealedBatch | AbandonedBatch) -> BatchRecord:
-        """All that the ledger knows of the batch, to be written to storage."""
-        ...
-
-    def newest_publication_ms(self, name: str) -> int | None:
-        """When the newest generation was published, UTC ms."""
-        ...
-
-    def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of (window start UTC ms, generation number) that the ledger has no row of."""
-        ...
-
-    def withdraw(self, batch: OpenBatch, why: str) -> None:
-        """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id."""
-        ...
-
-    def restore(
-        self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
-    ) -> None:
-        """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED | DISCARDED; its window is CLOSED.
-
-        `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
-        An unfinished generation of the same number is overwritten: its files are where the record says. Raises
-        LostComparison if the ledger has another finished one, or other batches for the window."""
-        ...
 
 
 class CleaningLedger(Protocol):
@@ -396,6 +350,9 @@ class Ledger(Protocol):
 
     @property
     def reopenings(self) -> ReopenLedger: ...
+
+    @property
+    def replays(self) -> ReplayLedger: ...
     @property
     def rollbacks(self) -> RollbackLedger: ...
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tidegate.core.batch import Plan
+from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, SealedBatch
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.rollback import Origin
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
+
+if TYPE_CHECKING:
+    from tidegate.core.ledger import Moved
 
 T = TypeVar("T")
 
@@ -73,3 +77,37 @@ def unpack(kind: type[T], content: bytes) -> T:
 def same_plan(one: Plan, other: Plan) -> bool:
     """Whether two ledgers' plans mean the same batch: everything but the spec's number, which each ledger gives."""
     return replace(one, spec_version=0) == replace(other, spec_version=0)
+
+
+class RecoveryLedger(Protocol):
+    """What is held against storage's records, and how lost rows come back from them (R11)."""
+
+    def identity(self, name: str) -> str:
+        """Tells this ledger's pipeline from one of the same name in another ledger."""
+        ...
+
+    def record(self, batch: SealedBatch | AbandonedBatch) -> BatchRecord:
+        """All that the ledger knows of the batch, to be written to storage."""
+        ...
+
+    def newest_publication_ms(self, name: str) -> int | None:
+        """When the newest generation was published, UTC ms."""
+        ...
+
+    def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those of (window start UTC ms, generation number) that the ledger has no row of."""
+        ...
+
+    def withdraw(self, batch: OpenBatch, why: str) -> None:
+        """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id."""
+        ...
+
+    def restore(
+        self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
+    ) -> None:
+        """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED | DISCARDED; its window is CLOSED.
+
+        `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
+        An unfinished generation of the same number is overwritten: its files are where the record says. Raises
+        LostComparison if the ledger has another finished one, or other batches for the window."""
+        ...

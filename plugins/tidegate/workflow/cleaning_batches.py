@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.layout import Assembly, join, window_id
+from tidegate.core.rehearsing import EVENT, Rehearsal, may_go, parse_rehearsal
 from tidegate.workflow import merging
 from tidegate.workflow.cleaning_round import Run
 
@@ -25,8 +26,11 @@ def clean_batches(run: Run) -> None:
 def _attempts(run: Run, kind: str, folder: str, suffix: str) -> None:
     found: dict[BatchAttempt | Assembly, list[str]] = {}
     for name in run.names(folder):
-        attempt = rules.parse_attempt(name.removesuffix(suffix)) if name.endswith(suffix) else None
-        if attempt is None:
+        bare = name.removesuffix(suffix) if name.endswith(suffix) else ""
+        attempt, rehearsal = rules.parse_attempt(bare), parse_rehearsal(bare)
+        if rehearsal is not None:
+            _rehearsal(run, kind, join(folder, name), rehearsal)
+        elif attempt is None:
             run.foreign(kind, join(folder, name))
         else:
             found.setdefault(attempt, []).append(join(folder, name))
@@ -61,6 +65,15 @@ def _rebuild_attempt(run: Run, kind: str, path: str, attempt: Assembly, facts: G
 
     if _worth_it(run, kind, path, decide(facts)):
         run.delete(kind, path, lambda: decide(run.generation((attempt.window_ms, attempt.number))))
+
+
+def _rehearsal(run: Run, kind: str, path: str, found: Rehearsal) -> None:
+    def decide() -> Verdict:
+        subject = f"window {window_id(found.window_ms)}"
+        return may_go(run.history(subject, EVENT), run.ttl, run.now_ms)
+
+    if _worth_it(run, kind, path, decide()):
+        run.delete(kind, path, decide)
 
 
 def _worth_it(run: Run, kind: str, path: str, verdict: Verdict) -> bool:

@@ -80,9 +80,9 @@ class Run:
         if isinstance(facts, GenerationFacts) and isinstance(found, Assembly):
             subject = f"window {window_id(facts.window_ms)}"
             if facts.state == BUILDING:
-                return rules.overtaken_ms(self._history(subject, "assembling"), found.epoch, facts.number)
+                return rules.overtaken_ms(self.history(subject, "assembling"), found.epoch, facts.number)
             if facts.state == DISCARDED:
-                return rules.discarded_ms(self._history(subject, "discarded"), facts.number)
+                return rules.discarded_ms(self.history(subject, "discarded"), facts.number)
             return facts.built_ms
         if not isinstance(facts, BatchFacts):
             return None
@@ -90,13 +90,13 @@ class Run:
             return facts.landed_ms
         subject = f"batch {facts.batch_id}"
         if facts.state == "ABANDONED":
-            return max((m.at_ms for m in self._history(subject, "abandoned")), default=None)
-        return rules.overtaken_ms(self._history(subject, "writing"), found.epoch)
+            return max((m.at_ms for m in self.history(subject, "abandoned")), default=None)
+        return rules.overtaken_ms(self.history(subject, "writing"), found.epoch)
 
     def newest_event_ms(self, subject: str) -> int | None:
-        return max((m.at_ms for m in self._history(subject)), default=None)
+        return max((m.at_ms for m in self.history(subject)), default=None)
 
-    def _history(self, subject: str, *whats: str) -> list[rules.Moment]:
+    def history(self, subject: str, *whats: str) -> list[rules.Moment]:
         return self.ctx.ledger.cleaning.history(self.ctx.name, subject, whats)
 
     # ------------------------------------------------------------ acts

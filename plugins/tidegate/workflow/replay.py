@@ -94,12 +94,11 @@ class _Range:
     def run(self, windows: Sequence[WindowKey], again: bool) -> list[Outcome]:
         ctx = self._ctx
         published = ctx.ledger.windows.published_starts(ctx.name)
-        done = {} if again else ctx.ledger.windows.rebuilt_by(ctx.name, ctx.spec_version)
+        done = {} if again else ctx.ledger.replays.rebuilt_by(ctx.name, ctx.spec_version)
         todo: list[WindowKey] = []
         for key in windows:
             if key.start_ms in done:
-                why = f"generation {done[key.start_ms]} is what a replay by this spec gives"
-                self._tell(Outcome(key, SKIPPED, why=why))
+                self._tell(_done_before(ctx, key, done[key.start_ms]))
             elif key.start_ms not in published:
                 self._tell(_refused(key, _never_published(ctx, key)))
             else:
@@ -177,8 +176,16 @@ class _Range:
         self._told(outcome)
 
 
+def _done_before(ctx: Context, key: WindowKey, number: int) -> Outcome:
+    """Whoever published it may have died before anybody was told: then the caller has something new to tell of."""
+    generation = ctx.ledger.windows.generation(ctx.name, key, number)
+    published = archive.standing(ctx, generation, "skipped") if isinstance(generation, PublishedGeneration) else None
+    return Outcome(key, SKIPPED, published, f"generation {number} is what a replay by this spec gives")
+
+
 def _outcome(published: Published) -> Outcome:
-    return Outcome(published.window, REPLAYED if published.new else UNCHANGED, published)
+    same = not published.new or published.note == "unchanged"  # what nobody was told of yet is new all the same
+    return Outcome(published.window, UNCHANGED if same else REPLAYED, published)
 
 
 def _refused(key: WindowKey, error: TidegateError) -> Outcome:

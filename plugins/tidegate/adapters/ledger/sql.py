@@ -18,8 +18,9 @@ from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
 from tidegate.adapters.ledger.reopenings import SqlReopenings
-from tidegate.adapters.ledger.rollbacks import SqlRollbacks
 from tidegate.adapters.ledger.repairs import SqlRepairs
+from tidegate.adapters.ledger.replays import SqlReplays
+from tidegate.adapters.ledger.rollbacks import SqlRollbacks
 from tidegate.adapters.ledger.specs import SqlSpecs
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.totals import SqlTotals
@@ -55,6 +56,7 @@ class SqlLedger:
         self.redrives = SqlRedrives(self.store)
         self.reopenings = SqlReopenings(self.store)
         self.rollbacks = SqlRollbacks(self.store)
+        self.replays = SqlReplays(self.store)
         self.truths = SqlTruths(self.store)
         self.due = SqlDue(self.store)
         self.totals = SqlTotals(self.store)

@@ -118,23 +118,6 @@ class SqlWindows:
         with self._store.begin() as c:
             return set(c.scalars(select(g.c.window_ms).where(g.c.pipeline == name, g.c.state == CURRENT)))
 
-    def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
-        made = g.alias()
-        joined = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number >= g.c.number)
-        same = or_(made.c.state == CURRENT, and_(made.c.state == DISCARDED, made.c.digest == g.c.digest))
-        statement = (
-            select(g.c.window_ms, g.c.number)
-            .select_from(g.join(made, joined))
-            .where(g.c.pipeline == name, g.c.state == CURRENT)
-            .where(made.c.kind == "replay", made.c.spec_version == spec_version, same)
-        )
-        with self._store.begin() as c:
-            return {row.window_ms: row.number for row in c.execute(statement)}
-
-    def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
-        with self._store.begin() as c:
-            self._store.note(c, name, "dry run", _subject(key), {"attempt": attempt})
-
     def announced(self, name: str, key: WindowKey, number: int) -> None:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms, g.c.number == number)
         with self._store.begin() as c:
@@ -279,11 +262,7 @@ class SqlWindows:
         return replace(now, epoch=epoch, nonce=nonce)
 
     def built(
-        self,
-        generation: BuildingGeneration,
-        directory: str,
-        files: Iterable[FileEntry],
-        spec_version: int | None = None,
+        self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry], spec: int | None = None
     ) -> BuiltGeneration:
         files, name, key = tuple(files), generation.pipeline, generation.window
         digest = content_digest(files)
@@ -295,7 +274,7 @@ class SqlWindows:
                 rows=sum(f.rows for f in files),
                 digest=digest,
                 built_ms=self._store.now_ms(),
-                spec_version=spec_version,
+                spec_version=spec,
             )
             self._store.compare_and_set(c, change, f"generation {generation.number} built")
             where = {"pipeline": name, "window_ms": key.start_ms, "number": generation.number}

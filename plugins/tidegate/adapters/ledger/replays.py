@@ -1,0 +1,37 @@
+"""Replays in the ledger: what has been rebuilt by which spec, and dry runs."""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, or_, select
+
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.store import Store
+from tidegate.core.layout import window_id
+from tidegate.core.rehearsing import EVENT
+from tidegate.core.window import CURRENT, DISCARDED, WindowKey
+
+g = schema.generations
+
+
+class SqlReplays:
+    """core.rehearsing.ReplayLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
+        made = g.alias()
+        joined = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number >= g.c.number)
+        same = or_(made.c.state == CURRENT, and_(made.c.state == DISCARDED, made.c.digest == g.c.digest))
+        statement = (
+            select(g.c.window_ms, g.c.number)
+            .select_from(g.join(made, joined))
+            .where(g.c.pipeline == name, g.c.state == CURRENT)
+            .where(made.c.kind == "replay", made.c.spec_version == spec_version, same)
+        )
+        with self._store.begin() as c:
+            return {row.window_ms: row.number for row in c.execute(statement)}
+
+    def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
+        with self._store.begin() as c:
+            self._store.note(c, name, EVENT, f"window {window_id(key.start_ms)}", {"attempt": attempt})

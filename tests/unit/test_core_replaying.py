@@ -1,0 +1,214 @@
+"""Where the rows of a replayed window come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.world import make_pipeline
+from tidegate.core.ledger import OwedSpan
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
+from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.receipt import FileEntry, PartitionRows
+from tidegate.core.rehearsing import Rehearsal, parse_rehearsal
+from tidegate.core.replaying import AUTO, FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
+
+SPEC = make_pipeline("file:///lake")
+ID, SITE, VALUE = SPEC.columns
+
+
+def columns(*found: Column) -> Pipeline:
+    return replace(SPEC, columns=found)
+
+
+def value(**changes: object) -> Pipeline:
+    return columns(ID, SITE, replace(VALUE, **changes))
+
+
+# ---------------------------------------------------------------- columns
+
+
+@pytest.mark.parametrize(
+    "today",
+    [
+        columns(SITE, VALUE, ID),
+        columns(SITE, ID),
+        value(type="bigint"),
+        value(type="decimal(10,0)"),
+        replace(SPEC, where="value > 1"),
+        replace(SPEC, event_time=replace(SPEC.event_time, path="$.elsewhere")),
+        replace(SPEC, late_policy="drop", description="other"),
+        replace(SPEC, format=Format(unknown_fields="fail")),
+        columns(replace(ID, nullable=True), SITE, VALUE),
+    ],
+    ids=["other order", "a column less", "wider", "a decimal", "where", "event time", "policy", "unknown", "nullable"],
+)
+def test_nothing_has_to_be_decoded(today: Pipeline) -> None:
+    assert needing_decoding(today, [SPEC]) == ()
+
+
+@pytest.mark.parametrize(
+    ("today", "missing"),
+    [
+        (columns(ID, SITE, VALUE, Column("note", "string", "$.note")), ("note",)),
+        (columns(ID, SITE, replace(VALUE, name="renamed")), ("renamed",)),
+        (value(path="$.other"), ("value",)),
+        (value(type="smallint"), ("value",)),
+        (value(type="string", convert="text"), ("value",)),
+        (value(type="decimal(9,0)"), ("value",)),
+        (value(nullable=False), ("value",)),
+        (columns(ID, replace(SITE, path="$.place"), VALUE), ("site",)),
+        (replace(SPEC, format=Format(unknown_fields="capture")), ("_extra",)),
+        (replace(SPEC, format=Format("csv", csv=CsvFormat(("a",)))), ("id", "site", "value")),
+    ],
+)
+def test_what_needs_the_record_is_named(today: Pipeline, missing: tuple[str, ...]) -> None:
+    assert needing_decoding(today, [SPEC]) == missing
+
+
+def test_a_float_does_not_become_the_double_that_decoding_would_give() -> None:
+    assert needing_decoding(value(type="double"), [value(type="float")]) == ("value",)
+    assert needing_decoding(value(type="decimal(8,3)"), [value(type="decimal(8,2)")]) == ("value",)
+    assert needing_decoding(value(type="decimal(10,3)"), [value(type="decimal(9,2)")]) == ()
+
+
+def test_structs_with_more_fields_need_the_record() -> None:
+    assert needing_decoding(value(type="struct<a:int,b:int>"), [value(type="struct<a:int>")]) == ("value",)
+    assert needing_decoding(value(type="struct<a:int>"), [value(type="struct<a:int>")]) == ()
+
+
+def test_computed_columns_are_what_they_were_while_their_inputs_are() -> None:
+    twice = Column("twice", "bigint", "", expr="value * 2")
+    four = Column("four", "bigint", "", expr="twice + twice")
+    before = columns(ID, SITE, VALUE, twice, four)
+    assert needing_decoding(columns(SITE, VALUE, twice, four), [before]) == ()
+    other = replace(VALUE, path="$.other")
+    assert needing_decoding(columns(ID, SITE, other, twice, four), [before]) == ("value", "twice", "four")
+    wider = replace(VALUE, type="bigint")
+    assert needing_decoding(columns(ID, SITE, wider, twice), [before]) == ("twice",)
+    assert needing_decoding(columns(ID, SITE, twice), [before]) == ("twice",)
+    assert needing_decoding(columns(ID, SITE, VALUE, replace(twice, expr="value*2")), [before]) == ("twice",)
+
+
+def test_what_no_column_takes_depends_on_all_of_them() -> None:
+    captured = replace(SPEC, format=Format(unknown_fields="capture"))
+    assert needing_decoding(captured, [captured]) == ()
+    assert needing_decoding(replace(captured, columns=(ID, SITE)), [captured]) == ("_extra",)
+
+
+def test_a_registry_that_knows_more_ids_changes_no_value() -> None:
+    def avro(**changes: object) -> Pipeline:
+        return replace(SPEC, format=Format("avro", avro=replace(AvroFormat("confluent"), **changes)))
+
+    assert needing_decoding(avro(schemas={2: "x"}, unknown_schema="dirty"), [avro(schemas={1: "x"})]) == ()
+    assert needing_decoding(avro(schema="int"), [avro()]) == ("id", "site", "value")
+
+
+def test_where_the_decoding_spec_is_not_known_all_have_to_agree() -> None:
+    assert needing_decoding(SPEC, [SPEC, value(path="$.other")]) == ("value",)
+    hidden = columns(ID, SITE, replace(VALUE, hidden=True))
+    assert needing_decoding(SPEC, [hidden]) == ("value",)
+    assert needing_decoding(hidden, [SPEC]) == ()
+
+
+# ---------------------------------------------------------------- Kafka
+
+
+def topic(low: int = 0, high: int = 100, topic_id: str = "id-1") -> TopicState:
+    return TopicState("t", topic_id, {0: PartitionOffsets(low, high, high)})
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (topic(), None),
+        (topic(10, 20), None),
+        (topic(11), r"batch 5: partition 0 offsets [10, 11) have passed Kafka's retention"),
+        (topic(90), r"batch 5: partition 0 offsets [10, 20) have passed Kafka's retention"),
+        (topic(high=19), r"batch 5: partition 0 offsets [19, 20) are past the end of the log"),
+        (topic(high=3), r"batch 5: partition 0 offsets [10, 20) are past the end of the log"),
+        (topic(topic_id="id-2"), "topic t was recreated: it has id id-2 now, its records of then (id-1) are gone"),
+        (None, "batch 5: no topic t"),
+        (replace(topic(), partitions={}), "batch 5: partition 0 offsets [10, 20) are gone: the topic has no such"),
+    ],
+)
+def test_what_kafka_has_no_more(now: TopicState | None, why: str | None) -> None:
+    found = gone(OffsetRange("t", 0, 10, 20), 5, "id-1", now, "no topic t")
+    assert found is None if why is None else (found or "").startswith(why)
+
+
+# ---------------------------------------------------------------- the decision
+
+
+def span(batch_id: int = 1, **changes: object) -> Span:
+    return replace(Span(OwedSpan(batch_id, 0, 5, 10, 19), None, ()), **changes)
+
+
+GONE = {"gone": "batch 1: gone"}
+
+
+def test_kafka_while_it_has_the_records() -> None:
+    assert decide([span()], AUTO) == {(1, 0): KAFKA}
+    assert decide([span(missing=("a",), lost="x")], AUTO) == {(1, 0): KAFKA}
+
+
+def test_files_for_what_it_has_no_more_batch_by_batch() -> None:
+    assert decide([span(**GONE), span(2)], AUTO) == {(1, 0): FILES, (2, 0): KAFKA}
+
+
+def test_a_column_that_must_be_decoded_refuses_with_what_is_left() -> None:
+    found = decide([span(**GONE, missing=("a", "b"), kept_from=77)], AUTO)
+    assert isinstance(found, Refusal)
+    assert found.reason == (
+        "batch 1: gone; columns a, b need the records to be decoded again, of batch 1, partition 0 offsets [10, 20); "
+        "Kafka has this partition from offset 77 on"
+    )
+    assert "keep the generation in force" in found.advice
+
+
+def test_a_lost_file_refuses_what_only_it_holds() -> None:
+    found = decide([span(**GONE, lost="file:///x"), span(2)], AUTO)
+    assert isinstance(found, Refusal)
+    assert found.reason == "batch 1: gone; file:///x of the generation in force is not what its manifest says"
+    assert "backup" in found.advice
+
+
+def test_an_operator_may_insist() -> None:
+    assert decide([span()], FILES) == {(1, 0): FILES}
+    assert decide([span()], KAFKA) == {(1, 0): KAFKA}
+    refused = decide([span(**GONE)], KAFKA)
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.advice) == (
+        "batch 1: gone",
+        "its rows can be taken from the files in force: --from auto",
+    )
+    undecodable = decide([span(missing=("a",))], FILES)
+    assert isinstance(undecodable, Refusal)
+    assert undecodable.advice == "replay from Kafka: --from auto"
+
+
+def test_redriven_rows_are_read_from_their_dirty_files_in_any_case() -> None:
+    assert decide([span(redriven=True), span(2, **GONE)], AUTO) == {(1, 0): KAFKA, (2, 0): FILES}
+    assert decide([span(redriven=True, missing=("a",))], FILES) == {(1, 0): KAFKA}
+
+
+def test_rows_that_cannot_be_told_apart_all_come_from_one_place() -> None:
+    assert decide([span(), span(2)], AUTO, kafka_columns=False) == {(1, 0): KAFKA, (2, 0): KAFKA}
+    assert decide([span(**GONE), span(2)], AUTO, kafka_columns=False) == {(1, 0): FILES, (2, 0): FILES}
+    mixed = decide([span(**GONE), span(2, missing=("a",))], AUTO, kafka_columns=False)
+    assert isinstance(mixed, Refusal)
+
+
+def test_a_file_is_lost_for_spans_that_it_may_hold_rows_of() -> None:
+    entry = FileEntry("f", "data", 0, (), 3, 1, None, None, 0, (PartitionRows(0, 3, 5, 9), PartitionRows(2, 1, 0, 0)))
+    for low, high, found in ((0, 4, None), (0, 5, "f"), (6, 7, "f"), (9, 12, "f"), (10, 12, None)):
+        assert lost(OwedSpan(1, 0, 1, low, high), [entry]) == found
+    assert lost(OwedSpan(1, 1, 1, 5, 9), [entry]) is None
+
+
+def test_names_of_dry_runs() -> None:
+    assert parse_rehearsal("20130105T040000Z.dry-ab.cd") == Rehearsal(1_357_358_400_000)
+    for other in ("20130105T040000Z.2.1-ab", "7.1-ab", "20130105T040000Z.dry", "x.dry-a", "20130105T040000Z.dry-"):
+        assert parse_rehearsal(other) is None
