@@ -60,7 +60,8 @@ def test_cleared_runs_that_nobody_would_start_or_end_are_taken_up(rig: Rig) -> N
 
 def kill_once_cleared(rig: Rig, lane: Lane, run: str) -> None:
     """The task's processes stand still while it is cleared and are killed then, as when a worker is lost."""
-    [(pid,)] = rig.airflow("SELECT pid FROM task_instance WHERE dag_id = :d AND task_id = 'publish'", d=lane.archive)
+    mine = "SELECT pid FROM task_instance WHERE dag_id = :d AND run_id = :r AND task_id = 'publish'"
+    [(pid,)] = rig.airflow(mine, d=lane.archive, r=run)
     task = psutil.Process(pid)
     processes = [task.parent(), task, *task.children(recursive=True)]
     for process in processes:
