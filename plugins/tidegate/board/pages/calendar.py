@@ -32,6 +32,7 @@ SIGNS = {
 }  # fmt: skip
 """Besides the colour."""
 MOST_CHOICES = 240
+_YEARS = range(1970, 2200)
 _FORMATS = {YEAR: "%Y", MONTH: "%Y-%m", DAY: "%Y-%m-%d"}
 
 
@@ -103,9 +104,12 @@ def period_of(windows: Windows, name: str | None, at_ms: int) -> Period:
     """The period called `name`; the one that holds `at_ms` if it is none."""
     kind = kind_of(windows)
     try:
-        return _period(kind, datetime.strptime(name or "", _FORMATS[kind]).date(), windows.timezone)
-    except (ValueError, OverflowError):
-        return _period(kind, _local(at_ms, windows).date(), windows.timezone)
+        named = datetime.strptime(name or "", _FORMATS[kind]).date()
+    except ValueError:
+        named = None
+    if named is None or named.year not in _YEARS:
+        named = _local(at_ms, windows).date()
+    return _period(kind, named, windows.timezone)
 
 
 def _period(kind: str, day: date, zone: str) -> Period:
@@ -130,14 +134,15 @@ def calendar(windows: Windows, period: Period, marks: Sequence[Mark], judge: Jud
         mark = known.get(key.start_ms)
         row, column = _place(windows, period.kind, key.start_ms)
         cells = placed.setdefault(row, {})
-        if mark is None and (key.start_ms < windows.start_ms or key.start_ms > now_ms):
+        if mark is None and (key.end_ms <= windows.start_ms or key.start_ms > now_ms):
             continue
         while column in cells:
             column = (column[0], column[1] + 1)
         cell = _cell(windows, key, mark, judge, most)
         cells[column] = cell
         counts[cell.state] = counts.get(cell.state, 0) + 1
-    columns = sorted({column for cells in placed.values() for column in cells} | _always(windows, period.kind))
+    met = {column for cells in placed.values() for column in cells} | _always(windows, period.kind)
+    columns = sorted(met, key=_in_time if period.kind == MONTH else None)
     rows = [
         Row(label, weekend, tuple(cells.get(column) for column in columns))
         for (label, weekend), cells in _trimmed(list(placed.items()))
@@ -190,6 +195,12 @@ def _always(windows: Windows, kind: str) -> set[tuple[int, int]]:
     if (first.hour * 60 + first.minute) % size:
         return set()
     return {(minute, 0) for minute in range(0, span, size)}
+
+
+def _in_time(column: tuple[int, int]) -> tuple[int, int, int]:
+    """The whole hour before it comes again."""
+    minutes, again = column
+    return minutes // 60, again, minutes
 
 
 def _column_label(kind: str, column: tuple[int, int], columns: Sequence[tuple[int, int]]) -> str:
