@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from airflow.security.permissions import ACTION_CAN_ACCESS_MENU, ACTION_CAN_EDIT, ACTION_CAN_READ
 from airflow.www.extensions.init_auth_manager import get_auth_manager
 from airflow.www.views import AirflowBaseView
-from flask import flash, redirect, request, url_for
+from flask import flash, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,13 @@ RESOURCE = "Tidegate"
 """The resource of both permissions, and the name of the menu entry."""
 SEE, ACT = ACTION_CAN_READ, ACTION_CAN_EDIT
 _SEES = (SEE, ACTION_CAN_ACCESS_MENU)
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_HEADERS = {
+    "X-Frame-Options": "SAMEORIGIN",  # a foreign page must not lay its own over a button of ours
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 ROLES = {"Viewer": _SEES, "User": _SEES, "Op": (*_SEES, ACT), "Admin": (*_SEES, ACT)}
 """What Airflow's built-in roles may; other roles are given the permissions by hand."""
 
@@ -29,6 +37,10 @@ class TidegatePages(AirflowBaseView):
     route_base = "/tidegate"
     class_permission_name = RESOURCE
     base_permissions = [SEE, ACT, ACTION_CAN_ACCESS_MENU]  # FAB takes away whatever of the resource is not here
+
+    def render_template(self, *args: Any, **kwargs: Any) -> str:
+        """Characters that turn or hide the text around them are spelt out: pages show what others have written."""
+        return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", super().render_template(*args, **kwargs))
 
 
 def may(action: str) -> bool:
@@ -56,7 +68,10 @@ def actor() -> str:
 def _allowed(action: str, view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        return view(*args, **kwargs) if may(action) else _refusal(action)
+        answer = make_response(view(*args, **kwargs) if may(action) else _refusal(action))
+        for name, value in _HEADERS.items():
+            answer.headers.setdefault(name, value)
+        return answer
 
     return guarded
 
