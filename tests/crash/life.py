@@ -440,7 +440,7 @@ STEPS = (
     ),
     Step("redrive", odd_records, (plan_redrive("redrive 1"), carry_out("redrive 1"))),
     Step("reopening by directory", nothing, (take_up(1),)),
-    Step("columns more, a range", more_columns, (rebuild_together(1, 2),)),
+    Step("columns more, a range", more_columns, (rebuild_together(2, 3),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
     Step("released batch", refused_again, (RELEASE, write("r14"), land("r14"))),
     Step("rollback at once", by_the_metastore, (bring_back(5),)),

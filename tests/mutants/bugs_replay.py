@@ -71,8 +71,8 @@ BUGS = (
         (
             Edit(
                 "plugins/tidegate/workflow/replay.py",
-                "            except (MovedOn, LostComparison):\n                self._tell(",
-                "            except ZeroDivisionError:\n                self._tell(",
+                "            except (MovedOn, LostComparison):\n                published = _alone(",
+                "            except ZeroDivisionError:\n                published = _alone(",
             ),
         ),
         why="the lost comparison becomes the window's outcome",

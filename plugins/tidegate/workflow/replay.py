@@ -150,26 +150,26 @@ class _Range:
                 self._tell(_refused(key, e))
             return
         for key, generation in taken.items():
-            self._guarded(key, lambda k=key, g=generation: self._publish(k, g, found[k.start_ms]))
+            self._guarded(key, lambda k=key, g=generation: _finished(self._ctx, g, found[k.start_ms]))
 
-    def _publish(self, key: WindowKey, generation: BuildingGeneration, found: Rebuilt | TidegateError) -> None:
-        self._tell(_outcome(_finished(self._ctx, generation, found)))
-
-    def _guarded(self, key: WindowKey, step: Callable[[], None]) -> None:
+    def _guarded(self, key: WindowKey, step: Callable[[], Published | None]) -> None:
         """What goes wrong for one window is its outcome; a comparison that is lost is tried again alone."""
         try:
             try:
-                step()
+                published = step()
             except (MovedOn, LostComparison):
-                self._tell(_outcome(_alone(self._ctx, key, self._wanted)))
+                published = _alone(self._ctx, key, self._wanted)
+            outcome = None if published is None else _outcome(published)
         except LostComparison as e:
-            self._tell(Outcome(key, FAILED, why=_first_line(e), advice=e.advice))
+            outcome = Outcome(key, FAILED, why=_first_line(e), advice=e.advice)
         except LedgerError:
             raise
         except TidegateError as e:
-            self._tell(_refused(key, e))
+            outcome = _refused(key, e)
             if e.retry and isinstance(e, SourceUnavailable | CatalogueError | StorageError | JobFailed):
                 self._down = e
+        if outcome is not None:
+            self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
         self._found[outcome.window] = outcome
