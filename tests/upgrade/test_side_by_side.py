@@ -1,0 +1,257 @@
+"""Two releases at once, as in a deploy: the last code of the revision before this one, from the repository's history,
+and this one, on the same ledger and the same files. One of them refuses in a line, or both do no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.full_sums import full_sums
+from tests.unit.test_audit import in_process
+from tests.upgrade.test_ledger_upgrade import EARLIER, MADE_BY_OLD_CODE, restored
+from tests.world import World, record
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.adapters.ledger.store import HEAD
+from tidegate.core.batch import JobPlan
+from tidegate.core.errors import JobFailed
+from tidegate.core.plain import loads
+from tidegate.workflow import ingest
+from tidegate.workflow.audit import audit
+
+ROOT = Path(__file__).parents[2]
+OLD = EARLIER[-1]
+SUMMED = ("ingested", "redriven", "taken")
+STORE = "plugins/tidegate/adapters/ledger/store.py"
+
+
+@pytest.fixture(scope="session")
+def old_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The last commit before this revision began."""
+    folder = tmp_path_factory.mktemp("old")
+    found = _git("log", "--format=%H", f'-SHEAD = "{HEAD}"', "--", STORE).decode().split()
+    if not found:
+        pytest.skip("the history of this checkout does not reach back to the release before: git fetch --unshallow")
+    archive = _git("archive", f"{found[-1]}^", "plugins", "spark_jobs", "tests")
+    with tarfile.open(fileobj=BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    assert f'HEAD = "{OLD}"' in (folder / STORE).read_text()
+    return folder
+
+
+def _git(*arguments: str) -> bytes:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as e:
+        pytest.skip(f"needs the repository's history: {e}")
+    return done.stdout
+
+
+class Old:
+    """A process of the old release that has opened its ledger, and waits."""
+
+    def __init__(self, process: subprocess.Popen[str], world: World, shown: dict[str, Any]) -> None:
+        self._process, self._world, self._shown = process, world, shown
+        self.first = process.stdout.readline().strip()  # type: ignore[union-attr]
+
+    def ends(self) -> dict[str, Any]:
+        """How it ended, from where it waits; the world's catalogue has its changes."""
+        if self.first != "ready":
+            return json.loads(self.first)
+        out, err = self._process.communicate("go on\n", timeout=120)
+        assert out, err
+        told = json.loads(out.splitlines()[-1])
+        for name, partitions in told.pop("catalogue", {}).items():
+            before, after = _placed(self._shown[name]), _placed(partitions)
+            now = self._world.catalogue._tables[name].partitions
+            for values in before.keys() - after.keys():
+                now.pop(values, None)
+            now.update({v: where for v, where in after.items() if before.get(v) != where})
+        return told
+
+
+def _placed(partitions: list[Any]) -> dict[Any, str]:
+    return {tuple(tuple(pair) for pair in values): where for values, where in partitions}
+
+
+@contextmanager
+def old_code(
+    checkout: Path, world: World, step: str, argument: str, produced: tuple[int, ...] = (1, 2, 3)
+) -> Iterator[Old]:
+    world.close()
+    tables = {name: t.partitions for name, t in world.catalogue._tables.items()}
+    shown = {name: [[list(v), where] for v, where in found.items()] for name, found in tables.items()}
+    (world.folder / "old.json").write_text(json.dumps({"produced": produced, "catalogue": shown}))
+    env = {**os.environ, "PYTHONPATH": f"{checkout}/plugins:{checkout}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(Path(__file__).with_name("old_process.py")), str(world.folder), step, argument]
+    with subprocess.Popen(
+        command, env=env, cwd=world.folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            yield Old(process, world, shown)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """As the old release left it; batch 3 is planned."""
+    made = restored(tmp_path, OLD)
+    yield made
+    made.close()
+
+
+def upgraded(world: World) -> None:
+    assert migrate(f"sqlite:///{world.database}") == HEAD
+
+
+def balanced(world: World) -> None:
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
+    world.close()
+    assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems)
+
+
+def push_on(world: World) -> None:
+    """A batch that brings the watermark past hour 5."""
+    world.produce(record("e0", 8.2))
+    world.produce(record("e1", 8.5), partition=1)
+    world.ingest("r4")
+
+
+@pytest.mark.parametrize("step", ["plan", "write", "publish"])
+def test_an_old_task_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, world: World, step: str) -> None:
+    upgraded(world)
+    before = world.files()
+    with old_code(old_checkout, world, step, "r3" if step != "publish" else "0") as old:
+        told = old.ends()
+    assert told["error"] == "WrongRevision"
+    assert told["said"].splitlines()[0] == f"the ledger's schema is at revision {HEAD}, this version needs {OLD}"
+    assert world.files() == before
+    push_on_after(world)
+
+
+def push_on_after(world: World) -> None:
+    world.ingest("r3")
+    push_on(world)
+    goes_on_from_landed(world)
+
+
+def goes_on_from_landed(world: World) -> None:
+    for hour in range(6):
+        world.archive(hour)
+    assert world.by_window() == MADE_BY_OLD_CODE | {
+        "02": [(0, 6)], "03": [(1, 0)], "04": [(0, 7), (0, 8)], "05": [(1, 1)],
+    }  # fmt: skip
+    assert (world.table("__late"), world.table("__dirty")) == ([(0, 5)], [(0, 4)])
+    balanced(world)
+
+
+@pytest.mark.parametrize(
+    ("step", "argument", "error", "said"),
+    [
+        ("write", "r3", None, "None"),
+        ("publish", "0", None, "generation 2"),
+        ("publish", "2", "NotReady", "readings 2013-01-05T02:00Z: blocked: par"),
+        ("replay", "0", None, "generation 3"),
+    ],
+)
+def test_a_task_that_began_before_the_migration_ends_after_it(
+    old_checkout: Path, world: World, step: str, argument: str, error: str | None, said: str
+) -> None:
+    """Its process has looked at the revision; what it writes now, the new release reads."""
+    with old_code(old_checkout, world, step, argument) as old:
+        assert old.first == "ready"
+        upgraded(world)
+        told = old.ends()
+    world.close()
+    assert (told["error"], told["said"].splitlines()[0][:40]) == (error, said), told
+    push_on_after(world)
+
+
+def test_a_batch_that_old_code_landed_after_the_migration_is_counted(old_checkout: Path, world: World) -> None:
+    """Running sums that the old release does not know of are made up for."""
+    with old_code(old_checkout, world, "write", "r3") as old:
+        assert old.ends()["error"] is None
+    with old_code(old_checkout, world, "land", "r3") as old:
+        assert old.first == "ready"
+        upgraded(world)
+        assert old.ends()["error"] is None
+    push_on(world)
+    goes_on_from_landed(world)
+    ledger = world.context().ledger
+    while ledger.totals.advance("readings"):
+        pass
+    engine = sa.create_engine(f"sqlite:///{world.database}")
+    with engine.connect() as c:
+        content = json.loads(c.execute(sa.select(schema.totals.c.content)).scalar_one())
+    full = full_sums(engine, "readings")
+    assert {key: content[key] for key in SUMMED} == {key: full[key] for key in SUMMED}
+
+
+def test_plans_that_each_earlier_release_wrote_can_be_read(tmp_path: Path) -> None:
+    """A worker may be newer than the task that wrote its plan."""
+    for revision in EARLIER:
+        (tmp_path / revision).mkdir()
+        world = restored(tmp_path / revision, revision)
+        plans = [p.read_text() for p in (tmp_path / revision).rglob("_tidegate/plans/*.json")]
+        assert {loads(JobPlan, text).mode for text in plans} == {"ingest", "replay"}
+        world.close()
+
+
+def test_an_old_zombie_goes_on_while_the_new_release_works(old_checkout: Path, world: World) -> None:
+    """A frozen task of the old release wakes up when the new one has written, landed and published everything."""
+    with old_code(old_checkout, world, "write", "r3") as writer, old_code(old_checkout, world, "replay", "0") as other:
+        assert (writer.first, other.first) == ("ready", "ready")
+        upgraded(world)
+        push_on_after(world)
+        rows = world.by_window()
+        writer.ends()
+        assert world.by_window() == rows
+        assert other.ends()["error"] in (None, "LostComparison")
+    world.close()
+    assert world.by_window() == rows
+    balanced(world)
+
+
+def test_an_old_worker_refuses_a_new_plan(old_checkout: Path, world: World) -> None:
+    """The executors' archive may lag behind: an old job gets a plan that the new release wrote."""
+    upgraded(world)
+
+    class OldWorker:
+        def run(self, plan_path: str) -> None:
+            code = (
+                "import sys, json; from pathlib import Path\n"
+                "from tests.world import World, record; from tidegate.core.batch import JobPlan\n"
+                "from tidegate.core.plain import loads; from tidegate.adapters.storage.local import LocalStorage\n"
+                "from spark_jobs.engine.job import run_plan\n"
+                f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import scene\n"
+                "import tempfile; world = World(Path(tempfile.mkdtemp()))\n"
+                "[scene.produce(world, record, part) for part in (1, 2, 3)]\n"
+                f"storage = LocalStorage(); plan = loads(JobPlan, storage.read({plan_path!r}))\n"
+                "run_plan(plan, storage, open_reader=world.kafka.reader)\n"
+            )
+            env = {**os.environ, "PYTHONPATH": f"{old_checkout}/plugins:{old_checkout}"}
+            here = world.folder
+            done = subprocess.run([sys.executable, "-c", code], env=env, cwd=here, capture_output=True, text=True)
+            if done.returncode:
+                raise JobFailed(done.stderr.splitlines()[-1])
+
+    ctx = world.context()
+    ctx.launcher = OldWorker()
+    with pytest.raises(JobFailed, match="JobPlan: unknown"):
+        ingest.write(ctx, "r3")
+    world.close()
+    push_on_after(world)
