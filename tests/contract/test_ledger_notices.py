@@ -50,6 +50,8 @@ def test_what_is_back_before_people_heard_of_its_end_goes_on(ledger) -> None:  #
     ledger.notices.note(NAME, NEWS_OF)
     ledger.notices.told(NAME, only(ledger))
     assert ledger.notices.standing(NAME) == {}, "an event has no end to wait for"
+    ledger.notices.note(NAME, NEWS_OF)
+    assert ledger.notices.standing(NAME) == {}, "and happens once"
     ledger.notices.note(NAME, Finding("alarm", "alarm/x", "x", "odd"))
     ledger.notices.told(NAME, only(ledger))
     ledger.notices.ended(NAME, only(ledger))

@@ -19,15 +19,9 @@ from tidegate.core.notices import (
     RAISED,
     RESOLVED,
     Finding,
-    Happening,
     Message,
     Notice,
     NotTold,
-    changes,
-    columns_changed,
-    harmless,
-    messages,
-    of_event,
     payload,
 )
 from tidegate.core.pipeline import Column, DirtyLimits, Notify
@@ -131,7 +125,7 @@ class Lost(Channel):
 def test_a_message_that_is_refused_holds_up_no_other(world: World) -> None:
     ctx = world.context()
     for number in range(3):
-        notices.happened(ctx, failed_task("d.t", f"r{number}", "broke", "http://log"))
+        notices.happened(ctx, failed_task("d.t", f"r{number}", 1, "broke", "http://log"))
     people = Channel(None, NotTold("HTTP 400", this_one=True))
     said = deliver(ctx, [people])
     assert len(people.got) == 2
@@ -145,7 +139,7 @@ def test_a_message_that_is_refused_holds_up_no_other(world: World) -> None:
 def test_a_receiver_that_hangs_costs_no_more_than_the_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, clock = world.context(), [0.0]
     for number in range(9):
-        notices.happened(ctx, failed_task("d.t", f"r{number}", "broke", ""))
+        notices.happened(ctx, failed_task("d.t", f"r{number}", 1, "broke", ""))
     monkeypatch.setattr(notices.time, "monotonic", lambda: clock[0])
 
     class Slow(Channel):
@@ -160,7 +154,7 @@ def test_a_receiver_that_hangs_costs_no_more_than_the_deadline(world: World, mon
 
 def test_the_first_channel_decides_and_the_others_hear_of_it(world: World) -> None:
     ctx = world.context()
-    notices.happened(ctx, failed_task("d.t", "r", "broke", ""))
+    notices.happened(ctx, failed_task("d.t", "r", 1, "broke", ""))
     first, second, third = Channel(NotTold("down")), Channel(NotTold("no")), Channel()
     deliver(ctx, [first, second, third])
     assert (first.got, second.got, third.got) == ([], [], [])
@@ -265,14 +259,14 @@ def test_only_the_kinds_that_are_wanted(world: World) -> None:
     people = Channel()
     told(world, people)
     assert people.take() == []
-    notices.happened(world.context(), failed_task("d.t", "r", "broke", ""))
+    notices.happened(world.context(), failed_task("d.t", "r", 1, "broke", ""))
     told(world, people)
     assert people.take() == [("task_failed", RAISED)]
 
 
 def test_what_is_old(world: World) -> None:
     ctx, people = world.context(), Channel(NotTold("down"))
-    notices.happened(ctx, failed_task("d.t", "r", "broke", ""))
+    notices.happened(ctx, failed_task("d.t", "r", 1, "broke", ""))
     deliver(ctx, [people])
     world.clock.advance(GIVE_UP_MS + 1)
     (line,) = deliver(ctx, [people])
@@ -330,55 +324,7 @@ def test_the_daily_check_sees_sums_that_do_not_balance(world: World) -> None:
     assert "read 4 ≠ data" in lines[0]
 
 
-# ---------------------------------------------------------------- rules
-
-
-def notice(key: str = "k", **times: Any) -> Notice:
-    return Notice(Finding("alarm", key, "s", "w"), 1_000, **times)
-
-
-def test_what_begins_and_what_is_over() -> None:
-    found = [Finding("alarm", "new", "s", "w"), Finding("alarm", "old", "s", "w"), Finding("data_loss", "n", "s", "w")]
-    back = notice("back", told_ms=1, ended_ms=2)
-    once = Notice(Finding("task_failed", "t", "s", "w", once=True), 1)
-    known = [notice("old"), notice("gone"), back, once]
-    got = changes([*found, Finding("alarm", "back", "s", "w")], known, ("data_loss",))
-    assert [f.key for f in got.begun] == ["new", "back"]
-    assert [n.finding.key for n in got.over] == ["gone"]
-
-
-def test_what_is_sent_and_what_is_given_up() -> None:
-    fresh, known = notice("a"), notice("b", told_ms=5)
-    over, closed = notice("c", told_ms=5, ended_ms=6), notice("d", told_ms=5, ended_ms=6, closed_ms=7)
-    send, given_up = messages([closed, over, known, fresh], 2_000)
-    assert {(m.notice.finding.key, m.status) for m in send} == {("a", RAISED), ("c", RESOLVED)}
-    assert given_up == []
-    send, given_up = messages([closed, over, known, fresh], 1_001 + GIVE_UP_MS)
-    assert ({m.notice.finding.key for m in send}, {n.finding.key for n in given_up}) == (set(), {"a", "c"})
-
-
-@pytest.mark.parametrize(
-    ("hostile", "gone"),
-    [
-        ("<!channel> <@U1>", ("<", "@U")),
-        ("@all @here", ("@a", "@h")),
-        ("[click](http://evil)", ("](",)),
-        ("a\x00b\x1b[31m\u202e\u2028c\r", ("\x00", "\x1b", "\u202e", "\u2028", "\r")),
-        ("<script>alert(1)</script> & </b>", ("<", "& ")),
-    ],
-)
-def test_hostile_text_calls_nobody(hostile: str, gone: tuple[str, ...]) -> None:
-    body = payload("p", "o", Message(Notice(Finding("alarm", "k", "s", hostile, hostile), 1), RAISED), 2)
-    for part in gone:
-        assert part not in body["text"]
-        assert part not in harmless(hostile)
-    assert body["what"] == hostile, "for programs it is as it was"
-    assert json.loads(json.dumps(body)) == body
-
-
-def test_long_texts_are_cut() -> None:
-    body = payload("p", "o", Message(Notice(Finding("alarm", "k", "s", "w" * 99_999, "a" * 99_999), 1), RAISED), 2)
-    assert len(json.dumps(body)) < 20_000
+# ---------------------------------------------------------------- what is sent
 
 
 def test_the_shape_that_the_page_promises() -> None:
@@ -390,33 +336,7 @@ def test_the_shape_that_the_page_promises() -> None:
         assert f"| `{kind}` | {severity} |" in page
 
 
-def test_events_that_are_news() -> None:
-    def event(what: str, **detail: Any) -> Happening:
-        return Happening(9, 1, "ann", what, "batch 3", detail)
-
-    assert of_event(event("planned", losses=[])) is None
-    assert of_event(event("spec registered"), "") is None
-    assert of_event(event("landed")) is None
-    found = of_event(event("planned", losses=[{"partition": 1, "start": 4, "end": 9}]))
-    assert found is not None
-    assert (found.kind, found.key, found.once) == ("data_loss", "event/9", True)
-    assert "5 offsets" in found.what
-    given_up = of_event(event("abandoned", reason="spoilt"))
-    assert given_up is not None
-    assert "given up by ann: spoilt" in given_up.what
-    accepted = of_event(event("topic accepted", before="x"))
-    assert accepted is not None
-    assert accepted.kind == "source_reset"
-
-
-def test_columns_in_words() -> None:
-    assert columns_changed([("a", "int")], [("a", "int")]) == ""
-    assert columns_changed([("a", "int"), ("b", "int")], [("a", "bigint"), ("c", "int")]) == (
-        "new: c int; no longer filled: b; changed: a from int to bigint"
-    )
-
-
 def test_a_long_run_id_has_a_key_that_fits() -> None:
-    long = failed_task("d.t", "r" * 400, "w", "")
+    long = failed_task("d.t", "r" * 400, 1, "w", "")
     assert len(long.key) < 300
-    assert long.key != failed_task("d.t", "r" * 401, "w", "").key
+    assert long.key != failed_task("d.t", "r" * 401, 1, "w", "").key

@@ -84,7 +84,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
 
     ti, log = context["ti"], context["task"].log
     words = _one_line(context.get("exception") or "ended from outside; its log says more")[:MOST_WORDS]
-    finding = notices.failed_task(f"{ti.dag_id}.{ti.task_id}", ti.run_id, words, ti.log_url)
+    finding = notices.failed_task(f"{ti.dag_id}.{ti.task_id}", ti.run_id, ti.try_number, words, ti.log_url)
     ctx = context_for(pipeline, log.info, actor=f"airflow {ti.dag_id}/{ti.run_id}", lookup=airflow_connection)
     try:
         notices.happened(ctx, finding)

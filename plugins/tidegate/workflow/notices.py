@@ -69,9 +69,9 @@ def happened(ctx: Context, finding: Finding) -> None:
         ctx.ledger.notices.note(ctx.name, finding)
 
 
-def failed_task(task: str, run: str, what: str, log_url: str) -> Finding:
-    """A task whose retries are used up."""
-    key = f"task/{task}/{run}"
+def failed_task(task: str, run: str, attempt: int, what: str, log_url: str) -> Finding:
+    """A task whose retries are used up; `attempt` is the number of its last try."""
+    key = f"task/{task}/{run}/{attempt}"
     if len(key) > 250:
         key = f"task/{hashlib.sha256(key.encode()).hexdigest()}"
     advice = "the log's last line says what to do; Clear runs it again, and nothing is read or written twice"

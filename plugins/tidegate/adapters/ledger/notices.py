@@ -42,6 +42,8 @@ class SqlNotices:
         row, now, content = row_of(c, n, pipeline=name, key=finding.key), self._store.now_ms(), dumps(finding)
         if row is None:
             c.execute(insert(n).values(pipeline=name, key=finding.key, content=content, first_ms=now))
+        elif finding.once:
+            return
         elif row.ended_ms is not None and row.closed_ms is None:  # people know of it, and not that it was over
             self._change(c, name, _notice(row), ended_ms=None, content=content)
         elif row.ended_ms is not None:
