@@ -82,10 +82,11 @@ def test_a_wheel_and_a_copy_of_another_version() -> None:
 
 
 def test_executors_that_import_another_version() -> None:
-    (found,) = rules.archives("/a/tidegate-0.1.0-py3-none-any.whl", "0.2.0")
-    assert (found.level, "0.1.0" in found.what, "0.2.0" in found.what) == ("wrong", True, True)
-    assert levels(rules.archives("/a/tidegate-0.2.0-py3-none-any.whl", "0.2.0")) == {"ok"}
-    assert rules.archives("", "0.2.0") == []
+    for name in ("tidegate-0.1.0-py3-none-any.whl", "tidegate-worker-0.1.0-cp311-linux_x86_64.tar.gz"):
+        (found,) = rules.archives(["", f"hdfs:///a/{name}"], "0.2.0")
+        assert (found.level, "0.1.0" in found.what, "0.2.0" in found.what) == ("wrong", True, True)
+        assert levels(rules.archives([f"/a/{name}"], "0.1.0")) == {"ok"}
+    assert rules.archives([""], "0.2.0") == []
 
 
 @pytest.mark.parametrize(("version", "level"), [("3.11.7", "ok"), ("3.12.1", "wrong"), ("3.1.0", "wrong")])

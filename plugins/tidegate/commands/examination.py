@@ -160,7 +160,8 @@ class Examination:
         found = [rules.python(installed.python_version())]
         found += rules.packages(installed.versions(rules.PACKAGES), local)
         found.append(rules.installations(installed.places(Path(plugins) if plugins else airflow_home() / "plugins")))
-        found += rules.archives(self.settings.spark_py_files, installed.own_version())
+        archives = [*self.settings.spark_py_files.split(","), self.settings.spark_worker_archive]
+        found += rules.archives(archives, installed.own_version())
         if any(self._master(p) for p in self.pipelines):
             found += self._spark(local)
         folder = self.settings.pipelines_folder

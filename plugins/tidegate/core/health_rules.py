@@ -121,17 +121,17 @@ def installations(places: Sequence[Place]) -> Finding:
     return ok("installation", told)
 
 
-def archives(py_files: str, installed: str) -> list[Finding]:
-    """`spark_py_files`: what executors on other machines import must be this version."""
-    found = []
-    for path in filter(None, py_files.split(",")):
-        named = re.search(r"tidegate-(\d[\w.]*?)(?:-|\.zip|\.pyz|$)", path.rpartition("/")[2])
+def archives(paths: Sequence[str], installed: str) -> list[Finding]:
+    """`spark_py_files`, `spark_worker_archive`: what executors on other machines import must be this version."""
+    found, paths = [], [path for path in paths if path]
+    for path in paths:
+        named = re.search(r"tidegate-(?:worker-)?(\d+(?:\.\d+)*)", path.rpartition("/")[2])
         if named and named[1] != installed:
             means = "receipts of one version may not be readable by the other; tasks fail, nothing is lost"
-            mend = f"make dist with this version, and set AIRFLOW__TIDEGATE__SPARK_PY_FILES to it (now {path})"
+            mend = f"make dist with this version, and name it in [tidegate] of airflow.cfg instead of {path}"
             what = f"executors import tidegate {named[1]}, Airflow has {installed}"
             found.append(Finding("archives", WRONG, what, means, mend))
-    return found or ([ok("archives", py_files)] if py_files else [])
+    return found or ([ok("archives", ", ".join(paths))] if paths else [])
 
 
 # ---------------------------------------------------------------- Airflow
