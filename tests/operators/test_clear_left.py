@@ -8,7 +8,7 @@ import signal
 import psutil
 
 from tests.operators.harness import Lane, Rig
-from tests.operators.ways import CLI, REST, TASK, UI
+from tests.operators.ways import CLI, TASK, UI
 
 FIRST = 8
 
@@ -66,7 +66,7 @@ def kill_once_cleared(rig: Rig, lane: Lane, run: str) -> None:
     processes = [task.parent(), task, *task.children(recursive=True)]
     for process in processes:
         os.kill(process.pid, signal.SIGSTOP)
-    rig.clear(REST, TASK, lane.archive, run, "publish")
+    rig.clear(UI, TASK, lane.archive, run, "publish")
     for process in processes:
         os.kill(process.pid, signal.SIGKILL)
     lane.hive.release()
