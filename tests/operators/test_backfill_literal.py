@@ -84,10 +84,6 @@ class Command:
         """As a terminal does: Ctrl-C goes to every process of the group."""
         os.killpg(self._process.pid, signal.SIGINT)
 
-    def interrupt_alone(self) -> None:
-        """SIGINT to the command, not to its tasks."""
-        os.kill(self._process.pid, signal.SIGINT)
-
     def kill(self) -> None:
         """SIGKILL to it and to its executor's workers."""
         family = [*psutil.Process(self._process.pid).children(recursive=True), psutil.Process(self._process.pid)]
@@ -182,8 +178,8 @@ def test_flags(rig: Rig, name: str) -> None:
 
 def ctrl_c(command: Command, lane: Lane) -> None:
     """Its tasks end, then it does."""
-    command.interrupt_alone()
-    command.says("waiting for running tasks to finish")
+    command.interrupt()
+    command.says("Backfill terminated by user")
     lane.hive.release()
     assert command.ended().code == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import threading
@@ -200,6 +201,27 @@ def test_after_ctrl_c_no_further_part_is_begun(session: Session, dags: DagBag) -
     with pytest.raises(AirflowException, match="6 of 10 runs"):
         parts(dags, 0, 9, work)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_first_ctrl_c_of_a_terminal_is_not_for_the_executors_workers(session: Session, dags: DagBag) -> None:
+    """They are forks, and would leave their tasks."""
+
+    def work(first: int, last: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            code = 9
+            try:
+                signal.raise_signal(signal.SIGINT)
+                code = 1
+                signal.raise_signal(signal.SIGINT)
+                code = 2
+            except KeyboardInterrupt:
+                os._exit(code)
+            os._exit(8)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+        finish(session, dags, *range(first, last + 1))
+
+    assert parts(dags, 0, 5, work) == [(0, 3), (4, 5)]
 
 
 def test_queued_runs_are_set_aside_and_neither_scheduled_nor_counted(session: Session, dags: DagBag) -> None:

@@ -13,6 +13,7 @@ comes here before and after Airflow's own work:
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -158,7 +159,10 @@ def next_part(todo: Sequence[datetime], busy: Container[datetime], room: int, ba
 
 @contextmanager
 def _signals(found: Range) -> Iterator[None]:
-    """Notes Ctrl-C and SIGTERM, which Airflow's backfill answers by ending as if all were well."""
+    """Notes Ctrl-C and SIGTERM, which Airflow's backfill answers by ending as if all were well.
+
+    A terminal sends Ctrl-C to the executor's workers too, which are forks of this process: the first one is not for
+    them. They would die of it, and Airflow's backfill would wait for them for ever."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -166,9 +170,12 @@ def _signals(found: Range) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     old = {number: handler for number, handler in handlers.items() if callable(handler)}
 
+    owner = os.getpid()
+
     def note(number: int, frame: FrameType | None) -> None:
-        found.interrupted = True
-        old[signal.Signals(number)](number, frame)
+        first, found.interrupted = not found.interrupted, True
+        if number == signal.SIGTERM or os.getpid() == owner or not first:
+            old[signal.Signals(number)](number, frame)
 
     for number in old:
         signal.signal(number, note)
