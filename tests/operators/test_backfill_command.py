@@ -10,8 +10,10 @@ import subprocess
 import threading
 from typing import Any
 
+import pytest
+
 from tests.operators.harness import LONG_S, Lane, Rig
-from tests.operators.test_backfill_literal import HOURS, heed_ctrl_c, marker, published
+from tests.operators.test_backfill_literal import HOURS, WHOLE, heed_ctrl_c, marker, published
 
 
 class Tidegate:
@@ -118,6 +120,7 @@ def test_a_range_partly_done_is_filled_interrupted_and_rebuilt(rig: Rig) -> None
     rig.eventually("the next hour is published", lambda: HOURS in published(rig, lane))
 
 
+@pytest.mark.skipif(not WHOLE, reason="part of make test-operators")
 def test_an_hour_that_fails_is_named(rig: Rig) -> None:
     topic = rig.topic("tg_fail", HOURS + 1)
     [lane] = rig.add(Lane("tg_fail", topic, max_active_runs=4))

@@ -265,6 +265,7 @@ def test_the_schedule_goes_on_beside_a_backfill_that_hangs(rig: Rig) -> None:
     check(rig, lane)
 
 
+@pytest.mark.skipif(not WHOLE, reason="part of make test-operators")
 def test_replay(rig: Rig) -> None:
     """Twice: the second time nothing is done and it is said; with --reset-dagruns all is rebuilt, also where the DAG is
     unpaused and the scheduler looks for queued runs."""
