@@ -116,7 +116,8 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
     look = f"tidegate explain {pipeline} {window}" if window else f"tidegate status {pipeline}"
     ask = f"tidegate doctor {pipeline}"
     if isinstance(error, TidegateError):
-        return _what(error), _flat(error.advice), _command(error, pipeline, look, ask)
+        advice = _flat(error.advice).removesuffix("; the next try goes on by itself")  # said anyhow, or there is none
+        return _what(error), advice, _command(error, pipeline, look, ask)
     if isinstance(error, MemoryError):
         advice = (
             "give the worker more memory, or lower ingest.max_records, ingest.task_buffer or archive.merge.local_size"
