@@ -21,7 +21,8 @@ from tests.operators.harness import Rig
 WHOLE = os.environ.get("TIDEGATE_OPERATORS") == "all"
 CELLS = every() if WHOLE else sample(every(), SEED)
 AT_ONCE = 24
-"""Cells side by side; their pipelines are taken away before the next ones come."""
+"""Cells whose pipelines are there; they are taken away before the next ones come."""
+SIDE_BY_SIDE = 8
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def outcomes(request: pytest.FixtureRequest, rig: Rig) -> Iterator[Callable[[Cel
     topics(rig)
     twins(rig)
     played: dict[Cell, Future[None]] = {}
-    with ThreadPoolExecutor(AT_ONCE, "cell") as pool:
+    with ThreadPoolExecutor(SIDE_BY_SIDE, "cell") as pool:
         yield lambda cell: _outcome(rig, pool, chosen, played, cell)
 
 
@@ -42,7 +43,7 @@ def _outcome(
     if cell not in played:
         rig.remove(*(f"c_{one.name}" for one in played))
         group = [one for one in chosen if one not in played][:AT_ONCE]
-        print(f"{len(group)} cells begin side by side")
+        print(f"{len(group)} cells, {SIDE_BY_SIDE} side by side")
         plays = [Play(rig, one, lane) for one, lane in zip(group, rig.add(*map(lane_of, group)), strict=True)]
         played |= {play.cell: pool.submit(_timed, play) for play in plays}
     played[cell].result()
