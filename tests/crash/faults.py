@@ -34,7 +34,6 @@ CHANGING: dict[str, frozenset[str]] = {
     "pipelines": frozenset({"register", "accept_topic"}),
     "due": frozenset({"save"}),
     "totals": frozenset({"advance"}),
-    "notices": frozenset({"note", "told", "ended", "closed", "forget", "news", "audited"}),
     "batches": frozenset(
         {"insert_plan", "bind", "take", "replan", "refuse", "seal", "adopt", "land", "mark_side", "abandon", "block"}
     ),
@@ -75,7 +74,6 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "pipelines": LedgerError,
     "due": LedgerError,
     "totals": LedgerError,
-    "notices": LedgerError,
     "batches": LedgerError,
     "windows": LedgerError,
     "recovery": LedgerError,
