@@ -45,8 +45,8 @@ PORTS = {
 """The ports by their protocols' names."""
 
 NO_PORTS = {
-    "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger", "LedgerReads", "RowReader",
-    "SurveyLedger", "Truth", "Wait", "WaitLedger",
+    "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GlanceLedger", "GroundsLedger", "Ledger",
+    "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "NoticeLedger",  # what people were told, on which no data rests: tests/unit/test_notices.py loses its replies
 }  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
@@ -115,8 +115,8 @@ def test_the_reference_meets_every_outcome(matrix: Matrix) -> None:
         "00": [(0, 1, None, "b"), (0, 2, None, "c"), (0, 3, None, "b"), (0, 6, None, None)],
         "01": [(0, 21, 5, "a"), (0, 4, 1, "a"), (0, 7, 1, "a")],
         "02": [(1, 0, 1, "a"), (1, 3, 1, "b")],
-        "03": [(0, 9, None, "a"), (1, 1, None, "a")],
-        "05": [(0, 20, 5, None), (0, 22, None, None)],
+        "03": [(0, 9, 1, "a"), (1, 1, 1, "a")],
+        "05": [(0, 20, 5, "a"), (0, 22, 1, "a")],
     }
     assert (last["late"], last["dirty"]) == ([], [(0, 5), (0, 8), (0, 13), (0, 17), (1, 2)])
     assert last["batches"] == ["LANDED"] * 4 + ["ABANDONED"] + ["LANDED"] * 10
