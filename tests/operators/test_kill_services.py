@@ -22,6 +22,7 @@ from tidegate.embedded.postgres import USER
 from tidegate.embedded.secrets import Secrets
 
 FULL = os.environ.get("TIDEGATE_OPERATORS") == "all"
+OUTAGE_S = float(os.environ.get("TIDEGATE_OUTAGE_S", patience.OUTAGE_S))
 only_in_full = pytest.mark.skipif(not FULL, reason="make test-operators")
 
 
@@ -83,7 +84,7 @@ def test_five_minutes_without_anybody(rig: Rig, lanes: tuple[Lane, ...]) -> None
     for one in held:
         one.line.cut()
         one.line.release()
-    time.sleep(patience.OUTAGE_S)  # the outage itself
+    time.sleep(OUTAGE_S)  # the outage itself
     for one in held:
         assert rig.run(one.dag_id, one.run_id) == "running", rig.story(one.dag_id, one.run_id)
         assert one.attempt >= 2, "a try met the outage"
@@ -144,7 +145,7 @@ def test_five_minutes_without_the_ledger(apart: tuple[Rig, Line]) -> None:
     held.line.release()
     rig.api.pause(beginning.ingest, False)
     rig.trigger(beginning.ingest, "held")
-    time.sleep(patience.OUTAGE_S)  # the outage itself
+    time.sleep(OUTAGE_S)  # the outage itself
     ledger.mend()
     waiting.land(1)
     _wait_long(rig, held)
