@@ -115,15 +115,37 @@ def _measure(url: str, made: list[Pipeline], folder: Path, runs: int, back_ms: i
     print(
         f"\n{'page':24}{'first':>10}{'median':>10}{'worst':>10}{'CPU':>10}{'kB':>8}   ms; CPU: this process's, median"
     )
+    backends = _backends(client)
     slow = 0
     for title, path in pages.items():
+        before = _cpu_ms(backends)
         asked = [_ask(client, path) for _ in range(runs + 1)]
+        of_database = (_cpu_ms(backends) - before) / len(asked)
         took, used = ([one[n] for one in asked] for n in (0, 1))
         median = statistics.median(took[1:])
         slow += median > BUDGET_MS
-        told = (took[0], median, max(took[1:]), statistics.median(used[1:]))
+        told = (took[0], median, max(took[1:]), statistics.median(used[1:]), of_database)
         print(f"{title:24}" + "".join(f"{ms:10.0f}" for ms in told) + f"{asked[0][2] / 1000:8.0f}")
     return 1 if slow else 0
+
+
+def _backends(client: object) -> list[int]:
+    """The database's processes for this one; it is asked for pages one after another, so by one or two of them."""
+    _ask(client, "/tidegate/")
+    from tidegate.board import views
+
+    engine = views.reach.ledger().store.engine
+    if engine.dialect.name != "postgresql":
+        return []
+    with engine.connect() as c:
+        own = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+        return [row.pid for row in c.exec_driver_sql(own)]
+
+
+def _cpu_ms(pids: list[int]) -> float:
+    tick = 1000 / os.sysconf("SC_CLK_TCK")
+    words = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum((int(w[11]) + int(w[12])) * tick for w in words)
 
 
 def _ask(client: object, path: str) -> tuple[float, float, int]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegate.board.reach import Reach
+from tidegate.core.instants import iso
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
 
@@ -60,6 +62,27 @@ def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:
             rows = session.query(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.id).filter(mine).all()
             found = {(run.dag_id, run.run_id): run for run in _with_tasks(session, rows)}
     return tuple(found.get(pair, Run(*pair)) for pair in named)
+
+
+def page_of_run(reach: Reach, dag_id: str, run_id: str) -> str:
+    """The address of the window or the batch that a run works on; of its pipeline where that cannot be told."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from flask import url_for
+
+    name, _, kind = dag_id.rpartition(".")
+    if kind == "ingest":
+        batch = reach.ledger().batches.bound(name, f"{dag_id}/{run_id}")
+        if batch is not None:
+            return url_for("TidegateBoard.batch", pipeline=name, batch_id=batch)
+    elif kind in ("archive", "replay") and _may_see(dag_id):
+        with create_session() as session:
+            mine = session.query(DagRun.data_interval_start)
+            start = mine.filter(DagRun.dag_id == dag_id, DagRun.run_id == run_id).scalar()
+        if start is not None:
+            at_ms = int(start.timestamp() * 1000)
+            return url_for("TidegateBoard.window", pipeline=name, window=iso(at_ms))
+    return url_for("TidegateBoard.pipeline", pipeline=name or dag_id or "-")
 
 
 def _with_tasks(session: Any, rows: Sequence[Any]) -> tuple[Run, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flask import make_response, request, url_for
+from flask import make_response, redirect, request, url_for
 from flask_appbuilder import expose
 
+from tidegate.board import airflow
 from tidegate.board.access import ACT, TidegatePages, may, sees
 from tidegate.board.pages import batch as batches
 from tidegate.board.pages import events as log
@@ -38,6 +39,13 @@ class TidegateBoard(TidegatePages):
         show = overview.ATTENTION if asked.get("show") == overview.ATTENTION else overview.ALL
         number = asked.get("page", 1, type=int)
         return self._page("overview.html", lambda: overview.gather(reach, asked.get("q", "").strip(), show, number))
+
+    @expose("/-/run")
+    @sees
+    def run(self) -> Any:
+        """Of a run of Airflow's: the window or the batch that it worked on."""
+        dag_id, run_id = request.args.get("dag_id", ""), request.args.get("run_id", "")
+        return self._safely(lambda: redirect(airflow.page_of_run(reach, dag_id, run_id)))
 
     @expose("/<pipeline>")
     @sees
@@ -78,16 +86,21 @@ class TidegateBoard(TidegatePages):
 
     def _page(self, template: str, gather: Callable[[], Any], **around: Any) -> Any:
         """The page that `gather` gives, or one that says why there is none."""
+        return self._safely(
+            lambda: self.render_template(f"tidegate/{template}", page=gather(), can_act=may(ACT), **around)
+        )
+
+    def _safely(self, answer: Callable[[], Any]) -> Any:
         try:
-            return self.render_template(f"tidegate/{template}", page=gather(), can_act=may(ACT), **around)
-        except UnknownPipeline as e:
-            advice = "No YAML of the pipelines folder has this name, and the ledger does not know it."
-            return self._problem(f"There is no pipeline {e}.", advice, 404)
+            return answer()
         except NoWindow as e:
             advice = "An instant such as 2013-01-05T04:00Z names the window that holds it."
             return self._problem(f"“{e}” names no window.", advice, 404)
         except NoBatch as e:
             return self._problem(f"There is no batch {e}.", "The event log says what became of batches.", 404)
+        except UnknownPipeline as e:
+            advice = "No YAML of the pipelines folder has this name, and the ledger does not know it."
+            return self._problem(f"There is no pipeline {e}.", advice, 404)
         except NotRegistered as e:
             if e.error is None:
                 return self._problem(f"{e} is not known yet.", "Its YAML is being read: load this page again.", 503)

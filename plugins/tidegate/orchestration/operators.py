@@ -21,6 +21,7 @@ from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
 from tidegate.orchestration import datasets, last_words
+from tidegate.orchestration.links import BoardLink
 from tidegate.orchestration.timetable import to_ms
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class PipelineOperator(BaseOperator):
     """A task of one pipeline. `pipeline` is the compiled spec that the DAG file was parsed with."""
 
     template_fields: Sequence[str] = ()
+    operator_extra_links = (BoardLink(),)
     runs_spark: ClassVar[bool] = False
     of: ClassVar[str] = ""
     """What a run is for: a batch, a window, or nothing of its own."""

@@ -19,6 +19,13 @@ class TidegatePlugin(AirflowPlugin):
     priority_weight_strategies = [TodayFirst]
 
     @cached_property
+    def operator_extra_links(self) -> list[Any]:  # type: ignore[override]
+        """Buttons of tasks, which serialised DAGs name."""
+        from tidegate.orchestration.links import BoardLink
+
+        return [BoardLink()]
+
+    @cached_property
     def appbuilder_views(self) -> list[Any]:  # type: ignore[override]
         """The board's views."""
         from tidegate.board.registration import views

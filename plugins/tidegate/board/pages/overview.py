@@ -117,7 +117,7 @@ def _lines(
 
 
 def _line(pipeline: Pipeline, glance: Glance) -> Line:
-    level = ATTEND if glance.concerns else NEW if glance.survey is None else WELL
+    level = ATTEND if glance.concerns else WELL if glance.head and glance.head.batch_id is not None else NEW
     loss = glance.loss
     return Line(
         pipeline.name,

@@ -1,0 +1,412 @@
+"""What the board's pages say of a real ledger, for pipelines, windows, batches and records in their states."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import board_app  # first: it sets Airflow's home
+import pytest
+from sqlalchemy import event, text
+
+from tests import board_ledger
+from tests.world import HOUR, T0, World, record
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.adapters.ledger.store import make_engine
+from tidegate.board import views
+from tidegate.core.errors import BatchRefused
+from tidegate.core.instants import iso
+from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.settings import load
+from tidegate.workflow import ingest
+
+HOSTILE = "<script>alert('x')</script>\" onmouseover=\"alert(1) ../..\x07{{ 7*7 }}"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(tmp_path)
+    (tmp_path / "pipelines").mkdir()
+    board_app.use(monkeypatch, world.database, tmp_path / "pipelines")
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="module")
+def viewer() -> Any:
+    return board_app.client("Viewer")
+
+
+def get(client: Any, path: str, status: int = 200) -> str:
+    answer = client.get(f"/tidegate/{path}")
+    assert answer.status_code == status, answer.text
+    page = answer.text
+    return " ".join(page[page.index('<div class="tg">') : page.index("<footer")].split())
+
+
+def fill(world: World) -> None:
+    """Batch 1 with rows of two hours, one of them dirty; hour 0 is published, then a late row comes with batch 2."""
+    world.produce(*[record(f"{i}", i / 10, HOSTILE) for i in range(20)], b"{not json <b>")
+    world.produce(record("on", 5.0), partition=1)
+    world.ingest("readings.ingest/run 1")
+    world.archive(0)
+    world.produce(record("late", 0.5, HOSTILE), record("later", 5.0))
+    world.ingest("readings.ingest/run 2")
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+def test_an_empty_installation_says_how_to_begin(world: World, viewer: Any) -> None:
+    page = get(viewer, "")
+    assert "There are no pipelines yet" in page
+    assert f"{world.folder}/pipelines" in page
+
+
+def test_a_pipeline_that_has_not_run_is_new_and_a_broken_one_says_where(world: World, viewer: Any) -> None:
+    (world.folder / "pipelines" / "broken.yaml").write_text("version: 1\nname: broken\ncolumns: <b>\n")
+    settle()
+    page = get(viewer, "")
+    assert "broken YAML" in page
+    assert "broken.yaml:" in page
+    assert "<b>" not in page.replace('<b class="caret">', "")
+    world.context()
+    assert "not started" in get(viewer, "")
+    assert "No run has registered this pipeline" in get(viewer, "broken", 404)
+
+
+def test_pipelines_at_a_glance(world: World, viewer: Any) -> None:
+    fill(world)
+    page = get(viewer, "")
+    assert "readings" in page
+    assert "lake.readings" in page
+    assert "<b>1</b> published" in page
+    assert "<b>3</b> due" in page
+    assert "holds" in page
+    assert "at the last plan" in page
+
+
+def test_a_search_that_finds_nothing_is_quoted_and_escaped(world: World, viewer: Any) -> None:
+    world.context()
+    page = get(viewer, "?q=%3Cimg%20src%3Dx%3E")
+    assert "&lt;img src=x&gt;" in page
+    assert "<img src=x" not in page
+    assert "Nothing waits for somebody" in get(viewer, "?show=attention")
+
+
+def test_a_refused_batch_waits_for_somebody(world: World, viewer: Any) -> None:
+    world.change_spec(dirty=replace(world.pipeline.dirty, max_count=0))
+    world.produce(b"<script>no json</script>", record("a", 0.0))
+    ingest.plan(world.context(), "r")
+    with pytest.raises(BatchRefused, match="dirty"):
+        ingest.write(world.context(), "r")
+    page = get(viewer, "?show=attention")
+    assert "batch 1 was refused" in page
+    page = get(viewer, "readings")
+    assert "batch 1 was refused" in page
+    assert "mend the spec" in page
+    page = get(viewer, "readings/batch/1")
+    assert "Refused:" in page
+    assert "--release 1" in page
+    assert "<script>no" not in page
+
+
+# ---------------------------------------------------------------- a pipeline
+
+
+def test_a_pipelines_windows_are_a_calendar(world: World, viewer: Any) -> None:
+    fill(world)
+    page = get(viewer, "readings?at=2013-01")
+    assert 'tg-cell-late" href="/tidegate/readings/window/2013-01-05T00:00Z"' in page
+    assert "2013-01-05 00:00 UTC: late rows; generation 1, 10 rows; 1 late rows" in page
+    assert 'tg-cell-ready" href="/tidegate/readings/window/2013-01-05T01:00Z"' in page
+    assert "data-tg-map" in page
+    assert "What the states mean" in page
+    assert "/dags/readings.archive/grid" in page
+
+
+def test_without_a_name_the_calendar_shows_where_the_data_is(world: World, viewer: Any) -> None:
+    fill(world)
+    assert "Windows of 2013-01" in get(viewer, "readings")
+    assert "Windows of 2013-01" in get(viewer, "readings?at=%3Cscript%3E")
+
+
+def test_a_replayed_window_says_so(world: World, viewer: Any) -> None:
+    fill(world)
+    world.archive(1)
+    with make_engine(f"sqlite:///{world.database}").begin() as c:
+        c.execute(text(f"UPDATE generations SET kind = 'replay' WHERE window_ms = {T0 + HOUR}"))
+    page = get(viewer, "readings?at=2013-01")
+    assert 'tg-cell-replayed" href="/tidegate/readings/window/2013-01-05T01:00Z"' in page
+    assert "replayed; generation 1, 10 rows" in page
+
+
+def test_a_broken_yaml_of_a_pipeline_that_ran_is_said_and_the_ledgers_spec_used(world: World, viewer: Any) -> None:
+    fill(world)
+    (world.folder / "pipelines" / "readings.yaml").write_text("version: 1\nname: readings\nwindows: {size: 1x}\n")
+    settle()
+    page = get(viewer, "readings")
+    assert "readings.yaml:" in page
+    assert "by the spec that the last run used" in page
+    assert "tg-cell-late" in page
+
+
+def test_who_is_not_there_is_not_found(world: World, viewer: Any) -> None:
+    world.context()
+    assert "There is no pipeline nobody." in get(viewer, "nobody", 404)
+    assert "no pipeline &lt;b&gt;" in get(viewer, "%3Cb%3E", 404)
+
+
+# ---------------------------------------------------------------- a window
+
+
+def test_a_published_window_shows_its_certificate_and_what_it_rests_on(world: World, viewer: Any) -> None:
+    fill(world)
+    page = get(viewer, "readings/window/2013-01-05T00:00Z")
+    assert "published: generation 1 (archive), 10 rows; rows that came late (1)" in page
+    assert "tidegate reopen readings 2013-01-05T00:00Z" in page
+    assert "watermark 2013-01-05T04:00Z has passed" in page
+    assert "10 rows in 1 ranges of 1 batches" in page
+    assert "closed" in page
+
+
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        ("2013-01-05T01:30", "ready, but nobody has published it"),
+        ("20130105T010000Z", "ready, but nobody has published it"),
+        ("2013-01-05T07:00+01:00", "partition 0"),
+        ("2013-02-01T00:00Z", "No landed batch has any"),
+    ],
+)
+def test_a_window_that_is_not_published_says_why(world: World, viewer: Any, at: str, says: str) -> None:
+    fill(world)
+    page = get(viewer, f"readings/window/{at.replace('+', '%2B')}")
+    assert says in page
+    assert "What to do" in page
+
+
+def test_what_names_no_window_is_not_found(world: World, viewer: Any) -> None:
+    world.context()
+    assert "names no window" in get(viewer, "readings/window/yesterday", 404)
+    assert "names no window" in get(viewer, "readings/window/9999-99-99T00:00Z", 404)
+
+
+def test_an_alarm_is_shown_with_the_command_that_clears_it(world: World, viewer: Any) -> None:
+    fill(world)
+    with make_engine(f"sqlite:///{world.database}").begin() as c:
+        c.execute(text("UPDATE windows SET blocked = '<i>files</i> and ledger differ'"))
+    page = get(viewer, "readings/window/2013-01-05T00:00Z")
+    assert "&lt;i&gt;files&lt;/i&gt; and ledger differ" in page
+    assert "tidegate repair readings --window" in page
+    assert "tg-cell-alarm" in get(viewer, "readings?at=2013-01")
+    assert "1</b> alarm" in get(viewer, "")
+
+
+# ---------------------------------------------------------------- batches, events, records
+
+
+def test_a_batch_shows_its_ranges_and_where_its_rows_went(world: World, viewer: Any) -> None:
+    fill(world)
+    page = get(viewer, "readings/batch/1")
+    assert "read 22 = data 21 + late 0 + dirty 1" in page
+    assert "/tidegate/readings/window/2013-01-05T01:00Z" in page
+    assert "{not json &lt;b&gt;" in page
+    assert "readings.ingest" in page
+    assert "There is no batch 9" in get(viewer, "readings/batch/9", 404)
+
+
+def test_an_open_batch_has_ranges_and_no_counts(world: World, viewer: Any) -> None:
+    world.produce(record("a", 0.0))
+    ingest.plan(world.context(), "r")
+    page = get(viewer, "readings/batch/1")
+    assert "PLANNED" in page
+    assert "not sealed yet" in page
+    assert ">1</a> planned" in get(viewer, "readings")
+
+
+def test_events_are_paged_and_found_by_what_they_are_about(
+    world: World, viewer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.board.pages import events
+
+    monkeypatch.setattr(events, "PAGE", 3)
+    fill(world)
+    with make_engine(f"sqlite:///{world.database}").connect() as c:
+        ids = [row.id for row in c.execute(text("SELECT id FROM events ORDER BY id DESC"))]
+    page = get(viewer, "readings/events")
+    assert f"before={ids[2]}" in page
+    assert "Newest</a>" not in page
+    page = get(viewer, f"readings/events?before={ids[-1] + 1}")
+    assert "Newest</a>" in page
+    assert "Older" not in page
+    page = get(viewer, "readings/events?subject=batch+2")
+    assert "batch 2" in page
+    assert "batch 1<" not in page
+    assert "No event is about" in get(viewer, "readings/events?subject=%3Cb%3E")
+
+
+def test_where_a_record_is_by_the_ledger_and_by_its_file(world: World, viewer: Any) -> None:
+    fill(world)
+    page = get(viewer, "readings/where?partition=0&offset=3")
+    assert "data-tg-fetch" in page
+    assert "look into the files" in page
+    page = get(viewer, "readings/where?partition=0&offset=3&look=file")
+    assert "published" in page
+    assert "b1-part-00000-0-0001.parquet" in page
+    assert "data-tg-fetch" not in page
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("", "one fate"),
+        ("partition=0&offset=x", "whole numbers"),
+        ("partition=-1&offset=0", "whole numbers"),
+        ("partition=0&offset=99999999999999999999", "whole numbers"),
+        ("partition=%3Cb%3E&offset=1", "&lt;b&gt;"),
+        ("partition=0&offset=4711", "Kafka could not be asked"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_why(world: World, viewer: Any, query: str, says: str) -> None:
+    fill(world)
+    assert says in get(viewer, f"readings/where?{query}")
+
+
+def test_nothing_hostile_is_on_any_page(world: World, viewer: Any) -> None:
+    fill(world)
+    for path in ("", "readings", "readings/window/2013-01-05T00:00Z", "readings/batch/1", "readings/events",
+                 "readings/where?partition=0&offset=20&look=file"):  # fmt: skip
+        page = get(viewer, path)
+        assert "<script>alert" not in page, path
+        assert "onmouseover=" not in page, path
+        assert " 49" not in page, path
+
+
+# ---------------------------------------------------------------- Kafka, and how much is asked
+
+
+class Topic:
+    """A broker that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.go, self.asked = threading.Event(), 0
+
+    def describe(self, topic: str) -> TopicState:
+        self.asked += 1
+        self.go.wait(30)
+        return TopicState(topic, "another", {0: PartitionOffsets(0, 1000, 1000)})
+
+
+def test_no_page_waits_for_a_broker_that_hangs(world: World, viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(world)
+    broker = Topic()
+    monkeypatch.setattr(views.reach.topics, "_source", lambda pipeline: broker)
+    try:
+        for path in ("", "readings", "readings/where?partition=0&offset=4711", ""):
+            began = time.monotonic()
+            get(viewer, path)
+            assert time.monotonic() - began < 10
+        assert broker.asked == 1, "one question at a time for a topic"
+    finally:
+        broker.go.set()
+    future = next(iter(views.reach.topics._asked.values()), None)
+    if future is not None:
+        future.result(30)
+    assert "was recreated" in get(viewer, "readings")
+
+
+def test_what_a_page_asks_does_not_grow_with_what_there_is(
+    tmp_path: Path, viewer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[dict[str, int]] = []
+    for number, (pipelines, windows) in enumerate(((3, 30), (40, 60))):
+        folder = tmp_path / str(number)
+        (folder / "pipelines").mkdir(parents=True)
+        url = f"sqlite:///{folder}/ledger.db"
+        migrate(url)
+        engine = make_engine(url)
+        made = board_ledger.fill(engine, pipelines, board_ledger.Sizes(windows, 2, 1, 1), int(time.time() * 1000))
+        engine.dispose()
+        board_app.use(monkeypatch, folder / "ledger.db", folder / "pipelines")
+        name, at = made[1].name, iso(made[1].windows.start_ms + 5 * HOUR)
+        paths = (
+            "",
+            name,
+            f"{name}/window/{at}",
+            f"{name}/batch/7",
+            f"{name}/events",
+            f"{name}/where?partition=0&offset=9",
+        )
+        counts.append({})
+        for path in paths:
+            get(viewer, path)  # what is kept by the process is loaded
+            counts[-1][path.replace(name, "p").partition("?")[0].replace(at, "w")] = statements(viewer, path)
+    small, large = counts
+    assert small == large
+    assert large[""] <= 30, large
+    assert max(large.values()) <= 80, large
+
+
+def statements(client: Any, path: str) -> int:
+    """Of the ledger, for one page."""
+    found: list[str] = []
+    engine = views.reach.ledger().store.engine
+    event.listen(engine, "before_cursor_execute", lambda *args: found.append(args[2]))
+    get(client, path)
+    return len(found)
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def settle() -> None:
+    """Until the pipelines folder has been parsed."""
+    deadline = time.monotonic() + 30
+    specs = views.reach._specs
+    specs._looked = 0.0
+    while time.monotonic() < deadline:
+        specs.folder(load().pipelines_folder)
+        if specs._at_work is None:
+            return
+        specs._at_work.join(1)
+
+
+# ---------------------------------------------------------------- from Airflow to the board
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "run_id", "page"),
+    [
+        ("readings.ingest", "run 2", "/tidegate/readings/batch/2"),
+        ("readings.ingest", "another", "/tidegate/readings"),
+        ("readings.archive", "another", "/tidegate/readings"),
+        ("readings", "", "/tidegate/readings"),
+    ],
+)
+def test_a_runs_link_leads_to_what_it_worked_on(world: World, viewer: Any, dag_id: str, run_id: str, page: str) -> None:
+    fill(world)
+    answer = viewer.get("/tidegate/-/run", query_string={"dag_id": dag_id, "run_id": run_id})
+    assert answer.status_code == 302
+    assert answer.location == page
+
+
+def test_every_task_has_a_link_to_the_board_which_survives_serialisation() -> None:
+    from airflow.models.dag import DAG
+    from airflow.models.taskinstancekey import TaskInstanceKey
+    from airflow.serialization.serialized_objects import SerializedDAG
+
+    from tests.world import make_pipeline
+    from tidegate.orchestration.operators import PlanOperator
+
+    with DAG("readings.ingest", schedule=None) as dag:
+        PlanOperator(task_id="plan", pipeline=make_pipeline("file:///lake"))
+    task = SerializedDAG.from_dict(SerializedDAG.to_dict(dag)).get_task("plan")
+    key = TaskInstanceKey("readings.ingest", "plan", "run 1")
+    with board_app.application().test_request_context():
+        found = task.operator_extra_links[0].get_link(task, ti_key=key)
+    assert found == "/tidegate/-/run?dag_id=readings.ingest&run_id=run+1"
