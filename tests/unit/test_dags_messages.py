@@ -9,15 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import airflow_home  # noqa: F401  (before airflow)
+import airflow_home  # (before airflow)
 import pytest
+from airflow.serialization.serialized_objects import SerializedDAG
 
 from tests.unit.test_webhook import Receiver
 from tests.world import World, make_pipeline
 from tidegate.adapters.connections import Connection, ConnectionMissing
 from tidegate.core.errors import LedgerError
 from tidegate.core.pipeline import Notify
-from tidegate.orchestration import messages
+from tidegate.orchestration import factory, messages
 
 LOG = logging.getLogger("task")
 
@@ -128,3 +129,23 @@ def test_who_is_configured() -> None:
     assert messages.configured(replace(plain, notify=Notify(callback="a:b")))
     found = messages.channels_of(replace(plain, notify=Notify(callback="a:b")), LOG)
     assert [channel.who for channel in found] == ["a:b"]
+
+
+@pytest.mark.parametrize("notify", ["", "notify: {webhook_conn_id: alerts}\n", "notify: {callback: 'a:b'}\n"])
+def test_every_task_of_a_pipeline_that_tells_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notify: str
+) -> None:
+    """And a DAG that names a function is serialized all the same."""
+    text = (airflow_home.CHECKOUT / "tests/fixtures/pipelines/tram_positions.yaml").read_text()
+    assert "notify:" not in text
+    (tmp_path / "tram_positions.yaml").write_text(text + "\n" + notify)
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_LAKE", "/lake")
+    dags = factory.build_dags()
+    assert len(dags) == 4
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert task.on_failure_callback == (messages.on_failure if notify else None)
+            assert messages.configured(task.pipeline) is bool(notify)
+        again = SerializedDAG.from_dict(SerializedDAG.to_dict(dag))
+        assert again.task_ids == dag.task_ids

@@ -56,7 +56,8 @@ def send(found: Iterable[Measure]) -> None:
             Stats.gauge(f"tidegate.{name}", measure.value, tags=labels)
         else:
             Stats.gauge(
-                ".".join(["tidegate", name, *(labels[k] for k in ("fate", "step", "pipeline") if k in labels)]), measure.value
+                ".".join(["tidegate", name, *(labels[k] for k in ("fate", "step", "pipeline") if k in labels)]),
+                measure.value,
             )
 
 
