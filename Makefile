@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation simulate stack-up stack-down test-faults test-operators test-install types windows
+.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation pictures simulate stack-up stack-down test-faults test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -52,6 +52,9 @@ simulate: setup ## 10,000 windows of event time for each of three seeds, held ag
 
 mutation: setup ## how many small changes of the core its tests notice; recorded in tests/mutants/core_score.json
 	@$(VENV)/python -m tests.mutants.core_score
+
+pictures: setup ## the pictures of docs/board.md, with a headless Chromium (a minute)
+	@$(VENV)/python -m tests.board_pictures
 
 # It goes on where it was interrupted; ARGS=--fresh begins anew, ARGS=--help lists the rest.
 soak: setup ## kill everything, again and again, while 10 million records flow (about 3 hours)

@@ -252,7 +252,7 @@ def test_a_recreated_topic_is_accepted_once(world: World) -> None:
     world.kafka.create(TOPIC, 3)
     world.produce(record("new", 3.5))
     page = op.get("/tidegate/readings/act/reset")
-    assert "1 offsets in 3 partitions" in page.text
+    assert "1 offset in 3 partitions" in page.text
     sent = form(page) | {"why": "more partitions"}
     answers = [op.post("/tidegate/readings/act/reset", data=sent) for _ in range(2)]
     assert [a.status_code for a in answers] == [303, 303]

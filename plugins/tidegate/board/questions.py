@@ -93,14 +93,19 @@ def _which(windows: tuple[WindowKey, ...]) -> str:
     return first if len(windows) == 1 else f"{len(windows):,} windows, {first} up to {iso(windows[-1].end_ms)}"
 
 
+def _many(count: int, what: str) -> str:
+    plural = "" if count == 1 else "es" if what.endswith("ch") else "s"
+    return f"{count:,} {what}{plural}"
+
+
 def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
     reads, name = reach.ledger().reads, pipeline.name
     span = Interval(it.windows[0].start_ms, it.windows[-1].end_ms)
     marks = [m for m in reads.marks(name, span) if m.number is not None]
     rows = sum(m.rows or 0 for m in marks)
     facts = [
-        ("Windows", _which(it.windows)),
-        ("Rows in force", f"{rows:,} in {len(marks):,} published windows"),
+        ("Window" if len(it.windows) == 1 else "Windows", _which(it.windows)),
+        ("Rows in force", f"{rows:,} in {_many(len(marks), 'published window')}"),
     ]
     if len(it.windows) == 1 and marks:
         facts += _reading(reach, pipeline, it.windows[0])
@@ -131,7 +136,7 @@ def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str
     current = next((g for g in view.generations if g.state == CURRENT), None)
     owed = [t for t in view.totals if t.kind == DATA and (current is None or t.batch_id in current.batches)]
     offsets = sum(t.max_offset - t.min_offset + 1 for t in owed)
-    found = [("Offsets to read again", f"{offsets:,} of {len({t.batch_id for t in owed}):,} batches")]
+    found = [("Offsets to read again", f"{offsets:,}, of {_many(len({t.batch_id for t in owed}), 'batch')}")]
     if current is not None:
         found.insert(0, ("Generation in force", f"{current.number} ({current.kind})"))
     first: dict[int, int] = {}
@@ -158,13 +163,15 @@ def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
         choices = [c for c in reopen.waiting(ctx) if c.window.start_ms in wanted]
     ready = [c for c in choices if c.late is not None and c.late.current is not None]
     rows = sum(c.late.rows for c in ready if c.late is not None)
-    facts = [("Windows", _which(it.windows)), ("Late rows that wait", f"{rows:,} in {len(ready):,} published windows")]
+    facts = [
+        ("Window" if len(it.windows) == 1 else "Windows", _which(it.windows)),
+        ("Late rows that wait", f"{rows:,} in {_many(len(ready), 'published window')}"),
+    ]
     for c in ready[:_SHOWN] if len(it.windows) > 1 else ready:
         assert c.late is not None
-        many = len(c.late.batches)
-        facts.append((iso(c.window.start_ms), f"{c.late.rows:,} rows of {many:,} batch{'es' if many > 1 else ''}"))
+        facts.append((iso(c.window.start_ms), f"{c.late.rows:,} rows of {_many(len(c.late.batches), 'batch')}"))
     over = [f"{iso(c.window.start_ms)}: {'; '.join(c.over)}" for c in ready if c.over]
-    tick = f"Also over the budget that the pipeline's `late:` sets ({over[0]})" if over else ""
+    tick = f"Also over the budget that the pipeline allows ({over[0]})" if over else ""
     tick += f" and {len(over) - 1:,} more" if len(over) > 1 else ""
     happens = (
         "Late rows become part of their windows, as the next generation: the rows in force and all late rows that "
@@ -172,7 +179,6 @@ def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
         "They leave the late table. DAGs that are scheduled by the table get a run.",
     )
     obstacle = "" if ready else "No late rows wait for these windows."
-    only = tuple(c.window for c in ready)
     seen = hashlib.sha256(repr([(c.window.start_ms, c.over) for c in ready]).encode()).hexdigest()[:16]
     return Question(
         REOPEN,
@@ -185,7 +191,7 @@ def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
         seen,
         _fields(it),
         tick=tick,
-        asked=it if len(only) < 2 else Asked(REOPEN, it.windows),
+        asked=it,
     )
 
 
@@ -205,7 +211,7 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
     if current is None:
         obstacle = "The window was never published."
     elif not choices:
-        obstacle = f"No earlier generation has its files any more (`archive.keep_generations`): {current.number} stays."
+        obstacle = f"No earlier generation has its files any more (archive.keep_generations): {current.number} stays."
     facts = [("Window", iso(it.windows[0].start_ms))]
     if current is not None:
         facts.append(("In force", f"generation {current.number} ({current.kind}), {current.rows or 0:,} rows"))
@@ -244,9 +250,9 @@ def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Ques
     happens = (
         f"Batch {batch} lands as it is: its dirty rows go into {pipeline.sink.table}__dirty, the others into their "
         "windows. Nothing is read again if the refused attempt's files are complete.",
-        "The limits of `dirty:` stay in force for every other batch, and for this one if the pipeline's spec changes "
-        "before it lands.",
-        "Its failed `write` task is cleared.",
+        "The limits of dirty records stay in force for every other batch, and for this one if the pipeline's spec "
+        "changes before it lands.",
+        "Its failed write task is cleared.",
     )
     return Question(
         RELEASE,
@@ -273,7 +279,7 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
         ("Topic", topic.topic),
         ("Id that the ledger's offsets belong to", found.old),
         ("Id now", topic.topic_id),
-        ("To be read", f"{found.offsets:,} offsets in {len(topic.partitions):,} partitions"),
+        ("To be read", f"{_many(found.offsets, 'offset')} in {_many(len(topic.partitions), 'partition')}"),
     ]
     happens = [
         "The topic's offsets start anew, and it is read from its beginning by the next ingest run.",
