@@ -20,6 +20,7 @@ from tidegate.adapters.ledger import schema
 from tidegate.core import watermark
 from tidegate.core.due import ArchiveNote
 from tidegate.core.lateness import Floor
+from tidegate.core.notices import Finding
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, to_plain
@@ -94,10 +95,8 @@ def _of(p: Pipeline, trouble: str, sizes: Sizes, now_ms: int) -> Iterator[tuple[
     )
     yield "totals", {"pipeline": p.name, "through_batch": count, "content": dumps(Totals(ingested=sums))}
     if trouble == "due":
-        yield "notices", {
-            "pipeline": p.name, "key": "sla", "content": dumps({"what": "an hour is late"}), "first_ms": now_ms - HOUR,
-            "told_ms": None, "ended_ms": None,
-        }  # fmt: skip
+        finding = dumps(Finding("late_window", "late", "", "an hour is late"))
+        yield "notices", {"pipeline": p.name, "key": "late", "content": finding, "first_ms": now_ms - HOUR}
 
 
 def _batch(

@@ -15,11 +15,14 @@ from sqlalchemy import event, text
 
 from tests import board_ledger
 from tests.world import HOUR, T0, World, record
+from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.board import views
 from tidegate.core.errors import BatchRefused
 from tidegate.core.instants import iso
+from tidegate.core.notices import Finding
+from tidegate.core.plain import dumps
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.settings import load
 from tidegate.workflow import ingest
@@ -113,6 +116,23 @@ def test_a_refused_batch_waits_for_somebody(world: World, viewer: Any) -> None:
     assert "Refused:" in page
     assert "--release 1" in page
     assert "<script>no" not in page
+
+
+def test_what_people_were_told_of_waits_for_somebody_until_it_is_over(world: World, viewer: Any) -> None:
+    fill(world)
+    finding = Finding("audit_failed", "audit", "audit", "the audit found <b>3 problems</b>", "look at them")
+    once = Finding("schema_change", "schema", "spec 2", "a column was added", once=True)
+    with make_engine(f"sqlite:///{world.database}").begin() as c:
+        for f in (finding, once):
+            row = {"pipeline": "readings", "key": f.key, "content": dumps(f), "first_ms": T0}
+            c.execute(schema.notices.insert().values(**row))
+        c.execute(schema.notices.insert().values(pipeline="readings", key="read", content="12", first_ms=T0))
+    page = get(viewer, "?show=attention")
+    assert "the audit found &lt;b&gt;3 problems" in page
+    assert "a column was added" not in page
+    with make_engine(f"sqlite:///{world.database}").begin() as c:
+        c.execute(schema.notices.update().values(ended_ms=T0))
+    assert "Nothing waits for somebody" in get(viewer, "?show=attention")
 
 
 # ---------------------------------------------------------------- a pipeline

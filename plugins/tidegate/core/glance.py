@@ -15,10 +15,20 @@ from tidegate.core.window import WindowKey
 
 
 @dataclass(frozen=True)
+class Told:
+    """A notice that stands: `kind` as in core.notices."""
+
+    kind: str
+    what: str
+    advice: str
+    since_ms: int
+
+
+@dataclass(frozen=True)
 class Head:
     """A pipeline's newest batch (None: none was planned), how many windows are closing, and the alarms of others.
 
-    `told` are notices that have not ended: (key, since when)."""
+    `told` are conditions that people were told of and that have not ended."""
 
     name: str
     batch_id: int | None = None
@@ -31,7 +41,7 @@ class Head:
     blocked: str | None = None
     closing: int = 0
     alarms: tuple[tuple[int, str], ...] = ()
-    told: tuple[tuple[str, int], ...] = ()
+    told: tuple[Told, ...] = ()
 
     @property
     def open(self) -> bool:

@@ -164,10 +164,14 @@ def plan_lag(progress: Progress | None) -> Lag | None:
     return Lag(sum(max(0, left) for left in ends), newest.clock_ms, True)
 
 
+_TOLD = ("late_window", "audit_failed", "held_window", "late_rows")
+"""Kinds of notices that nothing else here would show."""
+
+
 def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, now_ms: int) -> list[Concern]:
     """As `status` says them, but for those that need many statements: the pipeline's own page has all."""
     pipeline, head, survey, lag = glance.pipeline, glance.head, glance.survey, glance.lag
-    name, found = pipeline.name, []
+    name, found = pipeline.name, list[Concern]()
     repair = f"look at it, then `tidegate repair {name}`"
     if head is not None:
         if head.open and head.blocked:
@@ -176,6 +180,7 @@ def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, now_ms: int)
         if head.open and head.refused and head.batch_id is not None:
             what = f"batch {head.batch_id} was refused: {first_line(head.refused)}"
             found.append(Concern(what, after_refusal(name, head.batch_id, head.refused)))
+        found += [Concern(t.what, t.advice) for t in head.told if t.kind in _TOLD or not found]
     if survey is None:
         return found
     if topic is not None and survey.progress.topic_id is not None and topic[0].topic_id != survey.progress.topic_id:

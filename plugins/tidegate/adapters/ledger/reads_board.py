@@ -26,7 +26,7 @@ from tidegate.adapters.ledger.reads_survey import SPANS, asked
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.adapters.ledger.truths import answer_of
 from tidegate.core.batch import INGEST
-from tidegate.core.glance import BatchDetail, Binding, DirtyShare, Head, Mark, WindowShare
+from tidegate.core.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
 from tidegate.core.offsets import Interval
@@ -234,12 +234,14 @@ def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, s
     return closing, alarms
 
 
-def _told(c: Connection) -> dict[str, list[tuple[str, int]]]:
-    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for x in c.execute(
-        select(n.c.pipeline, n.c.key, n.c.first_ms).where(n.c.ended_ms.is_(None)).order_by(n.c.first_ms)
-    ):
-        found[x.pipeline].append((x.key, x.first_ms))
+def _told(c: Connection) -> dict[str, list[Told]]:
+    """What stands; what happened once has no end, and is left out."""
+    found: dict[str, list[Told]] = defaultdict(list)
+    stands = select(n).where(n.c.ended_ms.is_(None), n.c.closed_ms.is_(None)).order_by(n.c.first_ms, n.c.key)
+    for x in c.execute(stands):
+        finding = json.loads(x.content)
+        if isinstance(finding, dict) and not finding.get("once"):
+            found[x.pipeline].append(Told(finding["kind"], finding["what"], finding.get("advice", ""), x.first_ms))
     return found
 
 
