@@ -264,6 +264,12 @@ def test_only_the_kinds_that_are_wanted(world: World) -> None:
     notices.happened(world.context(), failed_task("d.t", "r", 1, "broke", ""))
     told(world, people)
     assert people.take() == [("task_failed", RAISED)]
+    world.change_spec(notify=Notify())
+    told(world, people)
+    assert people.take() == [("late_window", RAISED)]
+    world.change_spec(notify=Notify(("task_failed",)))
+    told(world, people)
+    assert people.take() == [], "what nobody asks for is not over"
 
 
 def test_what_is_old(world: World) -> None:

@@ -54,7 +54,9 @@ def look(ctx: Context, reads: LedgerReads) -> None:
     ledger = ctx.ledger.notices
     standing = ledger.standing(ctx.name)
     found, unknown = _conditions(ctx, reads)
-    changes = rules.changes(filter(_wanted(ctx), found), standing.values(), unknown)
+    kinds = ctx.pipeline.notify.kinds
+    left_out = [kind for kind in rules.KINDS if kinds and kind not in kinds]  # nobody asks whether these are over
+    changes = rules.changes(found, standing.values(), (*unknown, *left_out))
     with suppress(LostComparison):  # another run is at it, and sees the same
         for finding in changes.begun:
             ledger.note(ctx.name, finding)
