@@ -70,7 +70,7 @@ def packed(folder: Path) -> bytes:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 info = tarfile.TarInfo(str(path.relative_to(folder)))
-                data = renamed(path.read_bytes(), str(folder), FOLDER)
+                data = renamed(path.read_bytes(), str(folder.parent), FOLDER)
                 info.size = len(data)
                 tar.addfile(info, BytesIO(data))
     return content.getvalue()

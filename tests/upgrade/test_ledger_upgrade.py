@@ -22,7 +22,7 @@ from tidegate.adapters.ledger.migrate import migrate, revisions
 from tidegate.adapters.ledger.store import HEAD, make_engine
 from tidegate.core.errors import WrongRevision
 from tidegate.core.tables import data_table, dirty_table, late_table
-from tidegate.workflow import ingest, redrive, reopen, rollback
+from tidegate.workflow import adoption, ingest, redrive, reopen, rollback
 from tidegate.workflow.audit import audit
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "upgrade"
@@ -183,3 +183,19 @@ def test_a_fresh_ledger_has_the_same_schema_as_a_migrated_one(old: World, tmp_pa
         return {t: {(c["name"], str(c["type"])) for c in found.get_columns(t)} for t in found.get_table_names()}
 
     assert schema(Path(old.database)) == schema(tmp_path / "fresh.db")
+
+
+@pytest.mark.parametrize("revision", EARLIER[1:])
+def test_a_lost_ledger_is_made_again_from_what_an_earlier_release_recorded(tmp_path: Path, revision: str) -> None:
+    """The first release's marks say no more than that an id is taken."""
+    world = restored(tmp_path, revision)
+    world.database.unlink()
+    migrate(f"sqlite:///{world.database}")
+    ctx = world.context()
+    adoption.adopt(ctx, adoption.survey(ctx), "the ledger was lost")
+    world.close()
+    assert world.by_window() == MADE_BY_OLD_CODE
+    world.ingest("r3")
+    assert (world.table("__late"), world.table("__dirty")) == ([(0, 5)], [(0, 4)])
+    balanced(world)
+    world.close()
