@@ -23,7 +23,7 @@ demo: setup ## run the main job on real parts and print what happened
 test: setup ## every test
 	@$(VENV)/python -m pytest -n auto --dist loadfile tests
 
-test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample; about an hour)
+test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
 
 test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
