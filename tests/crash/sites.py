@@ -18,6 +18,7 @@ _CHANCE = (
     (re.compile(r"\d+-[0-9a-f]{8}"), "*"),  # epoch and nonce
     (re.compile(r"(T\d{6}Z\.\d+)\.\d+"), r"\1.*"),  # a generation's epoch
     (re.compile(r"(g\d+)\.\d+-part"), r"\1.*-part"),
+    (re.compile(r"dry-[0-9a-f]{8}\.[0-9a-f]{8}"), "dry"),
     (re.compile(r"-[0-9a-f]{8}$"), "-*"),
     (re.compile(r"_tidegate/"), ""),
     (re.compile(r"20130105T(\d\d)0000Z"), r"w\1"),
