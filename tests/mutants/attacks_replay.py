@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.mutants.names import FATE, STOPS, require
 from tests.mutants.stage import Stage, record, window
 from tests.world import TOPIC
+from tidegate.core.pipeline import Merge
 from tidegate.workflow import replay
 
 
@@ -15,7 +18,8 @@ def _rebuilt(stage: Stage, *hours: int) -> list[str]:
 
 
 def _two_batches(stage: Stage) -> None:
-    """Of two hours; both batches have rows of both, in turn."""
+    """Of two hours; both batches have rows of both, in turn, and share the published files."""
+    stage.change_spec(archive=replace(stage.pipeline.archive, merge=Merge(min_files=2)))
     for number in range(2):
         for hour in (0.1, 1.1, 0.2, 1.2):
             stage.produce(record(f"{number} {hour}", hour + number / 100) | {"other": 5})
