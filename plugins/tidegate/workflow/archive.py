@@ -24,7 +24,17 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.workflow import ahead, assembly, brought_back, merging, publication, rebuild, reopening, truth, verification
+from tidegate.workflow import (
+    ahead,
+    assembly,
+    brought_back,
+    merging,
+    publication,
+    rebuild,
+    reopening,
+    truth,
+    verification,
+)
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 
