@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -221,7 +222,7 @@ class Rig:
         say = lambda line: print(f"[stack] {line}")  # noqa: E731
         self.stack = Stack(root, dags_folder=self.dags, env=env, ports=ports, progress=say)
         self.lanes: dict[str, Lane] = {}
-        self._lock = threading.Lock()
+        self._parsed = 0.0
 
     def up(self) -> Rig:
         """Start it."""
@@ -272,9 +273,8 @@ class Rig:
             path.write_text(lane.yaml())
             lane.spec = load_file(path, self.info.env)
             self.lanes[lane.name] = lane
-        self.parse()
         wanted = {f"{lane.name}.{kind}" for lane in lanes for kind in KINDS}
-        eventually("Airflow has the DAGs", lambda: wanted <= self.dag_ids(), LONG_S)
+        eventually("Airflow has the DAGs", lambda: wanted <= self.dag_ids() or self.parse(), LONG_S)
         return lanes
 
     def remove(self, *names: str) -> None:
@@ -288,8 +288,10 @@ class Rig:
                     self.api.pause(f"{name}.{kind}", True)
 
     def parse(self) -> None:
-        """Have the folder parsed now."""
-        (self.dags / "tidegate_pipelines.py").touch()
+        """Have the folder parsed now, and again in a while: a parse that is under way may have missed what is new."""
+        if time.monotonic() > self._parsed + 15:
+            (self.dags / "tidegate_pipelines.py").touch()
+            self._parsed = time.monotonic()
 
     def dag_ids(self) -> set[str]:
         """Of Airflow's database."""
