@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
+import airflow_home  # noqa: F401 (before anything of Airflow's)
 import pytest
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
