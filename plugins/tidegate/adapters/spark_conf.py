@@ -59,7 +59,7 @@ def driver_conf(
 def with_worker_archive(conf: Mapping[str, str], archive: str, master: str) -> dict[str, str]:
     """The settings by which executors on other machines import all that they need from the workers' archive.
 
-    With a local master there are none. What the settings say of archives and of Python's path stays, ours goes first."""
+    With a local master there are none. What the settings say of archives and Python's path stays; ours goes first."""
     if not archive or is_local(master):
         return dict(conf)
     ours = {"spark.archives": f"{archive}#{WORKERS}"}
