@@ -176,9 +176,7 @@ def _with_concerns(
             )
         )
     elif found.loss is not None and found.loss.level == CRITICAL:
-        concerns.append(
-            Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name), "loss_ahead")
-        )
+        concerns.append(Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name), "loss_ahead"))
     unread = lag.records if lag is not None else None
     concerns += [Concern(*odd, "watermark") for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
     concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms(), free)
