@@ -419,14 +419,16 @@ class Rig:
     def check_settled(self, lane: Lane) -> None:
         """The deep audit balances; no task and no run of the lane is left running, none is of type backfill.
 
-        Runs that wait for windows to come (a deferred `ready`) may be there."""
+        Runs that wait for windows to come may be there: their `ready` is deferred, or about to be."""
         report = self.audit(lane)
         assert report.balanced, [f"{p.subject}: {p.what}" for p in report.problems]
-        left = self.airflow(
+        self.eventually(f"nothing of {lane.name} runs", lambda: not self._running(lane))
+        backfills = "SELECT dag_id, run_id FROM dag_run WHERE dag_id LIKE :d AND run_type = 'backfill'"
+        assert self.airflow(backfills, d=f"{lane.name}.%") == []
+
+    def _running(self, lane: Lane) -> list[Any]:
+        return self.airflow(
             "SELECT dag_id, run_id, task_id, state FROM task_instance WHERE dag_id LIKE :d"
             " AND state IN ('running', 'restarting', 'queued', 'up_for_retry')",
             d=f"{lane.name}.%",
-        )  # fmt: skip
-        assert left == []
-        backfills = "SELECT dag_id, run_id FROM dag_run WHERE dag_id LIKE :d AND run_type = 'backfill'"
-        assert self.airflow(backfills, d=f"{lane.name}.%") == []
+        )
