@@ -168,6 +168,28 @@ def test_what_a_killed_backfill_left_is_settled_at_the_first_look(session: Sessi
     assert (run.run_type, run.state) == ("scheduled", "failed")
 
 
+def test_a_dry_run_settles_nothing(session: Session, dags: DagBag) -> None:
+    run = add_run(session, dags, 0, "running")
+    run.run_type = DagRunType.BACKFILL_JOB
+    session.commit()
+    assert RangeRuns(ARCHIVE, [POOL], settles=False).look([key(0)])[key(0).start_ms].active
+    run = session.query(DagRun).one()
+    assert (run.run_type, run.state) == ("backfill", "running")
+
+
+def test_what_a_live_backfill_has_set_aside_is_its_own(session: Session, dags: DagBag) -> None:
+    """The scheduler would not touch such a run."""
+    run = add_run(session, dags, 0, "failed")
+    run.run_type, run.end_date = DagRunType.BACKFILL_JOB, None
+    session.add(Job(job_type="BackfillJob", state="running", latest_heartbeat=timezone.utcnow()))
+    session.commit()
+    known = archive().look([key(0)])
+    assert known[key(0).start_ms].active
+    assert archive().begin([key(0)], known, NOTE) == []
+    run = session.query(DagRun).one()
+    assert (run.run_type, run.state, run.note) == ("backfill", "failed", None)
+
+
 def test_failed_tasks(session: Session, dags: DagBag) -> None:
     run = add_run(session, dags, 0, "failed")
     session.query(TaskInstance).filter_by(task_id="publish").update({"state": "failed"})

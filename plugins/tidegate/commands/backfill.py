@@ -94,6 +94,7 @@ def backfill(
     with _airflow(), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
         ctx = surroundings.context(spec, ledger, progress)
         runs = _runs(spec, replay)
+        runs.settles = not dry_run
         asked = _asked(spec, keys, runs, replay, fresh, at_once, newest_first, stop_on_failure)
         if dry_run:
             found = _look(ctx, runs, asked)
@@ -273,6 +274,10 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> Progr
 def _hindrance(runs: RangeRuns) -> str:
     """Why nothing goes on, in words; empty where it does."""
     ground = runs.ground()
+    if ground.unknown:
+        return f"Airflow has no DAG {runs.dag_id} any more: `airflow dags list-import-errors` says why"
+    if ground.missing_pools:
+        return f"there is no pool {ground.missing_pools[0]}: its runs wait until there is one"
     if ground.paused:
         return f"{runs.dag_id} is paused: its runs wait until it is unpaused"
     return "" if ground.scheduler else "no scheduler has given a sign for a minute: runs wait until one does"

@@ -43,10 +43,11 @@ class Ground:
 
 
 class RangeRuns:
-    """Implements `workflow.filling.Runs`; `pools` are those of the DAG's tasks."""
+    """Implements `workflow.filling.Runs`; `pools` are those of the DAG's tasks. One that `settles` nothing changes
+    nothing by looking."""
 
-    def __init__(self, dag_id: str, pools: Sequence[str]) -> None:
-        self.dag_id, self._pools = dag_id, tuple(pools)
+    def __init__(self, dag_id: str, pools: Sequence[str], settles: bool = True) -> None:
+        self.dag_id, self._pools, self.settles = dag_id, tuple(pools), settles
 
     def ground(self) -> Ground:
         """Whether runs would go on now."""
@@ -65,15 +66,16 @@ class RangeRuns:
 
     def look(self, keys: Sequence[WindowKey]) -> dict[int, Run]:
         """By start of their window; of several the one that is active, or that of the schedule. What a killed backfill
-        left is settled first."""
+        left is settled first; what is of type backfill even then is at work, or a live backfill has set it aside."""
         if not keys:
             return {}
         with _session() as session:
-            sweep([self.dag_id], session)
+            if self.settles:
+                sweep([self.dag_id], session)
             rows = self._rows(keys, session)
         found: dict[int, tuple[tuple[bool, bool], Run]] = {}
         for row in rows:
-            own, active = to_ms(row.execution_date), row.state in ACTIVE
+            own, active = to_ms(row.execution_date), _active(row)
             run = Run(row.run_id, active, row.state == "success", _mark(row.content))
             for start in {own, to_ms(row.data_interval_start or row.execution_date)}:
                 rank = (active, own == start)
@@ -109,7 +111,7 @@ class RangeRuns:
             begun = []
             for key in keys:
                 mine = [run for run in now if _of(run, key)]
-                if any(run.state in ACTIVE for run in mine):
+                if any(_active(run) for run in mine):
                     continue
                 # a run by hand has a date of its own: the window gets one of the schedule's beside it
                 run = next((run for run in mine if to_ms(run.execution_date) == key.start_ms), None)
@@ -148,7 +150,10 @@ class RangeRuns:
         from airflow.models.dagrun import DagRun, DagRunNote
         from sqlalchemy import select
 
-        columns = (DagRun.run_id, DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRunNote.content)
+        columns = (
+            DagRun.run_id, DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRun.run_type,
+            DagRunNote.content,
+        )  # fmt: skip
         first, end = min(key.start_ms for key in keys), max(key.end_ms for key in keys)
         within = (DagRun.execution_date >= from_ms(first), DagRun.execution_date < from_ms(end))
         asked = select(*columns).outerjoin(DagRunNote, DagRunNote.dag_run_id == DagRun.id)
@@ -168,6 +173,10 @@ def _session() -> AbstractContextManager[Any]:
     from airflow.utils.session import create_session
 
     return create_session()
+
+
+def _active(run: Any) -> bool:
+    return run.state in ACTIVE or run.run_type == "backfill"
 
 
 def _of(run: DagRun, key: WindowKey) -> bool:
