@@ -181,6 +181,19 @@ def test_who_is_not_there_is_not_found(world: World, viewer: Any) -> None:
     assert "no pipeline &lt;b&gt;" in get(viewer, "%3Cb%3E", 404)
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("events?before=99999999999999999999999", 200, "spec registered"),
+        ("batch/99999999999999999999999", 404, "There is no batch 99999999999999999999999."),
+        (f"where?partition=0&offset={'9' * 5000}", 200, "whole numbers"),
+    ],
+)
+def test_a_number_that_is_too_large_is_nobodys(world: World, viewer: Any, path: str, status: int, says: str) -> None:
+    fill(world)
+    assert says in get(viewer, f"readings/{path}", status)
+
+
 # ---------------------------------------------------------------- a window
 
 

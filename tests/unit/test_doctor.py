@@ -263,6 +263,16 @@ def test_what_could_not_be_looked_at_is_neither_well_nor_wrong(setup: Setup, mon
     assert found["airflow"][0]["level"] == "unknown"
 
 
+@pytest.mark.parametrize("address", ["postgresql//airflow:geheim@db/airflow", "postgresql://airflow:1@geheim:x/db"])
+def test_an_address_that_is_none_is_said_without_it(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """It holds the password."""
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", address)
+    assert "sql_alchemy_conn is not an address" in setup.findings(code=1)["airflow"][0]["what"]
+    assert "geheim" not in setup.run("--all").output
+
+
 def test_a_server_that_never_answers_holds_nobody_up(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination.Examination, "_kafka", lambda self, pipeline: time.sleep(60))
     examination.Examination._kafka.__name__ = "_kafka"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import create_engine, text
-from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
 from tidegate.core.health_rules import DagFacts
@@ -33,9 +34,10 @@ class AirflowFacts:
 
 def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
     """Raises sqlalchemy.exc.SQLAlchemyError where it does not answer, or is no Airflow's."""
-    server = make_url(url).get_backend_name() != "sqlite"
+    address = _address(url)
+    server = address.get_backend_name() != "sqlite"
     limits = {"connect_timeout": max(1, int(timeout_s))} if server else {}
-    engine = create_engine(url, connect_args=limits, poolclass=NullPool)
+    engine = create_engine(address, connect_args=limits, poolclass=NullPool)
     try:
         with engine.connect() as connection:
             ahead = clock_ahead(connection) if server else None
@@ -49,6 +51,14 @@ def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
             )
     finally:
         engine.dispose()
+
+
+def _address(url: str) -> URL:
+    """SQLAlchemy's own words would quote the address, with its password."""
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise ArgumentError("sql_alchemy_conn is not an address like postgresql+psycopg2://user:...@host/db") from None
 
 
 def clock_ahead(connection: Connection) -> float:
@@ -96,7 +106,7 @@ def _seconds(at: datetime | str) -> float:
 
 def add_pool(url: str, name: str, slots: int, description: str) -> bool:
     """Make a pool that is not there; whether it was made. Raises sqlalchemy.exc.SQLAlchemyError."""
-    engine = create_engine(url, poolclass=NullPool)
+    engine = create_engine(_address(url), poolclass=NullPool)
     try:
         with engine.begin() as connection:
             done = connection.execute(

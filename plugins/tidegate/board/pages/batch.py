@@ -17,6 +17,7 @@ from tidegate.workflow.overview import after_refusal
 EVENTS = 20
 MOST = 200
 """Ranges that are listed."""
+LARGEST = 2**63 - 1
 
 
 class NoBatch(Exception):
@@ -60,7 +61,7 @@ class Page:
 def gather(reach: Reach, name: str, batch_id: int) -> Page:
     """Raises UnknownPipeline, NotRegistered, NoBatch, LedgerError."""
     pipeline, reads = reach.pipeline(name), reach.ledger().reads
-    batch, detail, newest = reads.batch(name, batch_id)
+    batch, detail, newest = reads.batch(name, batch_id) if batch_id <= LARGEST else (None, None, 0)
     if batch is None or detail is None:
         raise NoBatch(batch_id)
     events = reads.event_page(name, EVENTS, None, f"batch {batch_id}")

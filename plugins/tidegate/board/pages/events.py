@@ -9,6 +9,7 @@ from tidegate.board.reach import Reach
 from tidegate.core.views import Event
 
 PAGE = 100
+LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Page:
 def gather(reach: Reach, name: str, subject: str, before: int | None) -> Page:
     """Raises UnknownPipeline, NotRegistered, LedgerError."""
     reach.pipeline(name)
-    found = reach.ledger().reads.event_page(name, PAGE + 1, before, subject or None)
+    upto = None if before is None else min(before, LARGEST)
+    found = reach.ledger().reads.event_page(name, PAGE + 1, upto, subject or None)
     shown = found[:PAGE]
     older = shown[-1].id if len(found) > PAGE else None
     return Page(name, tuple(shown), subject, older, before is None, time.time_ns() // 1_000_000)

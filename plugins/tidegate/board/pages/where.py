@@ -68,7 +68,8 @@ def _answer(reach: Reach, pipeline: Pipeline, partition: int, offset: int, look:
 def _number(text: str) -> int | None:
     """Partitions and offsets as Kafka has them."""
     cleaned = text.strip().replace(",", "")
-    return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and int(cleaned) <= LARGEST else None
+    right = cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 100 and int(cleaned) <= LARGEST
+    return int(cleaned) if right else None
 
 
 class _Later(RowReader):
