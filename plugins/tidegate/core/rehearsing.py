@@ -48,7 +48,7 @@ def may_go(history: Iterable[Moment], ttl: Cleaning, now_ms: int) -> Verdict:
 class ReplayLedger(Protocol):
     def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
         """Windows (start, UTC ms) that a replay by this spec has rebuilt already, whether or not it found their content
-        changed, each with its generation in force."""
+        changed, each with its generation in force; without those of which a newer generation is at work."""
         ...
 
     def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:

@@ -197,7 +197,9 @@ def decide(spans: Iterable[Span], wanted: str, kafka_columns: bool = True) -> di
     Rows that do not carry their offsets (`kafka_columns: false`) cannot be told apart: all come from one place."""
     spans = tuple(spans)
     if wanted == AUTO and not kafka_columns:
-        wanted = FILES if any(s.gone and not s.redriven for s in spans) else KAFKA
+        why = next((s.gone for s in spans if s.gone and not s.redriven), None)
+        wanted = KAFKA if why is None else FILES
+        spans = tuple(replace(s, gone=s.gone or why) for s in spans)
     found: dict[tuple[int, int], str] = {}
     for span in spans:
         key = (span.owed.batch_id, span.owed.partition)

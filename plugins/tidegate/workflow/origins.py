@@ -76,7 +76,7 @@ class Chooser:
         for s in owed:
             self._batch(s.batch_id)
         known = _Files(self._ctx, work)
-        spans = [self._span(work, s, known) for s in owed]
+        spans = self._with_files([self._span(work, s) for s in owed], known)
         found = decide(spans, self._wanted, self._ctx.pipeline.kafka_columns)
         if isinstance(found, Refusal):
             raise ReplayRefused(f"{iso(work.window.start_ms)}: {found.reason}", advice=found.advice)
@@ -107,7 +107,7 @@ class Chooser:
             self.batches[batch_id] = batch
         return self.batches[batch_id]
 
-    def _span(self, work: Work, owed: OwedSpan, files: _Files) -> Span:
+    def _span(self, work: Work, owed: OwedSpan) -> Span:
         plan = self._batch(owed.batch_id).plan
         why: str | None = None
         kept_from = None
@@ -120,10 +120,20 @@ class Chooser:
             removed = work.removed.get((owed.batch_id, owed.partition))
             if why is None and removed:
                 why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
-        if self._wanted == KAFKA or (self._wanted != FILES and why is None):
-            return Span(owed, why, (), None, kept_from, plan.is_redrive)
+        return Span(owed, why, (), None, kept_from, plan.is_redrive)
+
+    def _with_files(self, spans: list[Span], files: _Files) -> list[Span]:
+        """Each that may come from files is held against them: with those that have to, all that cannot be told apart
+        from them."""
+        if self._wanted == KAFKA:
+            return spans
+        every = self._wanted == FILES or (not self._ctx.pipeline.kafka_columns and any(s.gone for s in spans))
+        return [self._with_file(s, files) if every or s.gone else s for s in spans]
+
+    def _with_file(self, span: Span, files: _Files) -> Span:
+        plan = self._batch(span.owed.batch_id).plan
         missing = self._missing_columns(files.current, plan.spec_version)
-        return Span(owed, why, missing, files.lost(owed), kept_from, plan.is_redrive)
+        return replace(span, missing=missing, lost=files.lost(span.owed))
 
     def _missing_columns(self, current: PublishedGeneration, batch_version: int) -> tuple[str, ...]:
         """Columns that rows of the generation in force lack. Where it is not known which spec decoded them, all of the

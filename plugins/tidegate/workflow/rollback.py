@@ -60,10 +60,21 @@ def rollback(ctx: Context, window: WindowKey, to: int | None = None, why: str = 
     ahead.refuse_unknown_publications(ctx)
     for _ in range(ATTEMPTS):
         try:
+            if to is None:
+                to = _before(ctx, window)
             return _once(ctx, window, to, why)
         except (MovedOn, LostComparison):
             continue
     raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def _before(ctx: Context, key: WindowKey) -> int | None:
+    """What "the one before" means, asked once: when another task has finished this rollback it means the other one."""
+    window = ctx.ledger.windows.get(ctx.name, key)
+    if window.newest and window.newest != window.current:
+        told = ctx.ledger.rollbacks.of(ctx.name, key, window.newest)
+        return None if told is None else told.number
+    return preview(ctx, key).then.number
 
 
 def _once(ctx: Context, key: WindowKey, to: int | None, why: str) -> Published:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, exists, or_, select
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
 from tidegate.core.layout import window_id
 from tidegate.core.rehearsing import EVENT
-from tidegate.core.window import CURRENT, DISCARDED, WindowKey
+from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
 
 g = schema.generations
 
@@ -22,12 +22,15 @@ class SqlReplays:
     def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
         made = g.alias()
         joined = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number >= g.c.number)
+        newer = g.alias()
+        mine = and_(newer.c.pipeline == g.c.pipeline, newer.c.window_ms == g.c.window_ms, newer.c.number > g.c.number)
+        begun = exists().where(mine, newer.c.state.in_((BUILDING, BUILT, SWAPPING)))
         same = or_(made.c.state == CURRENT, and_(made.c.state == DISCARDED, made.c.digest == g.c.digest))
         statement = (
             select(g.c.window_ms, g.c.number)
             .select_from(g.join(made, joined))
             .where(g.c.pipeline == name, g.c.state == CURRENT)
-            .where(made.c.kind == "replay", made.c.spec_version == spec_version, same)
+            .where(made.c.kind == "replay", made.c.spec_version == spec_version, same, ~begun)
         )
         with self._store.begin() as c:
             return {row.window_ms: row.number for row in c.execute(statement)}

@@ -1,0 +1,100 @@
+"""Replays and rollbacks that meet what others began or changed: nothing is taken that was not looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hooks import Died, Hook, die
+from tests.unit.test_rollback import NEW, OLD, begun, values
+from tests.world import TOPIC, World, make_pipeline, record, window
+from tidegate.core.errors import ReplayRefused
+from tidegate.workflow import replay, rollback
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = begun(World(tmp_path))
+    yield made
+    made.close()
+
+
+def plain(folder: Path) -> World:
+    spec = make_pipeline(f"file://{folder}/lake/readings")
+    return World(folder, replace(spec, kafka_columns=False))
+
+
+def path_of_value(world: World, path: str) -> None:
+    id_, site, value = world.pipeline.columns
+    world.change_spec(columns=(id_, site, replace(value, path=path)))
+
+
+def both(hour: float) -> dict[str, Any]:
+    return record("x", hour, value=1) | {"other": 2}
+
+
+def test_rows_without_offsets_are_judged_each_by_its_own_batch(tmp_path: Path) -> None:
+    """A column that went elsewhere and came back: the batch in between has other values, though Kafka has it."""
+    world = plain(tmp_path)
+    value = world.pipeline.column("value")
+    world.produce(both(0.1), record("far", 9.0))
+    world.produce(record("far", 9.0), partition=1)
+    world.ingest("r1")
+    path_of_value(world, "$.other")
+    world.produce(both(0.2), record("far", 9.0))
+    world.ingest("r2")
+    world.archive(0)
+    path_of_value(world, value.path)
+    world.kafka.trim(TOPIC, 0, 1)
+    with pytest.raises(ReplayRefused, match="column value needs"):
+        replay.replay(world.context(), window(0))
+    world.close()
+
+
+def test_rows_without_offsets_of_a_lost_file_are_refused_before_the_job(tmp_path: Path) -> None:
+    world = plain(tmp_path)
+    for batch in (1, 2):
+        world.produce(both(0.1 * batch), record("far", 9.0))
+        world.produce(record("far", 9.0), partition=1)
+        world.ingest(f"r{batch}")
+    found = world.archive(0)
+    ctx = world.context()
+    generation = ctx.ledger.windows.generation("readings", window(0), 1)
+    (newer,) = [f for f in generation.files if f.partitions[0].min_offset >= 2]  # type: ignore[union-attr]
+    Path(f"{found.location.removeprefix('file://')}/{newer.path}").unlink()
+    world.kafka.trim(TOPIC, 0, 1)
+    with pytest.raises(ReplayRefused, match="is not what its manifest says"):
+        replay.replay(ctx, window(0))
+    world.close()
+
+
+def test_a_rollback_that_another_task_finishes_is_not_rolled_back(world: World) -> None:
+    """Without a number it goes back to what was in force before: after the other task's publication, that is what it
+    was to lead away from."""
+
+    def cleared(*_: object) -> None:
+        if not hasattr(world, "ran"):
+            world.ran = True  # type: ignore[attr-defined]
+            world.archive(0)
+
+    ctx = world.context()
+    ctx.launcher = Hook(ctx.launcher, before={"run": cleared})  # type: ignore[assignment]
+    assert rollback.rollback(ctx, window(0), None, "the new columns were wrong").generation == 3
+    assert values(world) == OLD
+
+
+def test_a_range_does_not_skip_a_window_that_is_half_switched(world: World) -> None:
+    """The generation in force is what a replay gives, but a rollback has died between two partitions."""
+    ctx = world.context()
+    ctx.catalogue = Hook(ctx.catalogue, after={"set_location": die})  # type: ignore[assignment]
+    with pytest.raises(Died):
+        rollback.rollback(ctx, window(0), 1, "a test")
+    assert values(world) not in (OLD, NEW)
+    world.clock.advance(3_600_000)  # what it asked for last can no longer be executed
+    (found,) = replay.replay_range(world.context(), [window(0)])
+    assert found.well
+    assert values(world) == NEW
