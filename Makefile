@@ -26,7 +26,8 @@ test: setup ## every test
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
 
-test-faults: setup ## every ordered pair of two faults in one life of a pipeline (hours; see tests/crash/pairs.py)
+test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
+	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py
 	@$(VENV)/python -m tests.crash.pairs
 
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.
