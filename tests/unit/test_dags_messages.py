@@ -41,11 +41,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -
     made.close()
 
 
-def failed(world: World, error: object = "it broke\n  what to do: look", attempt: int = 7) -> None:
+def failed(
+    world: World, error: object = "it broke\n  what to do: look", attempt: int = 7, begun_here: bool = True
+) -> None:
     ti = SimpleNamespace(
         dag_id="readings.ingest", task_id="write", run_id="r1", try_number=attempt, log_url="http://af/log"
     )
-    task = SimpleNamespace(pipeline=world.pipeline, log=LOG)
+    task = SimpleNamespace(pipeline=world.pipeline, log=LOG, begun_here=begun_here)
     messages.on_failure({"task": task, "ti": ti, "exception": error})  # type: ignore[arg-type]
 
 
@@ -59,6 +61,16 @@ def test_a_failed_task_says_so_at_once(world: World, receiver: Receiver) -> None
     assert message["links"]["board"].endswith("/tidegate/readings")
     failed(world, attempt=14)
     assert len(receiver.got) == 2, "it was cleared, and has failed for good again"
+
+
+def test_of_a_task_whose_process_died_maintenance_tells(world: World, receiver: Receiver) -> None:
+    """The DAG processor calls for it, and is ended with all that it has not saved when that takes 50 s: a receiver that
+    hangs would keep dead tasks from being noted as failed."""
+    failed(world, "heartbeat timeout", begun_here=False)
+    assert receiver.got == []
+    ctx = world.context()
+    messages.tell(ctx, LOG)
+    assert [message["kind"] for _, _, message in receiver.got] == ["task_failed"]
 
 
 def test_without_an_error_the_log_says_more(world: World, receiver: Receiver) -> None:

@@ -188,8 +188,9 @@ class Failing(operators.PublishOperator):
 def test_airflow_logs_the_line_after_all_that_it_shows(caplog: pytest.LogCaptureFixture) -> None:
     """By Airflow's own course of a task: what comes after it is in a group that the UI folds."""
     airflow_home.make_database()
+    here: list[bool] = []
     with DAG("readings.archive", schedule=None, start_date=FOUR, default_args={"retries": 1}) as dag:
-        Failing(task_id="publish", pipeline=PIPELINE)
+        Failing(task_id="publish", pipeline=PIPELINE, on_failure_callback=lambda c: here.append(c["task"].begun_here))
     with create_session() as session:
         dag.sync_to_db(session=session)
         run = dag.create_dagrun(
@@ -210,6 +211,7 @@ def test_airflow_logs_the_line_after_all_that_it_shows(caplog: pytest.LogCapture
         )
     assert "; try 1 of 2; the next one begins by itself at about " in first[-1]
     assert second[-1].endswith(CLEAR)
+    assert here == [True], "what tells people at once knows that it is not the DAG processor that calls it"
 
 
 def course(ti: TaskInstance, caplog: pytest.LogCaptureFixture) -> list[str]:

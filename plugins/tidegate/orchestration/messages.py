@@ -38,7 +38,10 @@ def tell(ctx: PipelineContext, log: Logger) -> None:
 
 
 def on_failure(context: Context) -> None:
-    """`on_failure_callback` of every task: Airflow calls it when no retry is left."""
+    """`on_failure_callback` of every task: Airflow calls it when no retry is left, before it saves that.
+
+    For a task whose process died the DAG processor does, which has seconds for all of a file's: there it is only
+    remembered, and the maintenance DAG tells of it."""
     task = context["task"]
     pipeline: Pipeline = task.pipeline  # type: ignore[attr-defined]
     if not configured(pipeline):
@@ -88,7 +91,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
     ctx = context_for(pipeline, log.info, actor=f"airflow {ti.dag_id}/{ti.run_id}", lookup=airflow_connection)
     try:
         notices.happened(ctx, finding)
-        channels = channels_of(pipeline, log)
+        channels = channels_of(pipeline, log) if context["task"].begun_here else []  # type: ignore[attr-defined]
         if channels:
             _say(notices.deliver(ctx, channels, board_url(pipeline.name), FAILURE_DEADLINE_S), log)
     finally:

@@ -54,6 +54,11 @@ class PipelineOperator(BaseOperator):
         self._launcher: AirflowSparkLauncher | None = None
         self._context: Context | None = None
 
+    @property
+    def begun_here(self) -> bool:
+        """Whether this process has run it."""
+        return self._context is not None
+
     def execute(self, context: Context) -> None:
         """Do the task's work. Raises AirflowFailException for what no retry can mend."""
         self._begin(context)
