@@ -13,7 +13,8 @@ from tests.hooks import Died, Hook, die
 from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import ReplayRefused
-from tidegate.workflow import replay, rollback
+from tidegate.core.pipeline import Column
+from tidegate.workflow import reopen, replay, rollback
 
 
 @pytest.fixture
@@ -98,3 +99,12 @@ def test_a_range_does_not_skip_a_window_that_is_half_switched(world: World) -> N
     (found,) = replay.replay_range(world.context(), [window(0)])
     assert found.well
     assert values(world) == NEW
+
+
+def test_late_rows_are_taken_up_after_a_column_came(world: World) -> None:
+    """No late rows have landed by the new columns: nobody has told the late table of them."""
+    world.produce(record("late", 0.2) | {"place": "a", "other": 2})
+    world.ingest("r2")
+    world.change_spec(columns=(*world.pipeline.columns, Column("more", "string", "$.more")))
+    assert reopen.reopen(world.context(), window(0)).rows == 4
+    assert world.table("__late") == []

@@ -17,6 +17,7 @@ from tidegate.core.tables import late_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import move_out
+from tidegate.workflow.tables import bring_up
 
 
 def hide(ctx: Context, generation: BuiltGeneration, location: str) -> BuiltGeneration:
@@ -88,7 +89,7 @@ def _drop(ctx: Context, window_ms: int, batches: list[int]) -> None:
     if not batches:
         return
     table, time = late_table(ctx.pipeline), _time(ctx, window_ms)
-    ctx.catalogue.ensure_table(table)
+    bring_up(ctx, table)
     ctx.catalogue.drop_partitions(table.name, [(("_batch", str(i)), *time) for i in batches])
 
 
