@@ -24,7 +24,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.notices import NotTold
 
 TIMEOUT_S = 10.0
-"""For connecting, for each wait, and for the whole answer."""
+"""For connecting, for each wait, and for the whole answer; twice as long for all of it together."""
 _SETTINGS = frozenset(("verify", "verify_ssl", "path", "headers", "timeout", "proxies", "allow_redirects", "cert"))
 
 
@@ -48,6 +48,13 @@ class Webhook:
     def send(self, payload: dict[str, Any]) -> None:
         """Raises NotTold."""
         body = json.dumps(payload).encode()  # ASCII: what is odd is escaped
+        ended = _within(2 * self._timeout_s, self.who, lambda: self._post(body))
+        if ended is None:  # each wait was short: an answer that comes byte by byte, a resolver that is slow
+            raise NotTold(f"{self.who} has not answered: no answer in time", advice="the message is sent again")
+        if ended[0] is not None:
+            raise ended[0]
+
+    def _post(self, body: bytes) -> None:
         end = time.monotonic() + self._timeout_s
         try:
             request = urllib.request.Request(self._url, body, self._headers, method="POST")
@@ -76,19 +83,8 @@ class Function:
 
     def send(self, payload: dict[str, Any]) -> None:
         """Raises NotTold."""
-        ended: list[BaseException | None] = []
-
-        def call() -> None:
-            try:
-                self._found()(json.loads(json.dumps(payload)))
-                ended.append(None)
-            except BaseException as e:
-                ended.append(e)
-
-        thread = threading.Thread(target=call, name=f"notify {self.who}", daemon=True)
-        thread.start()
-        thread.join(self._timeout_s)
-        if not ended:
+        ended = _within(self._timeout_s, self.who, lambda: self._found()(json.loads(json.dumps(payload))))
+        if ended is None:
             raise NotTold(f"{self.who} has not come back within {self._timeout_s:g} s")
         if ended[0] is not None:
             raise NotTold(f"{self.who} raises {type(ended[0]).__name__}: {ended[0]}")
@@ -96,6 +92,23 @@ class Function:
     def _found(self) -> Callable[[dict[str, Any]], object]:
         module, _, function = self.who.partition(":")
         return getattr(importlib.import_module(module), function)
+
+
+def _within(seconds: float, who: str, call: Callable[[], object]) -> tuple[BaseException | None] | None:
+    """What `call` raised, if anything; None for one that has not ended: its thread does not keep its process alive."""
+    ended: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            call()
+            ended.append(None)
+        except BaseException as e:
+            ended.append(e)
+
+    thread = threading.Thread(target=run, name=f"notify {who}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return (ended[0],) if ended else None
 
 
 def _advice(code: int) -> str:
