@@ -14,12 +14,13 @@ import pytest
 from sqlalchemy import event, text
 
 from tests import board_ledger
-from tests.world import HOUR, T0, World, record
+from tests.world import HOUR, T0, World, make_pipeline, record
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.board import views
-from tidegate.core.errors import BatchRefused
+from tidegate.board.topics import Topics
+from tidegate.core.errors import BatchRefused, SourceUnavailable
 from tidegate.core.instants import iso
 from tidegate.core.notices import Finding
 from tidegate.core.plain import dumps
@@ -333,6 +334,26 @@ class Topic:
         self.asked += 1
         self.go.wait(30)
         return TopicState(topic, "another", {0: PartitionOffsets(0, 1000, 1000)})
+
+
+def test_a_connection_that_was_changed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webserver lives for weeks; brokers move."""
+
+    class Broker:
+        def __init__(self, there: bool) -> None:
+            self.there = there
+
+        def describe(self, topic: str) -> TopicState:
+            if not self.there:
+                raise SourceUnavailable("k:9092 is gone")
+            return TopicState(topic, "t", {0: PartitionOffsets(0, 5, 5)})
+
+    brokers = [Broker(False), Broker(True)]
+    found, mine = Topics(lambda _: brokers.pop(0), wait_s=10.0), [make_pipeline("file:///x")]
+    assert found.known(mine) == {}
+    assert found.silence(mine[0]) == "k:9092 is gone"
+    monkeypatch.setattr("tidegate.board.topics.SILENT_S", 0.0)
+    assert found.known(mine)[mine[0].name][0].topic_id == "t"
 
 
 def test_no_page_waits_for_a_broker_that_hangs(world: World, viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ _Place = tuple[_Key, str]
 
 
 class Topics:
-    """Of one process. `source(pipeline)` opens what can describe a topic; one is kept for each connection."""
+    """Of one process. `source(pipeline)` opens what can describe a topic; one is kept for each connection
+    as long as it answers."""
 
     def __init__(self, source: Callable[[Pipeline], Any], wait_s: float = WAIT_S) -> None:
         self._source, self._wait_s = source, wait_s
@@ -85,6 +86,8 @@ class Topics:
             of_topic = isinstance(e, SourceError) and not isinstance(e, SourceUnavailable)
             words = str(e).splitlines()[0] if str(e) else type(e).__name__
             self._silent[place if of_topic else place[0]] = (time.monotonic(), words)
+            if not of_topic:
+                self._sources.pop(place[0], None)  # the connection may have been changed since
         finally:
             with self._lock:
                 self._asked.pop(place, None)
