@@ -61,6 +61,7 @@ def session(dags: DagBag, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
             session.query(table).delete()
         session.query(Pool).filter(Pool.pool != "default_pool").delete()
         session.add(Pool(pool="tidegate_archive", slots=8, include_deferred=False))
+        session.add(Job(job_type="SchedulerJob", state="running", latest_heartbeat=timezone.utcnow()))
         dags.sync_to_db(session=session)
         for dag in dags.dags.values():
             SerializedDagModel.write_dag(dag, session=session)
@@ -245,19 +246,17 @@ def set_state(run_id: str, state: str) -> None:
         session.query(DagRun).filter_by(run_id=run_id).one().state = DagRunState(state)
 
 
-@pytest.mark.parametrize("paused", [False, True])
-def test_a_run_of_the_scheduler_that_fails_is_told(session: Session, dags: DagBag, paused: bool) -> None:
-    """One that is running in a paused DAG never ends: it isn't waited for."""
-    add_run(session, dags, 1, "running" if paused else "failed")
-    session.query(DagModel).update({"is_paused": paused})
+@pytest.mark.parametrize("around", ["", "paused", "no scheduler"])
+def test_a_run_of_the_scheduler_that_fails_is_told(session: Session, dags: DagBag, around: str) -> None:
+    """One that is running in a paused DAG, or where no scheduler is, never ends: it isn't waited for."""
+    add_run(session, dags, 1, "running" if around else "failed")
+    session.query(DagModel).update({"is_paused": around == "paused"})
+    if around == "no scheduler":
+        session.query(Job).update({"latest_heartbeat": timezone.utcnow() - timedelta(minutes=10)})
     session.commit()
-    with (
-        pytest.raises(
-            AirflowException, match=r"1 of 2 runs .* have not succeeded: 2024-10-27T01:15 \((failed|running)"
-        ),
-        literal.backfilling(dags.dags[ARCHIVE], at(0), at(1)),
-    ):
-        finish(session, dags, 0)
+    told = r"1 of 2 runs .* have not succeeded: 2024-10-27T01:15 \((failed|running)"
+    with pytest.raises(AirflowException, match=told):
+        parts(dags, 0, 1, lambda first, last: finish(session, dags, 0))
 
 
 def test_a_range_that_was_not_finished_is_told_although_airflow_says_nothing(session: Session, dags: DagBag) -> None:

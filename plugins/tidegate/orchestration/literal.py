@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 POLL_S, SAY_S = 1.0, 30.0
 NAMED = 5
+SCHEDULER_GONE = timedelta(minutes=5)
+"""Without a heartbeat for so long no scheduler comes back by itself."""
 Part = tuple[datetime, datetime]
 
 
@@ -187,8 +189,8 @@ def _signals(found: Range) -> Iterator[None]:
 
 
 def wait(found: Range) -> None:
-    """Until the scheduler has ended what it had begun. At once for a paused DAG, where nothing would end, and when
-    Ctrl-C came."""
+    """Until the scheduler has ended what it had begun. At once for a paused DAG, or without a scheduler, where nothing
+    would end, and when Ctrl-C came."""
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
@@ -201,12 +203,22 @@ def wait(found: Range) -> None:
         with create_session() as session:
             left = sorted(session.scalars(select(DagRun.run_id).where(*active)))
             model = DagModel.get_dagmodel(dag_id, session=session)
-            paused = model is None or model.is_paused
-        if not left or paused or found.interrupted:
+            nobody = model is None or model.is_paused or not _scheduler_alive(session)
+        if not left or nobody or found.interrupted:
             return ""
         return f"{len(left)} runs that the scheduler works on: {', '.join(left[:NAMED])}"
 
     _until_nothing(found.dag, unfinished)
+
+
+def _scheduler_alive(session: Session) -> bool:
+    """One that is restarted is waited for."""
+    from airflow.jobs.job import Job
+    from airflow.utils import timezone
+    from sqlalchemy import func, select
+
+    recent = Job.latest_heartbeat > timezone.utcnow() - SCHEDULER_GONE
+    return bool(session.scalar(select(func.count()).select_from(Job).where(Job.job_type == "SchedulerJob", recent)))
 
 
 def _settle_leftovers(dag: DAG, first: datetime, last: datetime) -> None:
