@@ -20,7 +20,7 @@ from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.ledger.migrate import migrate, revisions
 from tidegate.adapters.ledger.store import HEAD, make_engine
-from tidegate.core.errors import WrongRevision
+from tidegate.core.errors import LedgerError, WrongRevision
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.workflow import adoption, ingest, redrive, reopen, rollback
 from tidegate.workflow.audit import audit
@@ -172,6 +172,22 @@ def test_on_postgresql(tmp_path: Path, revision: str, postgres, monkeypatch: pyt
         world.close()
     finally:
         engine.dispose()
+
+
+def test_a_table_that_somebody_holds_is_not_waited_for_long(
+    tmp_path: Path, postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every task would wait behind the migration."""
+    monkeypatch.setattr("tidegate.adapters.ledger.migrate.LOCK_MS", 200)
+    world = restored(tmp_path, EARLIER[-1])
+    engine = on_postgres(world, EARLIER[-1], postgres.ledger_url)
+    with engine.connect() as other:
+        other.exec_driver_sql("SELECT count(*) FROM batches")
+        with pytest.raises(LedgerError, match="nothing is migrated"):
+            migrate(engine)
+    assert migrate(engine) == HEAD
+    engine.dispose()
+    world.close()
 
 
 def test_a_fresh_ledger_has_the_same_schema_as_a_migrated_one(old: World, tmp_path: Path) -> None:

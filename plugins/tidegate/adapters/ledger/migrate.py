@@ -8,20 +8,37 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
 
 from tidegate.adapters.ledger.store import HEAD, make_engine
+from tidegate.core.errors import LedgerError
+
+LOCK_MS = 20_000
+"""How long a table is waited for: while a change waits for its end, every task waits behind it."""
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 def migrate(url: str | Engine, revision: str = "head") -> str:
-    """Upgrade to `revision`; the revision reached. Safe to run again, and by two at once."""
+    """Upgrade to `revision`; the revision reached. Safe to run again, and by two at once. Raises LedgerError where a
+    transaction of somebody else holds a table for longer than LOCK_MS; then nothing has changed."""
     engine = make_engine(url) if isinstance(url, str) else url
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7106031)")
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    try:
+        with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7106031)")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS}")
+            config.attributes["connection"] = connection
+            command.upgrade(config, revision)
+    except OperationalError as e:
+        if getattr(e.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+            raise
+        raise LedgerError(
+            f"a transaction has held one of the ledger's tables for {LOCK_MS // 1000} s: nothing is migrated",
+            advice="run it again; `SELECT pid, query FROM pg_stat_activity WHERE xact_start < now() - interval '10 s'` "
+            "in the ledger's database says who",
+        ) from e
     return HEAD if revision == "head" else revision
 
 
