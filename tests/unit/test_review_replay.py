@@ -14,7 +14,7 @@ from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import ReplayRefused
 from tidegate.core.pipeline import Column
-from tidegate.workflow import reopen, replay, rollback
+from tidegate.workflow import adoption, reopen, replay, rollback
 
 
 @pytest.fixture
@@ -108,3 +108,33 @@ def test_late_rows_are_taken_up_after_a_column_came(world: World) -> None:
     world.change_spec(columns=(*world.pipeline.columns, Column("more", "string", "$.more")))
     assert reopen.reopen(world.context(), window(0)).rows == 4
     assert world.table("__late") == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_rows_decoded_by_a_spec_that_the_ledger_forgot_are_not_taken(tmp_path: Path, late: bool) -> None:
+    """A column went elsewhere, the window was replayed, the column came back, and the ledger was restored to before."""
+    world = World(tmp_path)
+    value = world.pipeline.column("value")
+    for partition in (0, 1):
+        world.produce(both(0.1), record("far", 9.0), partition=partition)
+    world.ingest("r1")
+    world.archive(0)
+    world.produce(both(0.2))
+    world.ingest("r2")
+    world.close()
+    yesterday = world.database.read_bytes()
+    path_of_value(world, "$.other")
+    assert world.replay(0).generation == 2
+    if late:
+        reopen.reopen(world.context(), window(0))
+    path_of_value(world, value.path)
+    world.close()
+    world.database.write_bytes(yesterday)
+    world.registered.clear()
+    ctx = world.context()
+    adoption.adopt(ctx, adoption.survey(ctx), "the ledger was restored")
+    for partition in (0, 1):
+        world.kafka.trim(TOPIC, partition, 2)
+    with pytest.raises(ReplayRefused, match="column value needs"):
+        replay.replay(ctx, window(0))
+    world.close()

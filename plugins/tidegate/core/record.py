@@ -39,11 +39,20 @@ class BatchRecord:
 
 
 @dataclass(frozen=True)
+class Decoder:
+    """A spec with its identity: version numbers are a ledger's own."""
+
+    fingerprint: str
+    spec: Pipeline
+
+
+@dataclass(frozen=True)
 class GenerationRecord:
     """`hwm/published/...`: a generation as it was built, about to be renamed from `directory` to `location` (URIs).
 
     Paths of `files` are relative to either; `recorded_ms` is when it was recorded, UTC ms; `late`: those of `batches`
-    whose rows came late and were taken up by a reopening; `origin` of a rollback."""
+    whose rows came late and were taken up by a reopening; `origin` of a rollback. `decoders`: the specs that may have
+    decoded its rows, where these are not its batches' own."""
 
     pipeline: str
     window: WindowKey
@@ -59,6 +68,7 @@ class GenerationRecord:
     recorded_ms: int = 0
     late: tuple[int, ...] = ()
     origin: Origin | None = None
+    decoders: tuple[Decoder, ...] = ()
 
 
 def pack(record: BatchRecord | GenerationRecord) -> bytes:
@@ -88,6 +98,11 @@ class RecoveryLedger(Protocol):
 
     def record(self, batch: SealedBatch | AbandonedBatch) -> BatchRecord:
         """All that the ledger knows of the batch, to be written to storage."""
+        ...
+
+    def decoders(self, name: str, key: WindowKey, number: int) -> tuple[Decoder, ...]:
+        """Of a replay or heal the one that it was built by, where that is known. None of what was assembled from
+        batches, which pin theirs; all that the ledger has of what holds rows of other generations."""
         ...
 
     def newest_publication_ms(self, name: str) -> int | None:

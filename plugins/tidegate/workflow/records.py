@@ -48,6 +48,7 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
         now_ms,
         generation.late,
         ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if generation.kind == ROLLBACK else None,
+        ctx.ledger.recovery.decoders(ctx.name, key, generation.number),
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))

@@ -9,6 +9,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import reopenings, rows, schema
+from tidegate.adapters.ledger.specs import registered
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
@@ -17,8 +18,8 @@ from tidegate.core.ledger import Moved
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DATA, LATE
-from tidegate.core.record import BatchRecord, GenerationRecord
-from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING
+from tidegate.core.record import BatchRecord, Decoder, GenerationRecord
+from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING, WindowKey
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -30,6 +31,8 @@ _OF_A_BATCH = (
     schema.batch_sources,
 )
 _CHUNK = 200
+_DECODED = ("replay", "heal")
+"""Kinds whose rows are all by the columns of one spec."""
 
 
 class SqlRecovery:
@@ -57,6 +60,16 @@ class SqlRecovery:
         if isinstance(batch, AbandonedBatch):
             return BatchRecord(plan, pipeline, spec.fingerprint, abandoned=batch.reason)
         return BatchRecord(plan, pipeline, spec.fingerprint, manifest=batch.manifest)
+
+    def decoders(self, name: str, key: WindowKey, number: int) -> tuple[Decoder, ...]:
+        v = schema.spec_versions
+        with self._store.begin() as c:
+            row = row_of(c, g, pipeline=name, window_ms=key.start_ms, number=number)
+            if row is None or row.kind == "archive":
+                return ()
+            one = () if row.spec_version is None else (v.c.version == row.spec_version,)
+            statement = select(v.c.fingerprint, v.c.compiled).where(v.c.pipeline == name, *one).order_by(v.c.version)
+            return tuple(Decoder(r.fingerprint, loads(Pipeline, r.compiled)) for r in c.execute(statement))
 
     def newest_publication_ms(self, name: str) -> int | None:
         with self._store.begin() as c:
@@ -107,7 +120,10 @@ class SqlRecovery:
             if moved is not None:
                 left = update(g).where(mine, g.c.number == moved.number, g.c.location == record.location)
                 self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
-            self._insert(c, record, state, gone)
+            # else rows that a forgotten spec has decoded would be taken for those of the others
+            versions = [registered(self._store, c, d.spec, d.fingerprint) for d in record.decoders]
+            decoded_by = versions[0] if record.kind in _DECODED and len(versions) == 1 else None
+            self._insert(c, record, state, gone, decoded_by)
             detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
             self._store.note(c, name, "restored", f"window {window_id(start)}", detail)
 
@@ -141,7 +157,7 @@ class SqlRecovery:
         for table in (schema.generation_batches, schema.generation_files):
             c.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))
 
-    def _insert(self, c: Connection, record: GenerationRecord, state: str, gone: bool) -> None:
+    def _insert(self, c: Connection, record: GenerationRecord, state: str, gone: bool, spec: int | None) -> None:
         now = self._store.now_ms()
         key: dict[str, Any] = {
             "pipeline": record.pipeline,
@@ -162,6 +178,7 @@ class SqlRecovery:
             "published_ms": None if state in (BUILT, DISCARDED) else record.recorded_ms,
             "retired_ms": now if state == RETIRED else None,
             "cleaned_ms": now if gone else None,
+            "spec_version": spec,
         }
         if record.origin is not None:
             values |= {"origin": record.origin.number, "why": record.origin.why}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, func, insert, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import loads
+from tidegate.core.plain import dumps, loads
 
 b, s = schema.batches, schema.spec_versions
 
@@ -40,6 +40,23 @@ class SqlSpecs:
         with self._store.begin() as c:
             found = c.execute(likely.order_by(s.c.pipeline)).all()
         return [row.pipeline for row in found if json.loads(row.compiled)["sink"]["table"] == table]
+
+
+def registered(store: Store, c: Connection, pipeline: Pipeline, fingerprint: str) -> int:
+    """The version of the spec, in this transaction: a new one if the ledger has none of this fingerprint.
+
+    Raises LostComparison if another task has registered one meanwhile."""
+    name, now = pipeline.name, store.now_ms()
+    known = row_of(c, s, pipeline=name, fingerprint=fingerprint)
+    if known is not None:
+        return known.version
+    if row_of(c, schema.pipelines, name=name) is None:
+        c.execute(insert(schema.pipelines).values(name=name, version=1, next_batch_id=1, created_ms=now))
+    version = (_newest(c, name) or 0) + 1
+    values = {"pipeline": name, "version": version, "fingerprint": fingerprint, "compiled": dumps(pipeline)}
+    c.execute(insert(s).values(**values, created_ms=now))
+    store.note(c, name, "spec registered", f"spec {version}", {"fingerprint": fingerprint})
+    return version
 
 
 def _newest(c: Connection, name: str) -> int | None:

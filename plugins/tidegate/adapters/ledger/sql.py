@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.engine import Engine
 
 from tidegate.adapters.ledger import schema
@@ -21,7 +21,7 @@ from tidegate.adapters.ledger.reopenings import SqlReopenings
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.replays import SqlReplays
 from tidegate.adapters.ledger.rollbacks import SqlRollbacks
-from tidegate.adapters.ledger.specs import SqlSpecs
+from tidegate.adapters.ledger.specs import SqlSpecs, registered
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.totals import SqlTotals
 from tidegate.adapters.ledger.truths import SqlTruths
@@ -30,7 +30,7 @@ from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Block, PipelineRow
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.plain import loads
 
 
 def _wall_clock_ms() -> int:
@@ -81,21 +81,8 @@ class SqlPipelines:
         raise LedgerError(f"could not register the spec of {pipeline.name}: others keep writing it")
 
     def _register(self, pipeline: Pipeline, fingerprint: str) -> int:
-        specs, name, now = schema.spec_versions, pipeline.name, self._store.now_ms()
         with self._store.begin() as c:
-            known = row_of(c, specs, pipeline=name, fingerprint=fingerprint)
-            if known is not None:
-                return known.version
-            if row_of(c, schema.pipelines, name=name) is None:
-                c.execute(insert(schema.pipelines).values(name=name, version=1, next_batch_id=1, created_ms=now))
-            version = (c.scalar(select(func.max(specs.c.version)).where(specs.c.pipeline == name)) or 0) + 1
-            c.execute(
-                insert(specs).values(
-                    pipeline=name, version=version, fingerprint=fingerprint, compiled=dumps(pipeline), created_ms=now
-                )
-            )
-            self._store.note(c, name, "spec registered", f"spec {version}", {"fingerprint": fingerprint})
-            return version
+            return registered(self._store, c, pipeline, fingerprint)
 
     def spec(self, name: str, version: int) -> Pipeline:
         with self._store.begin() as c:
