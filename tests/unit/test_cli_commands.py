@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def test_status_of_a_well_pipeline(tide: Tide, world: World) -> None:
     world.archive(1)
     result = tide("status")
     assert result.exit_code == 0, result.output
-    assert "readings     well" in result.output
+    assert re.search(r"^readings +well ", result.output, re.MULTILINE), result.output
     assert "2013-01-05T02:30Z" in result.output
 
 

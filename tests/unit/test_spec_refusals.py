@@ -218,6 +218,12 @@ ONE_VALUE = [
     ("  table: lake.orders", "  table: orders #!", "sink.table", "must be database.table"),
     ("  table: lake.orders", "  table: lake.`orders` #!", "sink.table", "must be database.table"),
     ("  table: lake.orders", "  table: lake.orders\n  conn_id: a b #!", "sink.conn_id", "id of an Airflow connection"),
+    (
+        "  table: lake.orders",
+        "  table: lake.orders\n  metastore_conn_id: a b #!",
+        "sink.metastore_conn_id",
+        "id of an Airflow connection",
+    ),
     ("  table: lake.orders", "  table: lake.orders\n  user: a b #!", "sink.user", "name of a user of HDFS"),
     ("  location: file:///lake/orders", "  location: /lake/orders #!", "sink.location", "must be a URI such as"),
     ("  location: file:///lake/orders", "  location: s3://lake/orders #!", "sink.location", "must be a URI such as"),
