@@ -8,7 +8,7 @@ from tests.operators.ways import TASK, WAYS
 
 def test_lanes_of_one_topic_end_alike_and_can_be_cleared_in_three_ways(rig: Rig) -> None:
     topic = rig.topic("rig", 2)
-    twin, *others = rig.add(*(Lane(f"rig_{name}", topic) for name in ("twin", *WAYS)))
+    twin, *others = rig.add(*(Lane(f"rig_{name}", topic, max_active_runs=16) for name in ("twin", *WAYS)))
     twin.land(2)
     twin.publish(0)
     rig.check_settled(twin)
