@@ -45,8 +45,8 @@ def lane_of(cell: Cell) -> Lane:
     """Its pipeline, not yet added."""
     session = "per_batch" if cell.state == RUNNING and (cell.kind, cell.task) in SPARK else "warm"
     topic = TWO_BATCHES if cell.kind == "ingest" else THREE_BATCHES
-    # REST does not save the new state of a running task (2.11.2): it is taken for dead, and that costs it a try; and what
-    # holds a task lasts as long as Kafka's time-out, which a command's start may outlast
+    # REST does not save the new state of a running task (2.11.2): it is taken for dead, and that costs it a try. What
+    # holds a task lasts as long as Kafka's time-out, which a command's start may outlast.
     retries = 1 if cell.state == RUNNING else 0
     return Lane(f"c_{cell.name}", topic, retries=retries, session=session, first=FIRST)
 
