@@ -164,6 +164,7 @@ def command_lookup(conn_id: str) -> Connection:
     from tidegate.orchestration.connections import airflow_connection
 
     logging.getLogger("airflow").setLevel(logging.WARNING)  # it tells standard output of each look-up
+    logging.getLogger("thrift").setLevel(logging.CRITICAL)  # what it says there comes back as an error
     return airflow_connection(conn_id)
 
 

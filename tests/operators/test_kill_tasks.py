@@ -54,11 +54,11 @@ class Cell:
         return self.phase in (WRITE, REPLAY)
 
 
-SAMPLE = [Cell(TASK, PUBLISH), Cell(JVM, WRITE), Cell(MARKED, WRITE), Cell(HIVE, PUBLISH), Cell(BROKER, PLAN)]
+SAMPLE = [Cell(TASK, PUBLISH), Cell(JVM, WRITE), Cell(HIVE, PUBLISH), Cell(BROKER, PLAN)]
 PROCESSES = [Cell(v, p) for v in (MARKED, TASK, SUPERVISOR) for p in (PLAN, WRITE, LAND, PUBLISH, REPLAY, MAINTAIN)]
 JOBS = [Cell(v, p) for v in (JVM, DRIVER) for p in (WRITE, REPLAY)]
 OUTAGES = [Cell(BROKER, PLAN), Cell(BROKER, WRITE), Cell(BROKER, REPLAY), Cell(HIVE, PUBLISH)]
-EVERY = list(dict.fromkeys([*SAMPLE, *PROCESSES, *JOBS, *OUTAGES]))
+EVERY = list(dict.fromkeys([*SAMPLE, Cell(MARKED, WRITE), *PROCESSES, *JOBS, *OUTAGES]))
 CHOSEN = os.environ.get("TIDEGATE_KILLS")
 """A pattern of cells' names, for whoever looks for something."""
 CELLS = [c for c in EVERY if re.search(CHOSEN, c.name)] if CHOSEN else EVERY if FULL else SAMPLE

@@ -93,7 +93,7 @@ class Setup:
         result = self.run("--json", *words)
         assert code is None or result.exit_code == code, result.output
         found: dict[str, list[dict[str, str]]] = {}
-        for f in json.loads(result.stdout)["findings"]:
+        for f in json.loads(result.stdout.splitlines()[-1])["findings"]:
             found.setdefault(f["check"], []).append(f)
         return found
 
@@ -279,7 +279,7 @@ def test_a_server_that_never_answers_holds_nobody_up(setup: Setup, monkeypatch: 
     began = time.monotonic()
     result = CliRunner().invoke(main, ["doctor", "--timeout", "0.5", "--json"], catch_exceptions=False)
     assert time.monotonic() - began < 20
-    (found,) = [f for f in json.loads(result.stdout)["findings"] if f["check"] == "kafka"]
+    (found,) = [f for f in json.loads(result.stdout.splitlines()[-1])["findings"] if f["check"] == "kafka"]
     assert (found["level"], found["what"]) == ("wrong", "readings: kafka: no answer within 0.5 s")
 
 

@@ -195,7 +195,7 @@ def _asked(
         old = None if fresh else unfinished_mark(runs.look(keys), keys, prefix)
         if old is not None:
             progress(f"going on with the replay {old.removeprefix(prefix)}; --fresh begins anew")
-        mark = old or f"{prefix}{iso(now_ms)}"
+        mark = old or f"{prefix}{iso(now_ms)}.{now_ms % 60_000:05}"  # two may begin in one second
     note = f"{mark or f'{what}, begun {iso(now_ms)}'} by {surroundings.actor().rpartition(' ')[2]}"
     return Asked(keys, note, mark, at_once, newest_first, stop_on_failure)
 
