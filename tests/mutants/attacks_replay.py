@@ -9,6 +9,7 @@ from tests.mutants.stage import Stage, record, window
 from tests.world import TOPIC
 from tidegate.core.pipeline import Merge
 from tidegate.workflow import replay
+from tidegate.workflow.moves import MovedOn
 
 
 def _rebuilt(stage: Stage, *hours: int) -> list[str]:
@@ -76,6 +77,9 @@ def another_task_takes_one_of_the_hours(stage: Stage) -> None:
         windows.take("readings", window(0), windows.get("readings", window(0)).newest, "other")
 
     ctx.launcher.run = overtaken  # type: ignore[method-assign]
-    found = [o.what for o in replay.replay_range(ctx, [window(0), window(1)])]
+    try:
+        found = [o.what for o in replay.replay_range(ctx, [window(0), window(1)])]
+    except MovedOn:
+        found = []
     require(found == ["replayed"] * 2, STOPS, f"a window that was overtaken ended the range: {found}")
     stage.at_rest()

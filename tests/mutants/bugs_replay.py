@@ -63,4 +63,18 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "one window that is overtaken ends the range",
+        "Replay: one window never spoils another",
+        "another_task_takes_one_of_the_hours",
+        STOPS,
+        (
+            Edit(
+                "plugins/tidegate/workflow/replay.py",
+                "            except (MovedOn, LostComparison):\n                published = _alone(",
+                "            except ZeroDivisionError:\n                published = _alone(",
+            ),
+        ),
+        why="the lost comparison becomes the window's outcome",
+    ),
 )

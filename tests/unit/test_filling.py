@@ -237,7 +237,7 @@ def test_replay_goes_on_where_it_was_interrupted_and_begins_anew_after_its_end(
     assert "going on with the replay 20" in done.stderr
     assert done.stdout == "4 of 4 windows are rebuilt\n"
     again = tide(*FILL, "--replay", "--at-once", "4")
-    assert (again.exit_code, scheduler.begun) == (0, [0, 1, 2, 3] * 2)
+    assert (again.exit_code, scheduler.begun) == (0, [0, 1, 2, 3] * 2), (again.output, again.stderr, scheduler.runs)
 
 
 def test_replay_of_what_is_not_published(tide: Tide, scheduler: Scheduler) -> None:

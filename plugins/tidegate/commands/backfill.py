@@ -187,7 +187,7 @@ def _asked(
     from tidegate.orchestration.range_runs import OURS
     from tidegate.workflow.filling import Asked
 
-    now_ms = time.time_ns() // 1_000_000_000 * 1000
+    now_ms = time.time_ns() // 1_000_000  # two may begin in one second
     what = f"{OURS} {iso(keys[0].start_ms)} to {iso(keys[-1].start_ms)}"
     mark = None
     if replay:
@@ -195,7 +195,7 @@ def _asked(
         old = None if fresh else unfinished_mark(runs.look(keys), keys, prefix)
         if old is not None:
             progress(f"going on with the replay {old.removeprefix(prefix)}; --fresh begins anew")
-        mark = old or f"{prefix}{iso(now_ms)}.{now_ms % 60_000:05}"  # two may begin in one second
+        mark = old or f"{prefix}{iso(now_ms)}"
     note = f"{mark or f'{what}, begun {iso(now_ms)}'} by {surroundings.actor().rpartition(' ')[2]}"
     return Asked(keys, note, mark, at_once, newest_first, stop_on_failure)
 
