@@ -101,6 +101,11 @@ def _modules() -> list[Path]:
     return [p for p in sorted(CORE.glob("*.py")) if p.stem != "__init__"]
 
 
+def test_files() -> list[Path]:
+    """The tests that are to notice, and what they import."""
+    return sorted(p for pattern in TESTS for p in ROOT.glob(pattern))
+
+
 def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2) -> dict[str, Score]:
     """Try the mutants of these modules, for at most `seconds`."""
     modules = sorted(modules)
@@ -126,7 +131,7 @@ def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: in
 
 def _prepare(stage: Path, modules: list[str]) -> None:
     """A copy of the sources and of the tests that matter; kept while both are the same, so that a run can go on."""
-    tests = sorted(p for pattern in TESTS for p in ROOT.glob(pattern))
+    tests = test_files()
     parts = [*(ROOT / "plugins/tidegate").rglob("*.py"), *tests, HERE]
     key = hashlib.sha256("".join(f"{p.relative_to(ROOT)} {hash_of(p)}\n" for p in sorted(parts)).encode())
     key.update(f"{modules} {_CONFTEST}".encode())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.mutants import core_score
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [p for top in ("plugins", "spark_jobs", "dags") for p in sorted((ROOT / top).rglob("*.py"))]
@@ -27,6 +30,17 @@ def test_no_two_test_files_outside_of_packages_share_a_name() -> None:
     tests = [p for p in sorted((ROOT / "tests").rglob("*.py")) if not (p.parent / "__init__.py").exists()]
     twice = [name for name, n in Counter(p.name for p in tests if p.name != "conftest.py").items() if n > 1]
     assert not twice
+
+
+def test_tests_of_the_core_need_nothing_but_the_core() -> None:
+    """Changed code of the core is tried against them thousands of times (tests/mutants/core_score.py), in a folder that
+    holds nothing else."""
+    needed = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in core_score.test_files()
+        for name in re.findall(r"^(?:from|import) (tests\b[\w.]*)", path.read_text(), re.M)
+    }
+    assert needed == set()
 
 
 def test_style() -> None:

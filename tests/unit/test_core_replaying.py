@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.world import make_pipeline
+from core_values import PIPELINE
 from tidegate.core.ledger import OwedSpan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
@@ -15,8 +15,12 @@ from tidegate.core.receipt import FileEntry, PartitionRows
 from tidegate.core.rehearsing import Rehearsal, parse_rehearsal
 from tidegate.core.replaying import AUTO, FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
 
-SPEC = make_pipeline("file:///lake")
-ID, SITE, VALUE = SPEC.columns
+ID, SITE, VALUE = (
+    Column("id", "string", "$.id", nullable=False),
+    Column("site", "string", "$.site"),
+    Column("value", "int", "$.value"),
+)
+SPEC = replace(PIPELINE, columns=(ID, SITE, VALUE), partition_by=("date", "hour", "site"))
 
 
 def columns(*found: Column) -> Pipeline:
