@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -125,7 +126,7 @@ def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: in
     scores = {name: _score(stage, name) for name in modules}
     broken = child.returncode > 0 and all(s.left == s.mutants for s in scores.values())
     if broken or not any(s.mutants for s in scores.values()):
-        raise RuntimeError(f"mutmut tried nothing:\n{(stage / 'mutmut.log').read_text()[-2000:]}")
+        raise RuntimeError(f"mutmut tried nothing:\n{_said(stage)[-3000:]}")
     return scores
 
 
@@ -151,6 +152,12 @@ def _prepare(stage: Path, modules: list[str]) -> None:
         "pytest_add_cli_args=\n    -p\n    no:cacheprovider\n    -p\n    no:randomly\n"
     )
     stamp.write_text(key.hexdigest())
+
+
+def _said(stage: Path) -> str:
+    """What mutmut printed, without the lines in which it only turned its wheel."""
+    lines = re.split(r"[\r\n]+", (stage / "mutmut.log").read_text())
+    return "\n".join(line for line in lines if not re.match(r"\s*[\u2800-\u28ff] ", line))
 
 
 def _codes(stage: Path, name: str) -> dict[str, int | None]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
 from core_values import HOUR, T0
+
 from tidegate.core.asking import LONGEST_REASON, MOST_WINDOWS, Asked, asked, reason
 from tidegate.core.errors import AskedWrong
 from tidegate.core.pipeline import Windows

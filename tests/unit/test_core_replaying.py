@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from core_values import PIPELINE
+
 from tidegate.core.ledger import OwedSpan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
