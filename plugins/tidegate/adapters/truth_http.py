@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import re
-import ssl
 import time
 import urllib.error
 import urllib.request
-from email.message import Message
-from typing import IO, Any
 from urllib.parse import quote
 
 from tidegate.adapters.connections import Connection
+from tidegate.adapters.http_connection import headers, opener
 from tidegate.adapters.truth_json import count_in, parsed, shortened
 from tidegate.core.completeness import parameters
-from tidegate.core.errors import TruthUnknown
+from tidegate.core.errors import TidegateError, TruthUnknown
 from tidegate.core.window import WindowKey
 
 TIMEOUT_S = 30.0
 """For a whole answer; no single wait is longer either."""
 MOST_BYTES = 1024 * 1024
 _CHUNK = 65_536
-_SETTINGS = frozenset((
-    "allow_redirects", "cert", "check_response", "headers", "max_redirects", "proxies", "proxy", "srv_lookup", "stream",
-    "timeout", "trust_env", "verify", "verify_ssl",
-))  # fmt: skip
-"""What Airflow's HTTP connections say in their extra beside headers."""
 
 
 class HttpTruth:
@@ -41,8 +33,11 @@ class HttpTruth:
     ) -> None:
         self._url, self._path, self._count_path = base_url.rstrip("/"), path, count_path
         self._who = re.sub(r"//[^/@]*@", "//", self._url)
-        self._headers, self._timeout_s = _headers(connection), timeout_s
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_tls(connection)))
+        self._headers, self._timeout_s = headers(connection), timeout_s
+        try:
+            self._opener = opener(connection)
+        except TidegateError as e:
+            raise TruthUnknown(str(e)) from None
 
     def expected(self, window: WindowKey) -> int | None:
         """Raises TruthUnknown."""
@@ -96,34 +91,3 @@ class HttpTruth:
         if 300 <= error.code < 400:
             return f"{self._who} redirects (HTTP {error.code}): give the connection the address that it leads to"
         return f"{self._who} answers HTTP {error.code}"
-
-
-def _headers(connection: Connection) -> dict[str, str]:
-    given = connection.extra.get("headers")
-    own = {**(given if isinstance(given, dict) else {}), **connection.extra}
-    headers = {name: value for name, value in own.items() if name not in _SETTINGS and isinstance(value, str)}
-    if connection.login:
-        token = base64.b64encode(f"{connection.login}:{connection.password or ''}".encode()).decode()
-        headers.setdefault("Authorization", f"Basic {token}")
-    elif connection.password:
-        headers.setdefault("Authorization", f"Bearer {connection.password}")
-    return {"Accept": "application/json", **headers}
-
-
-def _tls(connection: Connection) -> ssl.SSLContext:
-    """`verify`, as Airflow reads it: false, or a file with authorities. Raises TruthUnknown."""
-    verify = connection.extra.get("verify", connection.extra.get("verify_ssl", True))
-    try:
-        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
-    except OSError as e:
-        raise TruthUnknown(f"connection {connection.conn_id}: verify: {verify}: {e.strerror or e}") from None
-    if verify is False:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> Any:
-        return None

@@ -5,27 +5,24 @@ An address may be a secret (incoming webhooks' are), so errors name its host onl
 
 from __future__ import annotations
 
-import base64
 import http.client
 import importlib
 import json
-import ssl
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from email.message import Message
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from tidegate.adapters.connections import Connection, http_url
+from tidegate.adapters.http_connection import headers, opener
 from tidegate.core.errors import TidegateError
 from tidegate.core.notices import NotTold
 
 TIMEOUT_S = 10.0
 """For connecting, for each wait, and for the whole answer; twice as long for all of it together."""
-_SETTINGS = frozenset(("verify", "verify_ssl", "path", "headers", "timeout", "proxies", "allow_redirects", "cert"))
 
 
 class Webhook:
@@ -42,8 +39,8 @@ class Webhook:
             self.who = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
         except ValueError:
             raise TidegateError(f"connection {connection.conn_id} has no proper address") from None
-        self._headers, self._timeout_s = _headers(connection), timeout_s
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_tls(connection)))
+        self._headers = headers(connection) | {"Content-Type": "application/json"}
+        self._opener, self._timeout_s = opener(connection), timeout_s
 
     def send(self, payload: dict[str, Any]) -> None:
         """Raises NotTold."""
@@ -119,34 +116,3 @@ def _advice(code: int) -> str:
     if 300 <= code < 400:
         return "it redirects, which is not followed: give the connection the address that it leads to"
     return "the message is sent again"
-
-
-def _headers(connection: Connection) -> dict[str, str]:
-    given = connection.extra.get("headers")
-    own = {**(given if isinstance(given, dict) else {}), **connection.extra}
-    headers = {name: value for name, value in own.items() if name not in _SETTINGS and isinstance(value, str)}
-    if connection.login:
-        token = base64.b64encode(f"{connection.login}:{connection.password or ''}".encode()).decode()
-        headers.setdefault("Authorization", f"Basic {token}")
-    elif connection.password:
-        headers.setdefault("Authorization", f"Bearer {connection.password}")
-    return {"Accept": "application/json", **headers, "Content-Type": "application/json"}
-
-
-def _tls(connection: Connection) -> ssl.SSLContext:
-    """Raises TidegateError."""
-    verify = connection.extra.get("verify", connection.extra.get("verify_ssl", True))
-    try:
-        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
-    except OSError as e:
-        raise TidegateError(f"connection {connection.conn_id}: verify: {verify}: {e.strerror or e}") from None
-    if verify is False:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> Any:
-        return None
