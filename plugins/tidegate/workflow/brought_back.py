@@ -11,7 +11,6 @@ from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused, Tidegat
 from tidegate.core.instants import iso
 from tidegate.core.layout import join
 from tidegate.core.merging import Merge, MergeReceipt, Source
-from tidegate.core.plain import to_plain
 from tidegate.core.receipt import DATA, content_digest
 from tidegate.core.tables import told_columns
 from tidegate.core.window import RETIRED, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
@@ -33,7 +32,7 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     merges = _copies(ctx, old)
     entries, sources = [], {}
     if merges:
-        job = _job_plan(ctx, generation, merges)
+        job = jobs.merge_plan(ctx, generation, merges)
         receipt = _run(ctx, generation, job)
         listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
         wrong = merging.errors(merges, receipt, listing)
@@ -73,13 +72,15 @@ def refuse_if_lost(ctx: Context, old: PublishedGeneration) -> None:
 
 
 def again(ctx: Context, generation: PublishedGeneration) -> int | None:
-    """A rollback in force that has lost a file begins once more, if the earlier generation still has its own.
+    """A rollback in force that has lost a file begins once more, if the earlier generation still has its own, by
+    storage and by the ledger: what was cleaned and reappeared is nothing to rest on.
 
     None if that is not so: then the window is rebuilt as any other."""
     told = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
     if told is None:
         return None
     try:
+        rollback.choose(ctx.ledger.rollbacks.generations(ctx.name, generation.window), told.number, ctx.pipeline)
         refuse_if_lost(ctx, earlier(ctx, generation.window, told.number))
     except (MovedOn, ReplayRefused) as e:
         ctx.say(f"rows of generation {told.number} cannot be copied again ({e}): today's columns decode them anew")
@@ -96,25 +97,6 @@ def _copies(ctx: Context, old: PublishedGeneration) -> tuple[Merge, ...]:
     told = told_columns(ctx.pipeline, DATA)
     return tuple(
         Merge(f"{DATA}/c{i:05d}", (Source(0, f, (join(old.location, f.path),)),), told) for i, f in enumerate(old.files)
-    )
-
-
-def _job_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> JobPlan:
-    start, number, epoch, nonce = generation.window.start_ms, generation.number, generation.epoch, generation.nonce
-    return JobPlan(
-        mode="merge",
-        attempt=ctx.layout.merge_name(start, number, epoch, nonce),
-        attempt_dir=ctx.layout.merge_attempt(start, number, epoch, nonce),
-        pipeline=to_plain(ctx.pipeline),
-        bootstrap={},
-        topic=ctx.pipeline.source.topic,
-        topic_id="",
-        parts=(),
-        nonce=nonce,
-        epoch=epoch,
-        spec_version=ctx.spec_version,
-        window_ms=start,
-        merges=merges,
     )
 
 

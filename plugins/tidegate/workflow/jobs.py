@@ -15,8 +15,10 @@ from tidegate.core.errors import (
     TidegateError,
 )
 from tidegate.core.layout import FAILURE, RECEIPT, join
-from tidegate.core.plain import dumps, loads
+from tidegate.core.merging import Merge
+from tidegate.core.plain import dumps, loads, to_plain
 from tidegate.core.receipt import Failure, Receipt, ReplayReceipt
+from tidegate.core.window import BuildingGeneration
 from tidegate.workflow import overflow
 from tidegate.workflow.context import Context
 
@@ -71,6 +73,33 @@ def run_replay(ctx: Context, job: JobPlan, plan_path: str) -> dict[int, ReplayRe
         else:
             found[target.window_ms] = receipt
     return found
+
+
+def plan_of_files(
+    ctx: Context, generation: BuildingGeneration, mode: str, attempt: str, attempt_dir: str, merges: tuple[Merge, ...]
+) -> JobPlan:
+    """Of a job that makes files of a generation out of files that are there; Kafka is not read."""
+    return JobPlan(
+        mode=mode,
+        attempt=attempt,
+        attempt_dir=attempt_dir,
+        pipeline=to_plain(ctx.pipeline),
+        bootstrap={},
+        topic=ctx.pipeline.source.topic,
+        topic_id="",
+        parts=(),
+        nonce=generation.nonce,
+        epoch=generation.epoch,
+        spec_version=ctx.spec_version,
+        window_ms=generation.window.start_ms,
+        merges=merges,
+    )
+
+
+def merge_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> JobPlan:
+    """Of a job that writes each of `merges` into the generation's merge directory."""
+    key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    return plan_of_files(ctx, generation, "merge", ctx.layout.merge_name(*key), ctx.layout.merge_attempt(*key), merges)
 
 
 def run_beside(ctx: Context, job: JobPlan, plan_path: str) -> None:

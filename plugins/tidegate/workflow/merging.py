@@ -15,7 +15,6 @@ from tidegate.core.layout import join, partition_path, window_end
 from tidegate.core.ledger import LandedFile
 from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.pipeline import table_columns
-from tidegate.core.plain import to_plain
 from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.window import BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow import jobs
@@ -68,7 +67,7 @@ def merge_small(ctx: Context, generation: BuildingGeneration, landed: Sequence[L
         return nothing
     files = sum(len(m.sources) for m in merges)
     ctx.say(f"merging {files} small files into {len(merges)}")
-    job = _job_plan(ctx, generation, merges)
+    job = jobs.merge_plan(ctx, generation, merges)
     try:
         receipt = _run(ctx, generation, job)
     except TidegateError as e:
@@ -119,25 +118,6 @@ def _columns(ctx: Context, landed: Sequence[LandedFile]) -> dict[int, Columns]:
             by_spec[version] = table_columns(ctx.ledger.pipelines.spec(ctx.name, version))
         found[batch_id] = by_spec[version]
     return found
-
-
-def _job_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> JobPlan:
-    start, number, epoch, nonce = generation.window.start_ms, generation.number, generation.epoch, generation.nonce
-    return JobPlan(
-        mode="merge",
-        attempt=ctx.layout.merge_name(start, number, epoch, nonce),
-        attempt_dir=ctx.layout.merge_attempt(start, number, epoch, nonce),
-        pipeline=to_plain(ctx.pipeline),
-        bootstrap={},
-        topic=ctx.pipeline.source.topic,
-        topic_id="",
-        parts=(),
-        nonce=nonce,
-        epoch=epoch,
-        spec_version=ctx.spec_version,
-        window_ms=start,
-        merges=merges,
-    )
 
 
 def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeReceipt:

@@ -16,7 +16,6 @@ from tidegate.core.layout import join
 from tidegate.core.merging import Merge, Source
 from tidegate.core.overflow import Known, overflow_values
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import to_plain
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import ReopenReceipt
 from tidegate.core.tables import told_columns
@@ -95,25 +94,11 @@ def _late_sources(ctx: Context, generation: BuildingGeneration, current: Publish
 def _job_plan(
     ctx: Context, generation: BuildingGeneration, current: PublishedGeneration, late: list[Source]
 ) -> JobPlan:
-    start, number, epoch, nonce = generation.window.start_ms, generation.number, generation.epoch, generation.nonce
+    key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
     values = {f.values for f in current.files} - {overflow_values(ctx.pipeline)}
-    return JobPlan(
-        mode="reopen",
-        attempt=ctx.layout.replay_name(start, number, epoch, nonce),
-        attempt_dir=ctx.layout.replay_attempt(start, number, epoch, nonce),
-        pipeline=to_plain(ctx.pipeline),
-        bootstrap={},
-        topic=ctx.pipeline.source.topic,
-        topic_id="",
-        parts=(),
-        nonce=nonce,
-        epoch=epoch,
-        spec_version=ctx.spec_version,
-        window_ms=start,
-        merges=_copies(ctx, current),
-        known=Known.of({start: values}),
-        late=_by_columns(ctx, late),
-    )
+    name, directory = ctx.layout.replay_name(*key), ctx.layout.replay_attempt(*key)
+    plan = jobs.plan_of_files(ctx, generation, "reopen", name, directory, _copies(ctx, current))
+    return replace(plan, known=Known.of({generation.window.start_ms: values}), late=_by_columns(ctx, late))
 
 
 def _copies(ctx: Context, current: PublishedGeneration) -> tuple[Merge, ...]:
