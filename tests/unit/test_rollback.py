@@ -243,6 +243,27 @@ def test_clear_decodes_anew_if_the_earlier_files_are_gone_too(world: World) -> N
     assert "today's columns decode them anew" in "\n".join(world.said)
 
 
+def test_files_of_a_cleaned_generation_that_reappear_are_not_copied(world: World) -> None:
+    """Restored from a backup, say: the ledger has them as cleaned, and no retry would change that."""
+    world.change_spec(archive=replace(world.pipeline.archive, keep_generations=1))
+    published = rolled_back(world)
+    first = world.folder / "lake/readings/date=2013-01-05/hour=00"
+    backup = {p: p.read_bytes() for p in first.rglob("*.parquet")}
+    world.clock.advance(40 * 86_400_000)
+    cleaning.clean(world.context())
+    world.close()
+    assert not any(p.exists() for p in backup)
+    for path, content in backup.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    min(Path(published.location.removeprefix("file://")).rglob("*.parquet")).unlink()
+    assert world.archive(0).generation == 4
+    assert values(world) == NEW
+    assert "rows of generation 1 cannot be copied again (the files of generation 1 were cleaned at" in " ".join(
+        world.said
+    )
+
+
 def test_a_replay_after_a_rollback_is_by_todays_columns(world: World) -> None:
     rolled_back(world)
     assert world.replay(0).generation == 4
