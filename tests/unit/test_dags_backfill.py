@@ -60,9 +60,15 @@ def dag(dag_id: str = ARCHIVE):
     return DagBag(str(airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"), include_examples=False).dags[dag_id]
 
 
-def add_run(session: Session, state: str, kind: DagRunType = DagRunType.BACKFILL_JOB, at: timedelta = QUARTER * 0):
+def add_run(
+    session: Session,
+    state: str,
+    kind: DagRunType = DagRunType.BACKFILL_JOB,
+    at: timedelta = QUARTER * 0,
+    dag_id: str = ARCHIVE,
+):
     start = FIRST + at
-    run = dag().create_dagrun(
+    run = dag(dag_id).create_dagrun(
         run_type=kind,
         execution_date=start,
         data_interval=DataInterval(start, start + QUARTER),
@@ -126,6 +132,35 @@ def test_a_live_backfill_protects_every_unfinished_run(session: Session) -> None
     session.commit()
     assert again(session, run) == ("backfill", "running")
     assert again(session, done) == ("scheduled", "success")
+
+
+@pytest.mark.parametrize("trace", ["made a run", "queued a task"])
+def test_a_live_backfill_of_another_dag_protects_nothing(session: Session, trace: str) -> None:
+    """A job doesn't say whose it is, but what it has done does."""
+    run, other = add_run(session, "running"), add_run(session, "running", DagRunType.SCHEDULED, dag_id=INGEST)
+    job = add_job(session, "BackfillJob", JUST_NOW)
+    assert sweep(OURS, session) == [], "nobody knows yet whose it is"
+    if trace == "made a run":
+        other.run_type, other.creating_job_id = DagRunType.BACKFILL_JOB, job.id
+    else:
+        set_task(session, other, "plan", "queued")
+        session.query(TaskInstance).filter_by(dag_id=INGEST, task_id="plan").update({"queued_by_job_id": job.id})
+    session.commit()
+    sweep([ARCHIVE], session)
+    session.commit()
+    assert again(session, run) == ("scheduled", "failed")
+    assert again(session, other)[1] == "running"
+
+
+def test_a_live_backfill_that_took_a_run_over_protects_its_dag(session: Session) -> None:
+    """The run names the job that made it, which is dead."""
+    run = add_run(session, "running")
+    run.creating_job_id = add_job(session, "BackfillJob", LONG_AGO).id
+    job = add_job(session, "BackfillJob", JUST_NOW)
+    set_task(session, run, "ready", "queued")
+    session.query(TaskInstance).filter_by(task_id="ready").update({"queued_by_job_id": job.id})
+    session.commit()
+    assert sweep(OURS, session) == []
 
 
 def test_a_run_that_was_interrupted_while_its_tasks_went_on_has_succeeded(session: Session) -> None:

@@ -61,18 +61,20 @@ def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
     their tasks where they were: Clear, and the same backfill again, go on there. Those that a backfill had set aside
     (`literal.begin`) or somebody has cleared are queued.
 
-    Any live backfill protects all unfinished backfill runs, because a run does not say whose it is (`creating_job_id`
-    is wrong after a take-over); so does a running task with a live job. Returns what was done, in words.
+    A backfill that lives and may be at work on its DAG protects every unfinished backfill run, because a run does not
+    say whose it is (`creating_job_id` is wrong after a take-over); so does a running task with a live job. Returns what
+    was done, in words.
     """
     from airflow.models.dagrun import DagRun
     from airflow.utils.types import DagRunType
     from sqlalchemy import select
 
-    backfilling = bool(live_backfills(session))
     done: list[str] = []
     stranded = select(DagRun).where(DagRun.dag_id.in_(dag_ids), DagRun.run_type == DagRunType.BACKFILL_JOB)
-    for run in session.scalars(stranded.with_for_update(skip_locked=True)):
-        said = _settle(run, backfilling, session)
+    runs = session.scalars(stranded.with_for_update(skip_locked=True)).all()
+    backfilling = {dag_id: bool(live_backfills(dag_id, session)) for dag_id in {run.dag_id for run in runs}}
+    for run in runs:
+        said = _settle(run, backfilling[run.dag_id], session)
         if said:
             run.run_type = DagRunType.SCHEDULED
             done.append(f"{run.dag_id} {run.run_id}: {said}")
@@ -112,14 +114,32 @@ def _live() -> ColumnElement[bool]:
     return and_(Job.state == JobState.RUNNING, Job.end_date.is_(None), Job.latest_heartbeat > recent)
 
 
-def live_backfills(session: Session) -> dict[int, datetime]:
-    """Jobs (ids) of backfills that may be at work, with their last heartbeats."""
+def live_backfills(dag_id: str, session: Session) -> dict[int, datetime]:
+    """Jobs (ids) of backfills that may be at work on this DAG, with their last heartbeats."""
     from airflow.jobs.job import Job
     from sqlalchemy import select
 
     # by type only: a backfill job's dag_id is null
     found = select(Job.id, Job.latest_heartbeat).where(Job.job_type == "BackfillJob", _live())
-    return {job_id: beat for job_id, beat in session.execute(found)}
+    live = {job_id: beat for job_id, beat in session.execute(found)}
+    elsewhere = _elsewhere(dag_id, live, session) if live else set()
+    return {job_id: beat for job_id, beat in live.items() if job_id not in elsewhere}
+
+
+def _elsewhere(dag_id: str, jobs: Collection[int], session: Session) -> set[int]:
+    """Those of these backfills that work on another DAG: a job works on one, and a run that it has made or a task that
+    it has queued says on which. One that has done neither yet may be anybody's."""
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.state import State
+    from airflow.utils.types import DagRunType
+    from sqlalchemy import select
+
+    made = DagRun.run_type == DagRunType.BACKFILL_JOB, DagRun.creating_job_id.in_(jobs), DagRun.dag_id != dag_id
+    unfinished = [state for state in State.unfinished if state is not None]  # these have an index
+    at_work = TaskInstance.state.in_(unfinished), TaskInstance.queued_by_job_id.in_(jobs)
+    queued = select(TaskInstance.queued_by_job_id).where(*at_work, TaskInstance.dag_id != dag_id)
+    return {*session.scalars(select(DagRun.creating_job_id).where(*made)), *session.scalars(queued)}
 
 
 def _busy(run: DagRun, session: Session) -> bool:

@@ -232,7 +232,7 @@ def _settle_leftovers(dag: DAG, first: datetime, last: datetime) -> None:
             for line in sweep([dag.dag_id], session):
                 dag.log.info(line)
             runs = session.execute(_runs(dag.dag_id, first, last, "running", True)).all()
-            beats = live_backfills(session)
+            beats = live_backfills(dag.dag_id, session)
         if not runs:
             return ""
         for job_id, beat in beats.items():
