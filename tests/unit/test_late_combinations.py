@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ledger_loss import adopt
 from tests.unit.test_late_policies import (
     balanced,
     begun,
@@ -20,7 +21,6 @@ from tests.unit.test_late_policies import (
     totals,
     with_times,
 )
-from tests.unit.test_ledger_loss import adopt
 from tests.unit.test_reopen import reopened
 from tests.world import World, record, window
 from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE

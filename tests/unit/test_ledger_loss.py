@@ -6,7 +6,6 @@ notices says so, `repair --adopt` brings the rows back, the next runs go on, and
 
 from __future__ import annotations
 
-import copy
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.ledger_loss import Past, adopt, go_on, lived
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.errors import StorageAhead, TidegateError
@@ -22,44 +22,11 @@ from tidegate.core.pipeline import Column
 from tidegate.workflow import adoption, ingest
 from tidegate.workflow.audit import audit
 
+_PORTS = ("batches", "windows")
 _CHANGING = {
     "insert_plan", "take", "seal", "land", "mark_side", "begin_close", "finish_close", "built", "begin_swap", "publish",
     "announced", "begin_generation", "discard",
 }  # fmt: skip
-
-
-class Commits:
-    """Copies the database after each commit."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.names = folder, []  # type: ignore[var-annotated]
-        self.world: World | None = None
-        folder.mkdir()
-
-    def wrap(self, name: str, port: Any) -> Any:
-        return _Copying(self, name, port) if name in ("batches", "windows") else port
-
-    def copy(self, what: str) -> None:
-        if self.world is not None:
-            shutil.copy(self.world.database, self.folder / str(len(self.names)))
-            self.names.append(what)
-
-
-class _Copying:
-    def __init__(self, commits: Commits, name: str, port: Any) -> None:
-        self._commits, self._name, self._port = commits, name, port
-
-    def __getattr__(self, method: str) -> Any:
-        call = getattr(self._port, method)
-        if method not in _CHANGING:
-            return call
-
-        def copied(*args: Any, **kwargs: Any) -> Any:
-            result = call(*args, **kwargs)
-            self._commits.copy(f"{self._name}.{method}")
-            return result
-
-        return copied
 
 
 def first_records(world: World) -> None:
@@ -94,13 +61,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def adopt(world: World) -> list[str]:
-    ctx = world.context()
-    done = adoption.adopt(ctx, adoption.survey(ctx), "restored from a backup")
-    world.close()
-    return done
-
-
 def goes_on(world: World) -> None:
     """The next runs, with a batch of new records; an operator adopts where a run says that it is needed."""
     world.produce(record("next", 4.2), record("next", 4.3), partition=1)
@@ -108,13 +68,7 @@ def goes_on(world: World) -> None:
         lambda: world.ingest("r8"), lambda: world.ingest("r9"), lambda: world.archive(0), lambda: world.archive(1),
         lambda: world.archive(2),
     ]  # fmt: skip
-    for task in tasks:
-        try:
-            task()
-        except StorageAhead:
-            world.close()
-            assert adopt(world)
-            task()
+    go_on(world, tasks)
 
 
 def everything_once(world: World) -> None:
@@ -137,52 +91,26 @@ def waiting(world: World) -> list[tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Commits]:
-    folder = tmp_path_factory.mktemp("lived")
-    commits = Commits(folder / "commits")
-    (folder / "world").mkdir()
-    world = World(folder / "world", wrap=commits.wrap)
-    commits.world = world
-    history(world)
-    commits.world = None
-    shutil.copytree(world.folder, folder / "after")
-    return world, commits
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    with lived(tmp_path_factory.mktemp("lived"), history, dict.fromkeys(_PORTS, _CHANGING)) as past:
+        yield past
 
 
-def test_the_history_has_commits_of_every_kind(lived: tuple[World, Commits]) -> None:
-    _, commits = lived
-    assert {name.split(".")[1] for name in commits.names} == _CHANGING - {"discard"}
+def test_the_history_has_commits_of_every_kind(past: Past) -> None:
+    assert {name.split(".")[1] for name in past.names} == _CHANGING - {"discard"}
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_ledger_that_goes_back_to_any_of_its_commits_is_rebuilt(lived: tuple[World, Commits], part: int) -> None:
-    original, commits = lived
-    for n in range(part, len(commits.names), 4):
-        world = again(original)
-        shutil.copy(commits.folder / str(n), world.database)
-        try:
-            goes_on(world)
-            everything_once(world)
-        except Exception as e:
-            raise AssertionError(f"back to commit {n} ({commits.names[n]}): {e}\nsaid: {world.said[-8:]}") from e
-        finally:
-            world.close()
+def test_a_ledger_that_goes_back_to_any_of_its_commits_is_rebuilt(past: Past, part: int) -> None:
+    def follow(world: World) -> None:
+        goes_on(world)
+        everything_once(world)
+
+    past.holds_from(range(part, len(past.names), 4), follow)
 
 
-def again(original: World) -> World:
-    """The end of the history once more, in the same folder: locations are absolute."""
-    shutil.rmtree(original.folder)
-    shutil.copytree(original.folder.parent / "after", original.folder)
-    world = World(original.folder, original.pipeline)
-    shutil.copy(original.folder.parent / "after/ledger.db", world.database)
-    world.kafka, world.catalogue, world.clock = (
-        copy.deepcopy(s) for s in (original.kafka, original.catalogue, original.clock)
-    )
-    return world
-
-
-def test_a_ledger_that_is_gone_is_rebuilt_from_nothing(lived: tuple[World, Commits]) -> None:
-    world = again(lived[0])
+def test_a_ledger_that_is_gone_is_rebuilt_from_nothing(past: Past) -> None:
+    world = past.again()
     empty = World(_made(world.folder.parent / "elsewhere"))
     shutil.copy(empty.database, world.database)
     with pytest.raises(StorageAhead, match="next batch is 1"):
@@ -214,7 +142,7 @@ class Forgets:
         self.world: World | None = None
 
     def wrap(self, name: str, port: Any) -> Any:
-        return _Forgetting(self, name, port) if name in ("batches", "windows") else port
+        return _Forgetting(self, name, port) if name in _PORTS else port
 
 
 class _Forgetting:

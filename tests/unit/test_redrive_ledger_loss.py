@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.crash.faults import CHANGING
+from tests.ledger_loss import Past, go_on, lived
 from tests.unit.test_redrive import balanced, mend, odd, once, redriven
 from tests.world import World, record
 from tidegate.core.errors import StorageAhead
-from tidegate.workflow import adoption, reconcile
-
-_PORTS = ("batches", "windows", "redrives", "reopenings")
-
-
-class Commits:
-    """Copies the database after each commit of the history."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.names = folder, list[str]()
-        self.world: World | None = None
-        folder.mkdir()
-
-    def wrap(self, name: str, port: Any) -> Any:
-        return _Copying(self, name, port) if name in _PORTS else port
-
-    def copy(self, what: str) -> None:
-        if self.world is not None:
-            shutil.copy(self.world.database, self.folder / str(len(self.names)))
-            self.names.append(what)
-
-
-class _Copying:
-    def __init__(self, commits: Commits, name: str, port: Any) -> None:
-        self._commits, self._name, self._port = commits, name, port
-
-    def __getattr__(self, method: str) -> Any:
-        call = getattr(self._port, method)
-        if method not in CHANGING[self._name]:
-            return call
-
-        def copied(*args: Any, **kwargs: Any) -> Any:
-            result = call(*args, **kwargs)
-            self._commits.copy(f"{self._name}.{method}")
-            return result
-
-        return copied
+from tidegate.workflow import reconcile
 
 
 def history(world: World) -> None:
@@ -75,48 +37,18 @@ def first_records(world: World) -> None:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Commits]]:
-    folder = tmp_path_factory.mktemp("redriven")
-    commits = Commits(folder / "commits")
-    (folder / "world").mkdir()
-    world = World(folder / "world", wrap=commits.wrap)
-    commits.world = world
-    history(world)
-    commits.world = None
-    world.close()
-    shutil.copytree(world.folder, folder / "after")
-    yield world, commits
-    world.close()
-
-
-def again(original: World) -> World:
-    """The end of the history once more, in the same folder: locations are absolute."""
-    original.close()
-    shutil.rmtree(original.folder)
-    shutil.copytree(original.folder.parent / "after", original.folder)
-    world = World(original.folder, original.pipeline)
-    world.kafka, world.catalogue, world.clock = (
-        copy.deepcopy(s) for s in (original.kafka, original.catalogue, original.clock)
-    )
-    return world
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    with lived(tmp_path_factory.mktemp("redriven"), history) as past:
+        yield past
 
 
 def goes_on(world: World) -> None:
-    """The next runs; an operator adopts where one says that it is needed."""
     world.produce(record("next", 4.2), record("next", 4.3), partition=1)
     tasks: list[Callable[[], object]] = [
         lambda: world.ingest("r8"), lambda: redriven(world, "redrive 8"), lambda: world.ingest("r9"),
         lambda: world.archive(0), lambda: world.archive(1), lambda: reconcile.maintain(world.context()),
     ]  # fmt: skip
-    for task in tasks:
-        try:
-            task()
-        except StorageAhead:
-            world.close()
-            ctx = world.context()
-            assert adoption.adopt(ctx, adoption.survey(ctx), "restored from a backup")
-            world.close()
-            task()
+    go_on(world, tasks)
 
 
 def settled(world: World) -> None:
@@ -126,27 +58,21 @@ def settled(world: World) -> None:
     assert world.by_window()["00"] == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_the_history_has_commits_of_every_kind(lived: tuple[World, Commits]) -> None:
-    assert {"redrives.cleared", "batches.insert_plan", "batches.land"} <= set(lived[1].names)
+def test_the_history_has_commits_of_every_kind(past: Past) -> None:
+    assert {"redrives.cleared", "batches.insert_plan", "batches.land"} <= set(past.names)
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_a_ledger_that_goes_back_to_any_of_its_commits_is_rebuilt(lived: tuple[World, Commits], part: int) -> None:
-    original, commits = lived
-    for n in range(part, len(commits.names), 2):
-        world = again(original)
-        shutil.copy(commits.folder / str(n), world.database)
-        try:
-            goes_on(world)
-            settled(world)
-        except Exception as e:
-            raise AssertionError(f"back to commit {n} ({commits.names[n]}): {e}\nsaid: {world.said[-8:]}") from e
-        finally:
-            world.close()
+def test_a_ledger_that_goes_back_to_any_of_its_commits_is_rebuilt(past: Past, part: int) -> None:
+    def follow(world: World) -> None:
+        goes_on(world)
+        settled(world)
+
+    past.holds_from(range(part, len(past.names), 2), follow)
 
 
-def test_a_ledger_that_is_gone_is_rebuilt_from_nothing(lived: tuple[World, Commits], tmp_path: Path) -> None:
-    world = again(lived[0])
+def test_a_ledger_that_is_gone_is_rebuilt_from_nothing(past: Past, tmp_path: Path) -> None:
+    world = past.again()
     shutil.copy(World(tmp_path).database, world.database)
     with pytest.raises(StorageAhead, match="next batch is 1"):
         world.ingest("r9")

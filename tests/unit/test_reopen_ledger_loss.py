@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_redrive_ledger_loss import Commits
+from tests.ledger_loss import Past, go_on, lived
 from tests.unit.test_reopen import balanced, reopened
 from tests.world import World, record
-from tidegate.core.errors import StorageAhead
 from tidegate.core.pipeline import Column
 from tidegate.workflow import adoption, reconcile
 from tidegate.workflow.context import REQUEST_TTL_MS
@@ -39,77 +37,37 @@ def history(world: World) -> None:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Commits]]:
-    folder = tmp_path_factory.mktemp("reopened")
-    commits = Commits(folder / "commits")
-    (folder / "world").mkdir()
-    world = World(folder / "world", wrap=commits.wrap)
-    commits.world = world
-    history(world)
-    commits.world = None
-    world.close()
-    shutil.copytree(world.folder, folder / "after")
-    yield world, commits
-    world.close()
-
-
-def again(original: World) -> World:
-    """The end of the history once more, in the same folder: locations are absolute."""
-    original.close()
-    shutil.rmtree(original.folder)
-    shutil.copytree(original.folder.parent / "after", original.folder)
-    world = World(original.folder, original.pipeline)
-    world.kafka, world.catalogue, world.clock = (
-        copy.deepcopy(s) for s in (original.kafka, original.catalogue, original.clock)
-    )
-    return world
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    with lived(tmp_path_factory.mktemp("reopened"), history) as past:
+        yield past
 
 
 def goes_on(world: World) -> None:
-    """The next runs; an operator adopts where one says that it is needed."""
     world.clock.advance(REQUEST_TTL_MS + 1)  # changes that the database says are under way are over
     world.produce(record("next", 4.2), record("next late", 0.9))
     tasks: list[Callable[[], object]] = [
         lambda: world.ingest("r8"), lambda: world.ingest("r9"), lambda: world.archive(0), lambda: reopened(world),
         lambda: reconcile.maintain(world.context()),
     ]  # fmt: skip
-    for task in tasks:
-        try:
-            task()
-        except StorageAhead:
-            world.close()
-            ctx = world.context()
-            assert adoption.adopt(ctx, adoption.survey(ctx), "restored from a backup")
-            world.close()
-            task()
-        world.close()
+    go_on(world, tasks)
 
 
-def test_any_commits_that_are_lost_come_back(lived: tuple[World, Commits], rng: random.Random) -> None:
+def test_any_commits_that_are_lost_come_back(past: Past, rng: random.Random) -> None:
     """The database falls back to one of its commits, of which some are drawn: the end is the same."""
-    original, commits = lived
-    assert len(commits.names) > 40
-    wrong = []
-    for number in sorted(rng.sample(range(len(commits.names)), DRAWN)):
-        name = commits.names[number]
-        world = again(original)
-        try:
-            shutil.copy(commits.folder / str(number), world.database)
-            goes_on(world)
-            rows, late = world.by_window()["00"], world.table("__late")
-            if (len(rows), len(set(rows)), late) != (6, 6, []):
-                wrong.append(f"{number} {name}: {rows}, late {late}")
-            balanced(world)
-        except Exception as e:
-            wrong.append(f"{number} {name}: {type(e).__name__}: {e}")
-        finally:
-            world.close()
-    assert wrong == [], "\n".join(wrong)
+
+    def follow(world: World) -> None:
+        goes_on(world)
+        rows = world.by_window()["00"]
+        assert (len(rows), len(set(rows)), world.table("__late")) == (6, 6, []), rows
+        balanced(world)
+
+    assert len(past.names) > 40
+    past.holds_from(sorted(rng.sample(range(len(past.names)), DRAWN)), follow)
 
 
-def test_the_records_alone_are_enough(lived: tuple[World, Commits], tmp_path: Path) -> None:
+def test_the_records_alone_are_enough(past: Past, tmp_path: Path) -> None:
     """All of the ledger is lost."""
-    world = again(lived[0])
+    world = past.again()
     (tmp_path / "empty").mkdir()
     fresh = World(tmp_path / "empty", world.pipeline)
     shutil.copy(fresh.database, world.database)
