@@ -10,6 +10,7 @@ from pathlib import Path
 import airflow_home
 import pendulum
 import pytest
+from airflow.exceptions import AirflowException
 from airflow.jobs.job import Job
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DagBag
@@ -372,6 +373,40 @@ def test_a_backlog_triggers_one_run_however_often_it_is_asked_for(session: Sessi
     assert "exists already" in trigger_after_backlog(INGEST, 7)
     assert "triggered backlog_after_batch_8" in trigger_after_backlog(INGEST, 8)  # within the same second
     assert {run.run_id for run in session.query(DagRun)} == {"backlog_after_batch_7", "backlog_after_batch_8"}
+
+
+def lose(session: Session, monkeypatch: pytest.MonkeyPatch, back_after: int | None = None) -> None:
+    """Airflow does not know the ingest DAG, until somebody has waited so many times."""
+    session.query(SerializedDagModel).filter_by(dag_id=INGEST).delete()
+    session.commit()
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == back_after:
+            SerializedDagModel.write_dag(dag(INGEST), session=session)
+            session.commit()
+
+    monkeypatch.setattr(module.time, "sleep", sleep)
+    if back_after is None:
+        monkeypatch.setattr(module, "LOST_S", 0.0)
+
+
+def test_a_dag_that_airflow_has_lost_for_a_moment_is_waited_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(session, monkeypatch, back_after=2)
+    assert "triggered backlog_after_batch_7" in trigger_after_backlog(INGEST, 7)
+    assert session.query(DagRun).one().run_id == "backlog_after_batch_7"
+
+
+def test_a_dag_that_stays_lost_is_left_to_its_schedule(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose(session, monkeypatch)
+    assert "the next run by its schedule goes on" in trigger_after_backlog(INGEST, 7, scheduled=True)
+    with pytest.raises(AirflowException, match="what to do: airflow dags list-import-errors"):
+        trigger_after_backlog(INGEST, 7)
+    with pytest.raises(AirflowException, match=r"doesn't know gone\.ingest"):
+        trigger_after_backlog("gone.ingest", 7)
 
 
 def test_a_run_created_here_has_the_window_that_the_schedule_would_give_it(session: Session) -> None:

@@ -241,6 +241,21 @@ def test_queued_runs_are_set_aside_and_neither_scheduled_nor_counted(session: Se
     assert runs(session) == kept | {0: ("scheduled", "queued"), 2: ("scheduled", "queued")}
 
 
+def test_a_run_of_a_part_of_the_tasks_has_not_succeeded_as_a_whole(session: Session, dags: DagBag) -> None:
+    """`-t ready` makes a run without `publish`, which succeeds."""
+    for n in (0, 1):
+        add_run(session, dags, n, "success")
+    session.query(TaskInstance).filter_by(run_id=f"scheduled__{at(1).isoformat()}", task_id="publish").delete()
+    session.commit()
+    done: list[tuple[int, int]] = []
+
+    def work(first: int, last: int) -> None:
+        done.append((first, last))
+
+    parts(dags, 0, 1, work)
+    assert done == [(1, 1)]
+
+
 def set_state(run_id: str, state: str) -> None:
     with create_session() as session:
         session.query(DagRun).filter_by(run_id=run_id).one().state = DagRunState(state)

@@ -109,9 +109,9 @@ def test_only_what_a_retry_can_mend_is_retried(
 def test_a_backlog_triggers_the_run_after_this_batch(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(ingest, "land", lambda c, run: True)
-    monkeypatch.setattr(runs, "trigger_after_backlog", lambda dag_id, batch: asked.append(batch) or "triggered")
+    monkeypatch.setattr(runs, "trigger_after_backlog", lambda _, *more: asked.append(more) or "triggered")
     run(operators.LandOperator, context())
-    assert asked == [7]
+    assert asked == [(7, False)]
 
 
 def published(new: bool) -> Published:

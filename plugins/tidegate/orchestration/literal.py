@@ -53,7 +53,7 @@ class Range:
         from airflow.utils.session import create_session
 
         with create_session() as session:
-            done = _whole(self.dag.dag_id, self.dates, session)
+            done = _whole(self.dag, self.dates, session)
         todo = [date for date in self.dates if date not in done]
         if done:
             text = (
@@ -288,18 +288,19 @@ def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills
     )
 
 
-def _whole(dag_id: str, dates: tuple[datetime, ...], session: Session) -> set[datetime]:
-    """Whose runs have succeeded with all their tasks: none was cleared since, or failed before the run was marked."""
+def _whole(dag: DAG, dates: tuple[datetime, ...], session: Session) -> set[datetime]:
+    """Whose runs have succeeded with all of the DAG's tasks: none was cleared since, failed before the run was marked,
+    or left out, as by `-t ready`."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import exists, or_, select
+    from sqlalchemy import and_, func, select
 
-    done = TaskInstance.state.in_(("success", "skipped", "removed"))
-    mine = (TaskInstance.dag_id == DagRun.dag_id, TaskInstance.run_id == DagRun.run_id)
-    left = exists().where(*mine, or_(TaskInstance.state.is_(None), ~done))
-    within = (DagRun.dag_id == dag_id, DagRun.execution_date >= dates[0], DagRun.execution_date <= dates[-1])
-    found = select(DagRun.execution_date).where(*within, DagRun.state == "success", ~left)
-    return set(session.scalars(found)) & set(dates)
+    mine = and_(TaskInstance.dag_id == DagRun.dag_id, TaskInstance.run_id == DagRun.run_id)
+    done = TaskInstance.state.in_(("success", "skipped", "removed")), TaskInstance.task_id.in_(dag.task_ids)
+    within = (DagRun.dag_id == dag.dag_id, DagRun.execution_date >= dates[0], DagRun.execution_date <= dates[-1])
+    found = select(DagRun.execution_date).join(TaskInstance, mine).where(*within, DagRun.state == "success", *done)
+    every = found.group_by(DagRun.execution_date).having(func.count() == len(dag.task_ids))
+    return set(session.scalars(every)) & set(dates)
 
 
 def _states(dag_id: str, dates: tuple[datetime, ...], session: Session) -> list[tuple[datetime, str]]:

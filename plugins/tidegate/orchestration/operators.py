@@ -173,7 +173,7 @@ class LandOperator(PipelineOperator):
             return
         batch = ctx.ledger.batches.bound(self.pipeline.name, run)
         if batch is not None:
-            self.log.info(trigger_after_backlog(self.dag_id, batch))
+            self.log.info(trigger_after_backlog(self.dag_id, batch, self.pipeline.ingest.schedule is not None))
 
 
 class PublishOperator(PipelineOperator):

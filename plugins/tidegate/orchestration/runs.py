@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,27 +20,52 @@ MOST_TOLD = 200
 """Windows whose run has ended that are noted by name."""
 PAGE = 2000
 """Windows whose runs are asked for at once."""
+LOST_S, LOOK_S = 60.0, 2.0
+"""How long a DAG that Airflow has lost is waited for (two of its parses, by default), and how often it is asked for."""
 
 
-def trigger_after_backlog(dag_id: str, batch_id: int) -> str:
+def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -> str:
     """Create the ingest run that goes on after `batch_id`, once however often it is asked for. What was done, in words.
 
-    A paused DAG gets none: a queued run would start by surprise when somebody unpauses it.
+    A paused DAG gets none: a queued run would start by surprise when somebody unpauses it. A DAG that Airflow does not
+    know, as while its file cannot be parsed or was read half written, is waited for, LOST_S at most. Then it is left to
+    its schedule where it is `scheduled`. Raises AirflowException where it is not: nobody else would go on.
     """
+    from airflow.exceptions import AirflowException, DagNotFound
+
+    run_id, until = f"backlog_after_batch_{batch_id}", time.monotonic() + LOST_S
+    while True:
+        try:
+            return f"a backlog is left; {_trigger(dag_id, run_id)}"
+        except DagNotFound:
+            if time.monotonic() < until:
+                time.sleep(LOOK_S)
+            elif scheduled:
+                return f"a backlog is left; Airflow doesn't know {dag_id} now: the next run by its schedule goes on"
+            else:
+                raise AirflowException(
+                    f"a backlog is left, and Airflow doesn't know {dag_id}, so that {run_id} could not be triggered\n"
+                    "  what to do: airflow dags list-import-errors; the next try triggers it"
+                ) from None
+
+
+def _trigger(dag_id: str, run_id: str) -> str:
+    """Raises DagNotFound."""
     from airflow.api.common.trigger_dag import trigger_dag
-    from airflow.exceptions import DagRunAlreadyExists
+    from airflow.exceptions import DagNotFound, DagRunAlreadyExists
     from airflow.models.dag import DagModel
 
     model = DagModel.get_current(dag_id)
-    if model is None or model.is_paused:
-        return f"a backlog is left; {dag_id} is paused, so nothing was triggered"
-    run_id = f"backlog_after_batch_{batch_id}"
+    if model is None:
+        raise DagNotFound(dag_id)
+    if model.is_paused:
+        return f"{dag_id} is paused, so nothing was triggered"
     try:
         # whole seconds would make two triggers within one second the same logical date
         trigger_dag(dag_id, run_id=run_id, replace_microseconds=False)
     except DagRunAlreadyExists:
-        return f"a backlog is left; {run_id} exists already"
-    return f"a backlog is left; triggered {run_id}"
+        return f"{run_id} exists already"
+    return f"triggered {run_id}"
 
 
 @dataclass(frozen=True)
