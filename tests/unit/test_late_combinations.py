@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.ledger_loss import adopt
+from tests.unit.reopenings import reopened
 from tests.unit.test_late_policies import (
     balanced,
     begun,
@@ -21,7 +22,6 @@ from tests.unit.test_late_policies import (
     totals,
     with_times,
 )
-from tests.unit.test_reopen import reopened
 from tests.world import World, record, window
 from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE
 from tidegate.core.receipt import DATA, LATE

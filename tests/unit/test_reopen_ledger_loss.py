@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ledger_loss import Past, go_on, lived
-from tests.unit.test_reopen import balanced, reopened
+from tests.unit.reopenings import balanced, reopened
 from tests.world import World, record
 from tidegate.core.pipeline import Column
 from tidegate.workflow import adoption, reconcile
