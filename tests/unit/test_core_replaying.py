@@ -12,8 +12,21 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.core.receipt import FileEntry, PartitionRows
-from tidegate.core.rehearsing import Rehearsal, parse_rehearsal
-from tidegate.core.replaying import AUTO, FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
+from tidegate.core.replaying import (
+    AUTO,
+    FILES,
+    KAFKA,
+    KEPT,
+    MOST_ROWS,
+    MOST_WINDOWS,
+    Refusal,
+    Span,
+    decide,
+    gone,
+    groups,
+    lost,
+    needing_decoding,
+)
 
 ID, SITE, VALUE = (
     Column("id", "string", "$.id", nullable=False),
@@ -41,13 +54,14 @@ def value(**changes: object) -> Pipeline:
         columns(SITE, ID),
         value(type="bigint"),
         value(type="decimal(10,0)"),
+        value(type="decimal(12,2)"),
         replace(SPEC, where="value > 1"),
         replace(SPEC, event_time=replace(SPEC.event_time, path="$.elsewhere")),
         replace(SPEC, late_policy="drop", description="other"),
         replace(SPEC, format=Format(unknown_fields="fail")),
         columns(replace(ID, nullable=True), SITE, VALUE),
     ],
-    ids=["other order", "a column less", "wider", "a decimal", "where", "event time", "policy", "unknown", "nullable"],
+    ids=["other order", "a column less", "wider", "a decimal", "its fraction", "where", "event time", "policy", "unknown", "nullable"],
 )
 def test_nothing_has_to_be_decoded(today: Pipeline) -> None:
     assert needing_decoding(today, [SPEC]) == ()
@@ -62,10 +76,15 @@ def test_nothing_has_to_be_decoded(today: Pipeline) -> None:
         (value(type="smallint"), ("value",)),
         (value(type="string", convert="text"), ("value",)),
         (value(type="decimal(9,0)"), ("value",)),
+        (value(type="decimal(11,2)"), ("value",)),
         (value(nullable=False), ("value",)),
         (columns(ID, replace(SITE, path="$.place"), VALUE), ("site",)),
         (replace(SPEC, format=Format(unknown_fields="capture")), ("_extra",)),
         (replace(SPEC, format=Format("csv", csv=CsvFormat(("a",)))), ("id", "site", "value")),
+        (
+            replace(SPEC, format=Format("csv", unknown_fields="capture", csv=CsvFormat(("a",)))),
+            ("id", "site", "value", "_extra"),
+        ),
     ],
 )
 def test_what_needs_the_record_is_named(today: Pipeline, missing: tuple[str, ...]) -> None:
@@ -76,6 +95,8 @@ def test_a_float_does_not_become_the_double_that_decoding_would_give() -> None:
     assert needing_decoding(value(type="double"), [value(type="float")]) == ("value",)
     assert needing_decoding(value(type="decimal(8,3)"), [value(type="decimal(8,2)")]) == ("value",)
     assert needing_decoding(value(type="decimal(10,3)"), [value(type="decimal(9,2)")]) == ()
+    assert needing_decoding(value(type="decimal(9,2)"), [value(type="decimal(8,2)")]) == ()
+    assert needing_decoding(value(type="decimal(9,1)"), [value(type="decimal(8,2)")]) == ("value",)
 
 
 def test_structs_with_more_fields_need_the_record() -> None:
@@ -107,6 +128,7 @@ def test_a_registry_that_knows_more_ids_changes_no_value() -> None:
         return replace(SPEC, format=Format("avro", avro=replace(AvroFormat("confluent"), **changes)))
 
     assert needing_decoding(avro(schemas={2: "x"}, unknown_schema="dirty"), [avro(schemas={1: "x"})]) == ()
+    assert needing_decoding(avro(registry_conn_id="new"), [avro(registry_conn_id="old")]) == ()
     assert needing_decoding(avro(schema="int"), [avro()]) == ("id", "site", "value")
 
 
@@ -179,6 +201,19 @@ def test_a_lost_file_refuses_what_only_it_holds() -> None:
     assert "backup" in found.advice
 
 
+def test_rows_whose_columns_nobody_knows_are_not_taken() -> None:
+    found = decide([span(**GONE, unnamed=3, missing=("a",))], AUTO)
+    assert isinstance(found, Refusal)
+    assert found.reason == ("batch 1: gone; nobody recorded by which columns the rows of generation 3 were decoded")
+    assert found.advice.startswith("keep the generation in force, or go back to an earlier one")
+    insisted = decide([span(unnamed=3)], FILES)
+    assert isinstance(insisted, Refusal)
+    assert insisted.advice == "replay from Kafka: --from auto"
+    lost = decide([span(**GONE, unnamed=3)], KAFKA)
+    assert isinstance(lost, Refusal)
+    assert "the generation in force stays" in lost.advice
+
+
 def test_an_operator_may_insist() -> None:
     assert decide([span()], FILES) == {(1, 0): FILES}
     assert decide([span()], KAFKA) == {(1, 0): KAFKA}
@@ -191,18 +226,42 @@ def test_an_operator_may_insist() -> None:
     undecodable = decide([span(missing=("a",))], FILES)
     assert isinstance(undecodable, Refusal)
     assert undecodable.advice == "replay from Kafka: --from auto"
+    assert undecodable.reason == (
+        "column a needs the records to be decoded again, of batch 1, partition 0 offsets [10, 20)"
+    )
+    for unusable in ({"missing": ("a",)}, {"lost": "file:///x"}):
+        found = decide([span(**GONE, **unusable)], KAFKA)
+        assert isinstance(found, Refusal)
+        assert (found.reason, found.advice) == ("batch 1: gone", KEPT), "neither has the rows"
 
 
 def test_redriven_rows_are_read_from_their_dirty_files_in_any_case() -> None:
     assert decide([span(redriven=True), span(2, **GONE)], AUTO) == {(1, 0): KAFKA, (2, 0): FILES}
     assert decide([span(redriven=True, missing=("a",))], FILES) == {(1, 0): KAFKA}
+    assert decide([span(redriven=True, **GONE)], KAFKA) == {(1, 0): KAFKA}
 
 
 def test_rows_that_cannot_be_told_apart_all_come_from_one_place() -> None:
     assert decide([span(), span(2)], AUTO, kafka_columns=False) == {(1, 0): KAFKA, (2, 0): KAFKA}
     assert decide([span(**GONE), span(2)], AUTO, kafka_columns=False) == {(1, 0): FILES, (2, 0): FILES}
+    assert decide([span(), span(2, **GONE)], AUTO, kafka_columns=False) == {(1, 0): FILES, (2, 0): FILES}
     mixed = decide([span(**GONE), span(2, missing=("a",))], AUTO, kafka_columns=False)
     assert isinstance(mixed, Refusal)
+    assert mixed.reason.startswith("batch 1: gone; column a needs the records to be decoded again, of batch 2,")
+    assert mixed.advice.startswith("keep the generation in force")
+    own = decide([span(**GONE), span(2, gone="batch 2: gone", lost="f")], AUTO, kafka_columns=False)
+    assert isinstance(own, Refusal)
+    assert own.reason.startswith("batch 2: gone; f of the generation in force")
+
+
+def test_redriven_rows_go_with_the_others_where_they_cannot_be_told_apart() -> None:
+    redriven = span(2, redriven=True)
+    assert decide([span(), redriven], AUTO, kafka_columns=False) == {(1, 0): KAFKA, (2, 0): KAFKA}
+    assert decide([span(**GONE), redriven], AUTO, kafka_columns=False) == {(1, 0): FILES, (2, 0): FILES}
+    assert decide([span(), redriven], FILES, kafka_columns=False) == {(1, 0): FILES, (2, 0): FILES}
+    kept = replace(redriven, gone="batch 2: gone")
+    assert decide([span(), kept], AUTO, kafka_columns=False) == {(1, 0): KAFKA, (2, 0): KAFKA}
+    assert decide([kept], KAFKA, kafka_columns=False) == {(2, 0): KAFKA}
 
 
 def test_a_file_is_lost_for_spans_that_it_may_hold_rows_of() -> None:
@@ -212,7 +271,32 @@ def test_a_file_is_lost_for_spans_that_it_may_hold_rows_of() -> None:
     assert lost(OwedSpan(1, 1, 1, 5, 9), [entry]) is None
 
 
-def test_names_of_dry_runs() -> None:
-    assert parse_rehearsal("20130105T040000Z.dry-ab.cd") == Rehearsal(1_357_358_400_000)
-    for other in ("20130105T040000Z.2.1-ab", "7.1-ab", "20130105T040000Z.dry", "x.dry-a", "20130105T040000Z.dry-"):
-        assert parse_rehearsal(other) is None
+# ---------------------------------------------------------------- ranges
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "limit", "found"),
+    [
+        ((), 3, 10, []),
+        ((0,), 3, 10, [1]),
+        ((99,), 3, 10, [1]),  # more than a job takes: it is rebuilt alone
+        ((4, 6), 3, 10, [2]),
+        ((4, 7), 3, 10, [1, 1]),
+        ((4, 6, 1), 3, 10, [2, 1]),
+        ((4, 6, 4, 6), 3, 10, [2, 2]),
+        ((1, 99, 1, 1), 3, 10, [1, 1, 2]),
+        ((0, 0, 0, 0), 3, 10, [3, 1]),
+        ((1, 1, 1, 1, 1, 1, 1), 3, 10, [3, 3, 1]),
+        ((1, 1), 1, 10, [1, 1]),
+    ],
+)
+def test_windows_that_one_job_rebuilds(rows: tuple[int, ...], most: int, limit: int, found: list[int]) -> None:
+    windows = list(enumerate(rows))
+    together = groups(windows, most, limit)
+    assert [len(group) for group in together] == found
+    assert [start for group in together for start in group] == [start for start, _ in windows]
+
+
+def test_a_job_has_a_day_of_hours_at_most() -> None:
+    assert [len(g) for g in groups((n, 1) for n in range(MOST_WINDOWS + 1))] == [MOST_WINDOWS, 1]
+    assert [len(g) for g in groups([(0, MOST_ROWS - 1), (1, 1), (2, 1)])] == [2, 1]

@@ -12,8 +12,10 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
+from tidegate.adapters.ledger.migrate import migrate
 from tidegate.core.errors import ReplayRefused
 from tidegate.core.pipeline import Column
+from tidegate.core.record import GenerationRecord, pack, unpack
 from tidegate.workflow import adoption, reopen, replay, rollback
 
 
@@ -138,3 +140,50 @@ def test_rows_decoded_by_a_spec_that_the_ledger_forgot_are_not_taken(tmp_path: P
     with pytest.raises(ReplayRefused, match="column value needs"):
         replay.replay(ctx, window(0))
     world.close()
+
+
+def as_earlier_releases_recorded(world: World) -> None:
+    """Records of generations did not say by whose columns their rows were decoded."""
+    for path in world.folder.glob("lake/readings/_tidegate/hwm/published/*/*"):
+        path.write_bytes(pack(replace(unpack(GenerationRecord, path.read_bytes()), decoders=())))
+
+
+@pytest.mark.parametrize("then", ["nothing", "reopened", "rolled back to"])
+def test_rows_whose_columns_an_old_record_does_not_name_are_not_taken(tmp_path: Path, then: str) -> None:
+    """The only spec that the new ledger knows is today's, and it is not the one that decoded them."""
+    world = World(tmp_path)
+    value = world.pipeline.column("value")
+    for partition in (0, 1):
+        world.produce(both(0.1), record("far", 9.0), partition=partition)
+    world.ingest("r1")
+    world.archive(0)
+    world.produce(both(0.2))
+    world.ingest("r2")
+    path_of_value(world, "$.other")
+    assert world.replay(0).generation == 2
+    path_of_value(world, value.path)
+    world.close()
+    as_earlier_releases_recorded(world)
+    migrate(f"sqlite:///{emptied(world)}")
+    ctx = world.context()
+    adoption.adopt(ctx, adoption.survey(ctx), "the ledger was lost")
+    if then == "reopened":
+        reopen.reopen(ctx, window(0))
+    elif then == "rolled back to":
+        assert rollback.rollback(ctx, window(0), 1).generation == 3
+        assert rollback.rollback(ctx, window(0), 2).generation == 4
+    for partition in (0, 1):
+        world.kafka.trim(TOPIC, partition, 2)
+    with pytest.raises(ReplayRefused, match="nobody recorded by which columns") as refused:
+        replay.replay(ctx, window(0))
+    assert "tidegate rollback" in refused.value.advice
+    if then != "reopened":  # generation 1 holds the same batches' rows, and these name their columns
+        rollback.rollback(ctx, window(0), 1)
+        assert replay.replay(ctx, window(0)).note == "unchanged"
+    world.close()
+
+
+def emptied(world: World) -> Path:
+    world.database.unlink()
+    world.registered.clear()
+    return world.database

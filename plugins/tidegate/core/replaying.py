@@ -26,6 +26,10 @@ KEPT = "the generation in force stays; restore lost files from a backup of the f
 _UNDECODABLE = (
     "keep the generation in force, or leave the column as it was; windows whose records Kafka still has can be replayed"
 )
+_UNNAMED = (
+    "keep the generation in force, or go back to an earlier one whose columns are known: tidegate rollback; windows "
+    "whose records Kafka still has can be replayed"
+)
 MOST_WINDOWS, MOST_ROWS = 24, 20_000_000
 """What one job of a range rebuilds at most, so that a range needs bounded room and shows how far it is; a window with
 more rows than that is rebuilt alone."""
@@ -171,7 +175,8 @@ def lost(span: OwedSpan, files: Iterable[FileEntry]) -> str | None:
 class Span:
     """What one batch owes a window from one Kafka partition, and what could give it.
 
-    `gone`: why Kafka cannot, `missing`: columns that the files do not hold, `lost`: a file that is not there.
+    `gone`: why Kafka cannot, `missing`: columns that the files do not hold, `lost`: a file that is not there,
+    `unnamed`: the generation in force, if nobody knows which specs decoded the rows of its files.
     `kept_from`: the first offset of the partition that Kafka still has. `redriven`: rows of a redrive, whose records
     are kept in dirty files and are decoded again like Kafka's."""
 
@@ -181,6 +186,7 @@ class Span:
     lost: str | None = None
     kept_from: int | None = None
     redriven: bool = False
+    unnamed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -218,13 +224,18 @@ def decide(spans: Iterable[Span], wanted: str, kafka_columns: bool = True) -> di
 
 
 def _instead(span: Span) -> str:
-    if span.missing or span.lost:
+    if span.missing or span.lost or span.unnamed:
         return KEPT
     return "its rows can be taken from the files in force: --from auto"
 
 
 def _from_files(span: Span) -> Refusal | None:
     before = f"{span.gone}; " if span.gone else ""
+    if span.unnamed:
+        return Refusal(
+            f"{before}nobody recorded by which columns the rows of generation {span.unnamed} were decoded",
+            advice=_UNNAMED if span.gone else "replay from Kafka: --from auto",
+        )
     if span.missing:
         columns = "column {} needs" if len(span.missing) == 1 else "columns {} need"
         owed = span.owed

@@ -14,6 +14,8 @@ BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "
 REOPEN = "reopen"
 """Kind of a generation that took late rows up; others: archive | replay | heal."""
 DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
+FORGOTTEN = 0
+"""`spec_version` of a generation that came back from a record which does not name the specs of its rows."""
 
 
 @dataclass(frozen=True, order=True)
@@ -94,7 +96,8 @@ class PublishedGeneration:
     announced: bool = False
     epoch: int = 0  # of its assembly
     late: tuple[int, ...] = ()
-    spec_version: int | None = None  # of a replay or heal: by whose columns its rows are; None: not known, or several
+    # of a replay or heal: by whose columns its rows are; None: one or several of the ledger's; else FORGOTTEN
+    spec_version: int | None = None
 
 
 Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration

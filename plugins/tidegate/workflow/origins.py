@@ -18,7 +18,7 @@ from tidegate.core.receipt import DATA, FileEntry
 from tidegate.core.replaying import FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
 from tidegate.core.rereading import listed
 from tidegate.core.tables import told_columns
-from tidegate.core.window import PublishedGeneration, WindowKey
+from tidegate.core.window import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn
 
@@ -131,6 +131,8 @@ class Chooser:
         return [self._with_file(s, files) if every or s.gone else s for s in spans]
 
     def _with_file(self, span: Span, files: _Files) -> Span:
+        if files.current.spec_version == FORGOTTEN:
+            return replace(span, unnamed=files.current.number)
         plan = self._batch(span.owed.batch_id).plan
         missing = self._missing_columns(files.current, plan.spec_version)
         return replace(span, missing=missing, lost=files.lost(span.owed))

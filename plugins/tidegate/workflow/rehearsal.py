@@ -15,7 +15,7 @@ from tidegate.core.layout import join
 from tidegate.core.pipeline import Pipeline, table_columns
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry, content_digest
 from tidegate.core.replaying import AUTO, MOST_WINDOWS
-from tidegate.core.window import PublishedGeneration, WindowKey
+from tidegate.core.window import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow import ahead, rebuild
 from tidegate.workflow.context import Context, guard
 from tidegate.workflow.origins import Work
@@ -134,6 +134,8 @@ def _content(files: Sequence[FileEntry]) -> Content:
 def _columns(ctx: Context, current: PublishedGeneration) -> tuple[str, ...]:
     """Against the columns that the generation in force was made with, as far as that is known."""
     version = current.spec_version
+    if version == FORGOTTEN:
+        return ()
     if version is None and current.batches:
         batches = (ctx.ledger.batches.get(ctx.name, i) for i in current.batches)
         version = max(b.plan.spec_version for b in batches)

@@ -19,7 +19,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.record import BatchRecord, Decoder, GenerationRecord
-from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, RETIRED, SWAPPING, WindowKey
+from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, FORGOTTEN, RETIRED, SWAPPING, WindowKey
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -123,6 +123,8 @@ class SqlRecovery:
             # else rows that a forgotten spec has decoded would be taken for those of the others
             versions = [registered(self._store, c, d.spec, d.fingerprint) for d in record.decoders]
             decoded_by = versions[0] if record.kind in _DECODED and len(versions) == 1 else None
+            if record.kind != "archive" and not versions:
+                decoded_by = FORGOTTEN  # by an earlier release, which did not name them
             self._insert(c, record, state, gone, decoded_by)
             detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
             self._store.note(c, name, "restored", f"window {window_id(start)}", detail)

@@ -11,11 +11,11 @@ from sqlalchemy import and_, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.store import Store, rows_of
+from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
-from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, REOPEN, RETIRED, SWAPPING, WindowKey
+from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, FORGOTTEN, REOPEN, RETIRED, SWAPPING, WindowKey
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _FINISHED = (CURRENT, RETIRED, DISCARDED)
@@ -92,14 +92,21 @@ def insert_building(
     kind: str,
     batches: Iterable[int],
     late: Mapping[int, bool] = MappingProxyType({}),
+    spec_version: int | None = None,
 ) -> None:
     """A generation that begins. `late`: batches that came late -> whether their files have left the late table."""
     where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
-    c.execute(insert(g).values(**where, state=BUILDING, epoch=0, nonce="", kind=kind))
+    c.execute(insert(g).values(**where, state=BUILDING, epoch=0, nonce="", kind=kind, spec_version=spec_version))
     made = [where | {"batch_id": i, "kind": DATA, "cleared": False} for i in batches]
     made += [where | {"batch_id": i, "kind": LATE, "cleared": done} for i, done in late.items()]
     if made:
         c.execute(insert(x), made)
+
+
+def forgotten(c: Connection, name: str, key: WindowKey, number: int) -> int | None:
+    """FORGOTTEN for a generation of such rows: what takes them over has it too; else None."""
+    row = row_of(c, g, pipeline=name, window_ms=key.start_ms, number=number)
+    return FORGOTTEN if row is not None and row.spec_version == FORGOTTEN else None
 
 
 def duties(c: Connection, name: str) -> list[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import LATE
 from tidegate.core.rollback import ROLLBACK, Known, Origin
-from tidegate.core.window import BUILDING, CURRENT, DISCARDED, RETIRED, WindowKey
+from tidegate.core.window import BUILDING, CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
 
 g, w, x = schema.generations, schema.windows, schema.generation_batches
 
@@ -41,6 +41,7 @@ class SqlRollbacks:
             number = (c.scalar(select(func.max(g.c.number)).where(mine)) or 0) + 1
             where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
             begun = {"state": BUILDING, "epoch": 0, "nonce": "", "kind": ROLLBACK, "origin": origin, "why": why}
+            begun["spec_version"] = FORGOTTEN if old.spec_version == FORGOTTEN else None
             c.execute(insert(g).values(**where, **begun))
             if held:
                 made = [where | {"batch_id": i, "kind": kind, "cleared": done} for (i, kind), done in held.items()]

@@ -210,7 +210,7 @@ generations = _table(
     Column("began_ms", BigInteger),  # when it was begun
     Column("origin", Integer),  # of a rollback: the generation whose rows these are
     Column("why", Text),  # of a rollback
-    Column("spec_version", Integer),  # of a replay or heal: by whose columns its rows are; null: not known, or several
+    Column("spec_version", Integer),  # of a replay, heal: by whose columns its rows are; null: some; 0: forgotten
     Index("ix_generations_state", "pipeline", "state"),
 )
 generation_batches = _table(

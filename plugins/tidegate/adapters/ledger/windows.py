@@ -244,7 +244,8 @@ class SqlWindows:
                 if not fresh:
                     raise LostComparison(f"no late rows of {iso(key.start_ms)} wait any more")
                 late |= dict.fromkeys(fresh, False)
-            reopenings.insert_building(c, name, key, number, kind, batches, late)
+            spec = reopenings.forgotten(c, name, key, current) if kind == REOPEN else None
+            reopenings.insert_building(c, name, key, number, kind, batches, late, spec)
             detail = {"generation": number, "kind": kind, "batches": batches}
             detail |= ({"late": sorted(late)} if late else {}) | ({"why": why} if why else {})
             self._store.note(c, name, "generation begun", _subject(key), detail)
@@ -274,8 +275,9 @@ class SqlWindows:
                 rows=sum(f.rows for f in files),
                 digest=digest,
                 built_ms=self._store.now_ms(),
-                spec_version=spec,
             )
+            if spec is not None:
+                change = change.values(spec_version=spec)
             self._store.compare_and_set(c, change, f"generation {generation.number} built")
             where = {"pipeline": name, "window_ms": key.start_ms, "number": generation.number}
             if files:
