@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +34,15 @@ WINDOW = WindowKey(0, HOUR)
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with database(request, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def database(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    """An empty one, of the kind that the fixture's parameter names."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/ledger.db"
+        yield f"sqlite:///{folder}/ledger.db"
         return
     info = request.getfixturevalue("postgres")
     server, name = make_url(info.ledger_url), f"ledger_{uuid.uuid4().hex[:10]}"

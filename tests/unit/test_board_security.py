@@ -214,6 +214,24 @@ def _harmless(at: str, text: str) -> None:
     assert not re.search("[\0\u202a-\u202e\u2066-\u2069]", text), f"{at}: text turns or hides what stands beside it"
 
 
+def test_a_null_in_an_address_is_refused_before_a_ledger_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL's driver raises what nobody expects; SQLite takes it, so that no ledger must be asked here."""
+    from tidegate.board import views
+    from tidegate.board.reach import Reach
+
+    monkeypatch.setattr(views, "reach", Reach())
+    monkeypatch.setattr(Reach, "ledger", lambda self: pytest.fail("the ledger was asked"))
+    op = board_app.client("Op")
+    for rule in routes():
+        whole = address(rule)
+        for at in (f"{whole}?subject=x%00", f"{whole}?q=a&q=b%00", f"{whole}?%00", whole.replace("readings", "r%00s")):
+            if "%00" in at:
+                answer = op.open(at, method="POST" if "POST" in rule.methods else "GET", data={"why": "x"})
+                assert (answer.status_code, "no name has" in answer.text) == (400, True), at
+
+
 def test_no_answer_leads_elsewhere_and_headers_forbid_frames(world: World) -> None:
     op, nobody = board_app.client("Op"), board_app.client(None)
     elsewhere = {"Referer": "https://evil.example/", "X-Forwarded-Host": "evil.example"}

@@ -68,12 +68,26 @@ def actor() -> str:
 def _allowed(action: str, view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        answer = make_response(view(*args, **kwargs) if may(action) else _refusal(action))
+        if may(action):
+            answer = make_response(_misspelt(args[0]) if _has_null() else view(*args, **kwargs))
+        else:
+            answer = make_response(_refusal(action))
         for name, value in _HEADERS.items():
             answer.headers.setdefault(name, value)
         return answer
 
     return guarded
+
+
+def _has_null() -> bool:
+    """PostgreSQL's driver takes no text with this character, and no name of ours has it."""
+    return "\0" in request.path or any("\0" in text for both in request.args.items(multi=True) for text in both)
+
+
+def _misspelt(pages: TidegatePages) -> Response:
+    advice = "Begin at the list of pipelines."
+    what = "This address holds a character that no name has."
+    return make_response(pages.render_template("tidegate/problem.html", what=what, advice=advice), 400)
 
 
 def _refusal(action: str) -> Response:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegate.board import words
 from tidegate.board.reach import Reach
+from tidegate.board.runs import PREFIX
 from tidegate.core.instants import iso
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.views import Event
 from tidegate.core.window import WindowKey
 
 MOST = 12
@@ -32,19 +35,28 @@ class Run:
     tasks: tuple[Task, ...] = ()
 
 
-def runs_of_window(pipeline: Pipeline, key: WindowKey) -> tuple[Run, ...]:
-    """Of archive and replay, for this window, newest first."""
+def runs_of_window(pipeline: Pipeline, key: WindowKey, events: Sequence[Event]) -> tuple[Run, ...]:
+    """Of archive and replay, newest first: of this window by their date, made by the board for it or for a range that
+    it lies in, or named by its `events` (runs with a conf have the date of their making)."""
     dags = [dag for kind in ("archive", "replay") if _may_see(dag := f"{pipeline.name}.{kind}")]
     if not dags:
         return ()
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
+    from sqlalchemy import and_, or_
 
     start = datetime.fromtimestamp(key.start_ms / 1000, UTC)
+    boards = and_(
+        DagRun.run_id.startswith(PREFIX, autoescape=True),
+        DagRun.data_interval_start <= start,
+        DagRun.data_interval_end > start,
+    )
+    tasks = {words.task(e.actor) for e in events} - {None}
+    named = [and_(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id) for task in tasks if task]
     with create_session() as session:
         runs = session.query(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.id)
-        runs = runs.filter(DagRun.dag_id.in_(dags), DagRun.execution_date == start).order_by(DagRun.id.desc())
-        return _with_tasks(session, runs.limit(MOST).all())
+        runs = runs.filter(DagRun.dag_id.in_(dags), or_(DagRun.execution_date == start, boards, *named))
+        return _with_tasks(session, runs.order_by(DagRun.id.desc()).limit(MOST).all())
 
 
 def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:

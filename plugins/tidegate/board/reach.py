@@ -43,7 +43,7 @@ class Reach:
         self._specs = Specs()
         self.topics = Topics(_kafka)
         self._ledger: SqlLedger | None = None
-        self._registered: dict[tuple[str, int], Pipeline] = {}
+        self._registered: tuple[SqlLedger | None, dict[tuple[str, int], Pipeline]] = (None, {})
         self._address, self._asked = "", 0.0
 
     def folder(self) -> Folder:
@@ -66,12 +66,15 @@ class Reach:
         """Those of `names` that a YAML or the ledger has. Raises LedgerError."""
         specs = self.folder().specs
         found = {n: p for n in names if (spec := specs.get(n)) is not None and (p := spec.pipeline) is not None}
-        reads = self.ledger().reads
+        ledger = self.ledger()
         missing = [n for n in names if n not in found]
-        versions = reads.spec_versions(missing) if missing else {}
-        unread = [pair for pair in versions.items() if pair not in self._registered]
-        self._registered |= reads.specs(unread)
-        return found | {name: self._registered[name, version] for name, version in versions.items()}
+        versions = ledger.reads.spec_versions(missing) if missing else {}
+        of, known = self._registered
+        if of is not ledger:  # another ledger has specs of its own under the same names and numbers
+            known = {}
+            self._registered = (ledger, known)
+        known |= ledger.reads.specs([pair for pair in versions.items() if pair not in known])
+        return found | {name: known[name, version] for name, version in versions.items()}
 
     def broken(self, name: str) -> SpecError | None:
         """Why the pipeline's YAML is none; None if it is well."""
@@ -89,7 +92,9 @@ class Reach:
                 return self._ledger
             address = ledger_address(airflow_connection)
             if self._ledger is None or address != self._address:
-                self._ledger = SqlLedger(_engine(address), "board")
+                old, self._ledger = self._ledger, SqlLedger(_engine(address), "board")
+                if old is not None:
+                    old.close()  # pages that are under way keep their connections to their end
             self._address, self._asked = address, time.monotonic()
             return self._ledger
 

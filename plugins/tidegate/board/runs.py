@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from airflow.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.dag import DagModel
@@ -20,6 +19,7 @@ from flask import url_for
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from tidegate.board.words import asked_task
 from tidegate.core.asking import Asked
 from tidegate.core.instants import iso
 from tidegate.core.views import Event
@@ -154,9 +154,5 @@ def clear_failed(dag_id: str, run_ids: Iterable[str], task: str) -> Run | None:
 
 def of_event(event: Event) -> Run | None:
     """The run that an entry of the event log names."""
-    detail: Any = event.detail
-    named = detail.get("airflow_run") if isinstance(detail, dict) else None
-    if not isinstance(named, str) or named.count("/") != 1:
-        return None
-    dag_id, run_id = named.split("/")
-    return find(dag_id, run_id, detail.get("airflow_task") or "replay")
+    named = asked_task(event.detail)
+    return None if named is None else find(named.dag_id, named.run_id, named.task_id)

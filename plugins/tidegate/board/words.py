@@ -70,7 +70,7 @@ def first_line(text: Any) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """A try of a task, as the event log names who acted."""
+    """A try of a task, as the event log names who acted; without a number: the newest."""
 
     dag_id: str
     run_id: str
@@ -82,6 +82,15 @@ def task(actor: str) -> Task | None:
     """Of `airflow <dag>/<run>/<task> try <n>`; None for anybody else."""
     found = _TASK.fullmatch(actor)
     return None if found is None else Task(*found.groups())
+
+
+def asked_task(detail: Any) -> Task | None:
+    """The run that an entry of the event log started or cleared: `{"airflow_run": "<dag>/<run>", …}`."""
+    named = detail.get("airflow_run") if isinstance(detail, dict) else None
+    if not isinstance(named, str) or named.count("/") != 1:
+        return None
+    dag_id, run_id = named.split("/")
+    return Task(dag_id, run_id, str(detail.get("airflow_task") or "replay"), "")
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,7 @@ def subject(text: str) -> Subject:
 _TASK = re.compile(r"airflow ([^/ ]+)/(.+)/([^/ ]+) try (\d+)")
 FILTERS = {
     "tg_task": task,
+    "tg_asked_task": asked_task,
     "tg_subject": subject,
     "tg_window_id": window_id,
     "tg_number": number,

@@ -123,6 +123,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
             asked = select(intents).where(
                 intents.c.pipeline == name, intents.c.window_ms == key.start_ms, self._unanswered
             )
+            asked = asked.order_by(intents.c.deadline_ms, intents.c.call_id)
             return WindowView(
                 row and window_row(row),
                 tuple(generations),

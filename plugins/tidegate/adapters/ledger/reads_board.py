@@ -140,7 +140,9 @@ class BoardReads(Snapshots):
                 tuple(_batches(c, name, sorted(ids))),
                 tuple(
                     Intent(i.call_id, key, i.location, i.deadline_ms)
-                    for i in c.execute(select(intents).where(unanswered))
+                    for i in c.execute(
+                        select(intents).where(unanswered).order_by(intents.c.deadline_ms, intents.c.call_id)
+                    )
                 ),
                 tuple(events(c, name, events_shown, f"window {window_id(key.start_ms)}")),
             )

@@ -94,7 +94,7 @@ def gather(reach: Reach, name: str, window: str) -> Page:
         state,
         MEANINGS[state],
         reads.file_counts(name, key),
-        runs_of_window(pipeline, key),
+        runs_of_window(pipeline, key, found.view.events),
         window_start(key.start_ms - 1, pipeline.windows),
         key.end_ms,
         now_ms,

@@ -1,0 +1,375 @@
+"""What the board reads and notes, on SQLite and PostgreSQL: windows and batches in all their states, pages, limits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, update
+from sqlalchemy.engine import Engine
+
+from tests import board_ledger
+from tests.contract.test_ledger import database, url
+from tests.world import HOUR
+from tidegate.adapters.ledger import SqlLedger, reads_board, requests, schema
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.adapters.ledger.requests import SqlRequests
+from tidegate.core.errors import LedgerError
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Pipeline
+from tidegate.core.window import WindowKey
+
+__all__ = ["url"]  # a fixture
+NOW = 500_000 * HOUR
+SIZES = board_ledger.Sizes(windows=45, partitions=2, files=2)
+LAST = SIZES.windows
+"""The newest batch that has landed; the one above it is open where there is trouble with it."""
+MADE = [board_ledger.pipeline_named(n, NOW - (LAST + 1) * HOUR) for n in range(len(board_ledger.TROUBLES))]
+BY = {trouble: made for trouble, made in zip(board_ledger.TROUBLES, MADE, strict=True) if trouble}
+WELL = MADE[0]
+START = WELL.windows.start_ms
+EVERYTHING = Interval(0, 2**62)
+BUILDING = {3: "BUILDING", 4: "BUILT", 5: "SWAPPING", 6: "DISCARDED"}
+"""A second generation of these hours."""
+WINDOWS = 103
+"""Of batch 7: three more than are listed."""
+
+
+def key(hour: int) -> WindowKey:
+    return WindowKey(START + hour * HOUR, START + (hour + 1) * HOUR)
+
+
+@pytest.fixture
+def empty(url: str) -> Iterator[SqlLedger]:
+    migrate(url)
+    made = SqlLedger(url, "board, nina", lambda: NOW)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlLedger]:
+    """For reading only. Every trouble of `board_ledger`, and of WELL: generations on their way and given up, requests
+    under way, an answer, losses, dirty rows that were taken up, runs that share a batch."""
+    with database(request, tmp_path_factory.mktemp("board")) as address:
+        made = filled(address)
+        yield made
+        made.close()
+
+
+def filled(address: str) -> SqlLedger:
+    migrate(address)
+    made = SqlLedger(address, "board, nina", lambda: NOW)
+    board_ledger.write(made.store.engine, board_ledger.rows(MADE, SIZES, NOW))
+    more(made.store.engine)
+    return made
+
+
+@pytest.fixture
+def registered(empty: SqlLedger) -> SqlLedger:
+    for one in MADE[:2]:
+        empty.pipelines.register(one, "f" * 64)
+    return empty
+
+
+def more(engine: Engine) -> None:
+    of = {"pipeline": WELL.name}
+    g, x = schema.generations, schema.generation_batches
+    again = {**of, "number": 2, "epoch": 1, "nonce": "n", "kind": "replay"}
+    lost = {**of, "partition": 1, "start": 3, "end": 9, "reason": "retention"}
+    answer = {"source": "s", "rows": 9, "expected": 8, "asked_ms": NOW, "since_ms": NOW - 5, "accepted": "why"}
+    owner = {**of, "batch_id": 7, "kind": "dirty", "owner": LAST, "cleared": True}
+    took_up = {**of, "batch_id": LAST, "rows": 1, "min_offset": 1, "max_offset": 1}
+    with engine.begin() as c:
+        for hour, state in BUILDING.items():
+            c.execute(insert(g).values(**again, window_ms=key(hour).start_ms, state=state))
+        reopened = {**of, "window_ms": key(8).start_ms, "number": 2}  # by `board_ledger`: batch 10 brought it late rows
+        c.execute(insert(x).values(**reopened, batch_id=10, kind="late", cleared=False))
+        c.execute(insert(schema.truths).values(**of, window_ms=key(12).start_ms, **answer))
+        for call, until in (("z", NOW + 9), ("a", NOW), ("b", NOW + 1)):
+            intent = {**of, "call_id": call, "window_ms": key(5).start_ms, "deadline_ms": until}
+            c.execute(insert(schema.intents).values(**intent, location=f"file:///{call}"))
+        for batch in (7, 8):
+            c.execute(insert(schema.losses).values(**lost, batch_id=batch))
+        for run in ("x.ingest/b", "x.ingest/a"):
+            c.execute(insert(schema.run_bindings).values(**of, run=run, batch_id=7))
+        for source, part in ((9, 1), (7, 0), (7, 1)):
+            c.execute(insert(schema.batch_sources).values(**took_up, source=source, partition=part))
+        c.execute(insert(schema.row_owners).values(**owner))
+        c.execute(insert(schema.batch_files), list(files(7)))
+        c.execute(update(schema.batches).where(schema.batches.c.batch_id == 9).values(receipt=None))
+
+
+def files(batch: int) -> Iterator[dict[str, Any]]:
+    """Of three windows more than a page lists, with late rows in the first of them, and of none: dirty rows."""
+    same = {"pipeline": WELL.name, "batch_id": batch, "partition_values": "[]", "checksum": "1", "partitions": "[]"}
+    for hour in reversed(range(WINDOWS)):
+        yield {**same, "path": f"d{hour}", "window_ms": key(hour).start_ms, "kind": "data", "rows": 2, "bytes": 10}
+    yield {**same, "path": "e0", "window_ms": key(0).start_ms, "kind": "data", "rows": 5, "bytes": 10}
+    yield {**same, "path": "l0", "window_ms": key(0).start_ms, "kind": "late", "rows": 3, "bytes": 10}
+    yield {**same, "path": "x", "window_ms": None, "kind": "dirty", "rows": 7, "bytes": 2**40}
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+def test_an_empty_ledger(empty: SqlLedger) -> None:
+    reads = empty.reads
+    assert (reads.heads(), reads.spec_versions(["x"]), reads.specs([]), reads.specs([("x", 1)])) == ({}, {}, {}, {})
+    assert (reads.spec_versions([]), reads.published_counts([])) == ({}, {})
+    assert reads.published_counts(["x"]) == {"x": {}}
+    assert (reads.dirty_shares("x", 3), reads.marks("x", EVERYTHING), reads.file_counts("x", key(0))) == ([], [], {})
+    view = reads.window_view("x", key(0))
+    assert (view.window, view.generations, view.totals, view.batches, view.intents, view.events) == (None, *((),) * 5)
+    assert reads.batch("x", 1) == (None, None, 0)
+    assert (reads.event_page("x", 9, None, None), reads.bindings("x", 1)) == ([], [])
+
+
+def test_a_pipeline_that_has_only_been_registered(empty: SqlLedger) -> None:
+    empty.pipelines.register(WELL, "f" * 64)
+    (head,) = empty.reads.heads().values()
+    assert (head.name, head.batch_id, head.state, head.open, head.waits) == (WELL.name, None, None, False, False)
+    assert empty.reads.spec_versions([WELL.name, "nobody"]) == {WELL.name: 1}
+
+
+def test_heads_are_of_the_newest_batch_and_say_who_waits(ledger: SqlLedger) -> None:
+    heads = ledger.reads.heads()
+    assert set(heads) == {p.name for p in MADE}
+    of = {trouble: heads[p.name] for trouble, p in BY.items()}
+    assert {t: h.state for t, h in of.items() if h.open} == {
+        "refused": "WRITING", "blocked": "SEALED", "writing": "WRITING", "closing": "PLANNED",
+    }  # fmt: skip
+    assert {t for t, h in of.items() if h.waits} == {"refused", "blocked", "alarm", "due"}
+    assert (heads[WELL.name].batch_id, heads[WELL.name].state) == (LAST, "LANDED")
+    refused = of["refused"]
+    assert (refused.batch_id, refused.epoch, refused.records, refused.kind) == (LAST + 1, 2, 2000, "ingest")
+    assert "1,204 of 4,000 records are dirty" in (refused.refused or "")
+    assert of["blocked"].blocked == "landed/7 has other files than its manifest"
+    assert (of["closing"].closing, of["alarm"].closing) == (1, 0)
+    assert [at for at, _ in of["alarm"].alarms] == [key(40).start_ms]
+    (told,) = of["due"].told
+    assert (told.kind, told.what, told.since_ms) == ("late_window", "an hour is late", NOW - HOUR)
+
+
+def test_counts_and_specs(ledger: SqlLedger) -> None:
+    counts = ledger.reads.published_counts([WELL.name, MADE[1].name, "nobody"])
+    assert counts[MADE[1].name] == {"CURRENT": 44, "RETIRED": 5}
+    assert counts[WELL.name] == {"CURRENT": 44, "RETIRED": 5} | dict.fromkeys(BUILDING.values(), 1)
+    assert counts["nobody"] == {}
+    asked = [(MADE[1].name, 1), (WELL.name, 1), (WELL.name, 2), ("nobody", 1)]
+    found = ledger.reads.specs(asked)
+    assert found == {(p.name, 1): p for p in (WELL, MADE[1])}
+    assert all(isinstance(p, Pipeline) for p in found.values())
+
+
+def test_dirty_rows_of_the_newest_batches(ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ledger.reads.dirty_shares(WELL.name, 3)
+    assert [(s.batch_id, s.rows) for s in found] == [(45, 2), (44, 2), (43, 2)]
+    assert all(type(s.rows) is int for s in found), "PostgreSQL sums to Decimal"
+    assert found[0].samples[0].reason == "1e999 is no int"
+    monkeypatch.setattr(reads_board, "_DIRTY_LOOK", 2)
+    assert [s.batch_id for s in ledger.reads.dirty_shares(WELL.name, 3)] == [45, 44], "how far it looks is bounded"
+    monkeypatch.setattr(reads_board, "_DIRTY_LOOK", 300)
+    kept = {s.batch_id: s.samples for s in ledger.reads.dirty_shares(WELL.name, 99)}
+    assert (len(kept), kept[9], 10 in kept) == (41, (), False), "a batch whose receipt is gone has no samples"
+
+
+# ---------------------------------------------------------------- windows
+
+
+def test_marks_of_windows_in_every_state(ledger: SqlLedger) -> None:
+    marks = {(m.start_ms - START) // HOUR: m for m in ledger.reads.marks(WELL.name, EVERYTHING)}
+    assert list(marks) == list(range(44)), "in order; of the last one nothing but rows is known"
+    kinds = {h: m.kind for h, m in marks.items() if m.kind != "archive"}
+    assert kinds == {8: "reopen", 11: "replay", 20: "rollback", 34: "replay", 39: "reopen"}
+    assert {h: m.building for h, m in marks.items() if m.building} == {h: s for h, s in BUILDING.items() if h != 6}
+    assert {h: m.late for h, m in marks.items() if m.late} == {18: 2, 28: 2, 38: 2}, "those of 8 are taken up"
+    assert all(type(m.late) is int for m in marks.values())
+    assert [h for h, m in marks.items() if m.answer] == [12]
+    assert (marks[12].answer.expected, marks[12].answer.accepted) == (8, "why")  # type: ignore[union-attr]
+    assert (marks[30].state, marks[30].number, marks[30].rows) == ("CLOSED", 1, 0)
+    assert (marks[11].number, marks[11].published_ms) == (2, key(11).start_ms + 3 * HOUR + board_ledger.MINUTE)
+    alarm = {m.start_ms: m.blocked for m in ledger.reads.marks(BY["alarm"].name, EVERYTHING) if m.blocked}
+    assert list(alarm) == [key(40).start_ms]
+    closing = ledger.reads.marks(BY["closing"].name, EVERYTHING)[-1]
+    assert (closing.state, closing.number) == ("CLOSING", None)
+
+
+def test_marks_are_cut_at_both_ends(ledger: SqlLedger) -> None:
+    within = Interval(key(8).start_ms, key(11).start_ms)
+    found = ledger.reads.marks(WELL.name, within)
+    assert [m.start_ms for m in found] == [key(h).start_ms for h in (8, 9, 10)]
+    assert found == [m for m in ledger.reads.marks(WELL.name, EVERYTHING) if within.start <= m.start_ms < within.end]
+
+
+def test_a_window_with_its_generations_batches_and_requests_under_way(ledger: SqlLedger) -> None:
+    view = ledger.reads.window_view(WELL.name, key(8))
+    assert [(g.number, g.state, g.kind, g.batches, g.late) for g in view.generations] == [
+        (1, "RETIRED", "archive", (9,), ()),
+        (2, "CURRENT", "reopen", (9, 10), (10,)),
+    ]
+    assert [(t.batch_id, t.kind, t.partition, t.rows) for t in view.totals] == [
+        (9, "data", 0, 999), (9, "data", 1, 999), (10, "late", 0, 1), (10, "late", 1, 1),
+    ]  # fmt: skip
+    assert [(b.batch_id, b.ranges) for b in view.batches] == [(9, ()), (10, ())]
+    assert view.window is not None
+    assert (view.window.state, view.window.closing_batch) == ("CLOSED", 10)
+    assert [e.what for e in view.events] == ["generation published", "window closing"]
+    assert len(ledger.reads.window_view(WELL.name, key(8), 1).events) == 1
+    swapping = ledger.reads.window_view(WELL.name, key(5))
+    assert [(i.call_id, i.deadline_ms) for i in swapping.intents] == [("b", NOW + 1), ("z", NOW + 9)]
+    redrive = ledger.reads.window_view(WELL.name, key(44)).batches
+    assert [(b.batch_id, b.sources) for b in redrive] == [(LAST, (7, 9))]
+    assert ledger.reads.window_view(WELL.name, key(9999)).window is None
+
+
+def test_files_of_each_generation(ledger: SqlLedger) -> None:
+    found = ledger.reads.file_counts(WELL.name, key(8))
+    assert found == {n: (SIZES.files, SIZES.files * 1_234_567) for n in (1, 2)}
+    assert all(type(size) is int for _, size in found.values())
+
+
+# ---------------------------------------------------------------- batches, events, runs
+
+
+def test_a_landed_batch_with_what_it_left(ledger: SqlLedger) -> None:
+    row, detail, newest = ledger.reads.batch(WELL.name, 7)
+    assert row is not None
+    assert detail is not None
+    assert (row.batch_id, row.state, newest, row.redriven_by, row.set_aside) == (7, "LANDED", LAST, LAST, True)
+    assert [(r.range.partition, r.range.start, r.range.end) for r in row.ranges] == [(0, 6000, 7000), (1, 6000, 7000)]
+    assert (detail.files, detail.bytes) == (WINDOWS + 3, (WINDOWS + 2) * 10 + 2**40)
+    assert type(detail.bytes) is int
+    assert [w.start_ms for w in detail.windows] == [key(h).start_ms for h in range(100)]
+    assert (detail.windows[0].rows, detail.windows[0].late, detail.windows[1].rows) == (7, 3, 2)
+    assert detail.more_windows == 3
+    assert [(x.batch_id, x.partition, x.start, x.end, x.reason) for x in detail.losses] == [(7, 1, 3, 9, "retention")]
+    assert (detail.dirty.rows, detail.dirty.samples[0].offset) == (2, 6007)
+
+
+def test_an_open_batch_and_one_that_is_not_there(ledger: SqlLedger) -> None:
+    row, detail, newest = ledger.reads.batch(BY["refused"].name, LAST + 1)
+    assert row is not None
+    assert detail is not None
+    assert (row.state, row.epoch, row.is_open, newest) == ("WRITING", 2, True, LAST + 1)
+    assert [r.balance for r in row.ranges] == [None, None]
+    assert (detail.files, detail.windows, detail.dirty.rows, detail.dirty.samples) == (0, (), 0, ())
+    for batch in (0, LAST + 1, 2**63 - 1):
+        assert ledger.reads.batch(WELL.name, batch) == (None, None, LAST)
+
+
+def test_events_are_paged_without_a_gap(ledger: SqlLedger) -> None:
+    reads = ledger.reads
+    whole = reads.event_page(WELL.name, 10_000, None, None)
+    assert [e.id for e in whole] == sorted((e.id for e in whole), reverse=True)
+    assert len(whole) == LAST * 3 + 44 * 2
+    paged, before = [], None
+    while page := reads.event_page(WELL.name, 50, before, None):
+        assert len(page) <= 50
+        paged += page
+        before = page[-1].id
+    assert paged == whole
+    about = reads.event_page(WELL.name, 10, None, "batch 7")
+    assert [e.what for e in about] == ["batch landed", "batch sealed", "batch planned"]
+    assert about[1].detail == {"epoch": 1}
+    assert [e.what for e in reads.event_page(WELL.name, 10, about[1].id, "batch 7")] == ["batch planned"]
+    assert reads.event_page(WELL.name, 10, 2**63 - 1, "batch 7") == about
+    assert reads.event_page(WELL.name, 10, None, "batch 7'; --") == []
+    assert reads.event_page("nobody", 10, None, None) == []
+
+
+def test_runs_of_a_batch(ledger: SqlLedger) -> None:
+    bound = ledger.reads.bindings(WELL.name, 7)
+    assert [b.run for b in bound] == [f"{WELL.name}.ingest/scheduled__7", "x.ingest/a", "x.ingest/b"]
+
+
+def test_both_databases_say_the_same_of_all_of_it(ledger: SqlLedger, tmp_path: Path) -> None:
+    """What no example above names: every field of every pipeline, window and batch."""
+    if ledger.store.engine.dialect.name == "sqlite":
+        pytest.skip("it is what the other is compared with")
+    other = filled(f"sqlite:///{tmp_path}/other.db")
+    for there, here in zip(everything(ledger), everything(other), strict=True):
+        assert there == here
+    other.close()
+
+
+def everything(ledger: SqlLedger) -> Iterator[Any]:
+    reads, names = ledger.reads, [p.name for p in MADE]
+    yield reads.heads()
+    yield reads.published_counts(names)
+    yield reads.spec_versions(names)
+    for name in (WELL.name, *(p.name for p in BY.values())):
+        yield reads.marks(name, EVERYTHING)
+        yield reads.dirty_shares(name, 5)
+        yield reads.event_page(name, 300, None, None)
+        for n in (7, LAST, LAST + 1):
+            yield reads.batch(name, n), reads.bindings(name, n)
+        for hour in (0, 5, 8, 20, 44, 45):
+            yield reads.window_view(name, key(hour)), reads.file_counts(name, key(hour))
+
+
+# ---------------------------------------------------------------- what people ask for
+
+
+TOKEN, OTHER = "0" * 16, "1" * 16
+WHAT, ABOUT = "replay asked", "window 20130105T040000Z"
+
+
+def test_a_request_is_noted_once_for_a_token(registered: SqlLedger) -> None:
+    asked = SqlRequests(registered.store)
+    detail = {"why": "<b>it</b> \u202e", "conf": {"window": "x"}}
+    assert asked.find(WELL.name, WHAT, ABOUT, TOKEN) is None
+    first = asked.ask(WELL.name, WHAT, ABOUT, TOKEN, detail)
+    assert asked.ask(WELL.name, WHAT, ABOUT, TOKEN, detail | {"why": "another"}) == first
+    assert asked.find(WELL.name, WHAT, ABOUT, TOKEN) == first
+    others = {
+        asked.ask(*one, detail)
+        for one in (
+            (WELL.name, WHAT, ABOUT, OTHER),
+            (WELL.name, "reopen asked", ABOUT, TOKEN),
+            (WELL.name, WHAT, f"{ABOUT}x", TOKEN),
+            (MADE[1].name, WHAT, ABOUT, TOKEN),
+        )
+    }
+    assert len(others | {first}) == 5
+    event = asked.event(WELL.name, first)
+    assert event is not None
+    assert (event.actor, event.what, event.subject, event.at_ms) == ("board, nina", WHAT, ABOUT, NOW)
+    assert event.detail == {**detail, "token": TOKEN}
+    assert asked.event(MADE[1].name, first) is None, "it is another pipeline's"
+    assert asked.event(WELL.name, 2**63 - 1) is None
+
+
+def test_a_request_of_a_pipeline_that_is_not_there_is_refused(registered: SqlLedger) -> None:
+    with pytest.raises(LedgerError, match="nobody is not in the ledger"):
+        SqlRequests(registered.store).ask("nobody", WHAT, ABOUT, TOKEN, {})
+    assert registered.reads.event_page("nobody", 1, None, None) == []
+
+
+def test_clicks_at_one_instant_are_one_request(registered: SqlLedger, url: str) -> None:
+    clicks, found, go = 4, list[int](), threading.Barrier(4)
+
+    def click() -> None:
+        mine = SqlLedger(url, "board, nina", lambda: NOW)
+        go.wait(30)
+        found.append(SqlRequests(mine.store).ask(WELL.name, WHAT, ABOUT, TOKEN, {}))
+        mine.close()
+
+    threads = [threading.Thread(target=click) for _ in range(clicks)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert (len(found), len(set(found))) == (clicks, 1)
+
+
+def test_an_old_click_is_found_as_long_as_the_page_says(registered: SqlLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_LOOKED_AT", 3)
+    asked = SqlRequests(registered.store)
+    first, *_ = (asked.ask(WELL.name, WHAT, ABOUT, f"{n:016x}", {}) for n in range(3))
+    assert asked.find(WELL.name, WHAT, ABOUT, "0" * 16) == first
+    asked.ask(WELL.name, WHAT, ABOUT, "f" * 16, {})
+    assert asked.find(WELL.name, WHAT, ABOUT, "0" * 16) is None
