@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_redrive import balanced, mend, odd, once
+from tests.unit.redrives import balanced, mend, odd, once
 from tests.world import World, make_pipeline, record
 from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.embedded.java import find_java

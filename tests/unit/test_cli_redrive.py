@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.redrives import odd, once
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
-from tests.unit.test_redrive import odd, once
 from tests.world import World, record
 from tidegate.commands import redrive as command
 from tidegate.commands import surroundings

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from spark_jobs.coordinates import Coverage
+from tests.unit.redrives import first_batch, mend, redriven
 from tests.unit.test_audit import in_process
-from tests.unit.test_redrive import first_batch, mend, redriven
 from tests.world import World
 from tidegate.workflow.audit import audit
 

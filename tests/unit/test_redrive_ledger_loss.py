@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.ledger_loss import Past, go_on, lived
-from tests.unit.test_redrive import balanced, mend, odd, once, redriven
+from tests.unit.redrives import balanced, mend, odd, once, redriven
 from tests.world import World, record
 from tidegate.core.errors import StorageAhead
 from tidegate.workflow import reconcile

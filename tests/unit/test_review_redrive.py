@@ -9,8 +9,8 @@ import pytest
 
 from spark_jobs.engine.fetch import isolation_of
 from tests.hooks import Hook
+from tests.unit.redrives import mend, odd, redriven
 from tests.unit.test_audit import in_process
-from tests.unit.test_redrive import mend, odd, redriven
 from tests.world import TOPIC, World, record
 from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.errors import CatalogueError, NotReady, TidegateError
