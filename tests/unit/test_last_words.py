@@ -10,7 +10,7 @@ from typing import Any
 import airflow_home
 import pendulum
 import pytest
-from airflow.exceptions import AirflowException, AirflowFailException, TaskDeferralError
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowTaskTerminated, TaskDeferralError
 from airflow.models.dag import DAG
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
@@ -137,6 +137,10 @@ def test_a_try_that_is_followed_by_another_says_when(kind: type[errors.TidegateE
         (OSError("odd"), ("OSError: odd", f"run: {DOCTOR}")),
         (MemoryError(), ("this process had no memory left", "lower ingest.max_records")),
         (KeyError("colour"), ("KeyError: 'colour'", "this is a defect: report it with the traceback above")),
+        (
+            AirflowTaskTerminated("Task received SIGTERM signal"),
+            ("failed: ended from outside: marked or cleared by somebody, or its worker is being stopped", EXPLAIN),
+        ),
         (TaskDeferralError("Trigger timeout"), ("triggerer ended: Trigger timeout", "triggerer alive?")),
         (AirflowException("still not ready: 2 h short"), ("still not ready: 2 h short", f"run: {EXPLAIN}")),
         ("Task failed due to SystemExit(3)", ("SystemExit(3)", f"run: {EXPLAIN}")),

@@ -136,6 +136,8 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
                 "is a triggerer alive? `tidegate doctor`",
                 ask,
             )
+        if kind.__name__ == "AirflowTaskTerminated":  # it says `Task received SIGTERM signal`
+            return ENDED, "", look
         if kind.__module__.startswith("airflow."):  # its own: an expired wait, a state that was set from outside
             return _cut(_flat(str(error)) or kind.__name__), "", look
         where = f"{kind.__name__}: {_first(error)}"
