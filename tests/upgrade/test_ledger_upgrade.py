@@ -21,6 +21,7 @@ from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.ledger.migrate import migrate, revisions
 from tidegate.adapters.ledger.store import HEAD, make_engine
 from tidegate.core.errors import LedgerError, WrongRevision
+from tidegate.core.layout import window_id
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.workflow import adoption, ingest, redrive, reopen, rollback
 from tidegate.workflow.audit import audit
@@ -214,4 +215,24 @@ def test_a_lost_ledger_is_made_again_from_what_an_earlier_release_recorded(tmp_p
     world.ingest("r3")
     assert (world.table("__late"), world.table("__dirty")) == ([(0, 5)], [(0, 4)])
     balanced(world)
+    world.close()
+
+
+def test_what_an_earlier_release_restored_is_known_as_decoded_by_nobody_knows_what(tmp_path: Path) -> None:
+    """Its records did not name the specs; what was reopened on top has the same rows, a later replay has not."""
+    world = restored(tmp_path, EARLIER[-1])
+    kinds = {3: ("replay", "DISCARDED"), 4: ("reopen", "RETIRED"), 5: ("replay", "RETIRED"), 6: ("reopen", "BUILT")}
+    with sqlite3.connect(world.database) as c:
+        c.row_factory = sqlite3.Row
+        (replayed,) = map(dict, c.execute("SELECT * FROM generations WHERE number = 2"))
+        for number, (kind, state) in kinds.items():
+            row = replayed | {"number": number, "kind": kind, "state": state}
+            c.execute(f"INSERT INTO generations VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+        event = ("restored", f"window {window_id(window(0).start_ms)}", '{"generation": 2, "state": "CURRENT"}')
+        columns = "at_ms, pipeline, actor, what, subject, detail"
+        c.execute(f"INSERT INTO events ({columns}) VALUES (1, 'readings', 'cli', ?, ?, ?)", event)
+    migrate(f"sqlite:///{world.database}")
+    with sqlite3.connect(world.database) as c:
+        found = c.execute("SELECT number, spec_version FROM generations WHERE window_ms = ?", (window(0).start_ms,))
+        assert dict(found.fetchall()) == {1: None, 2: 0, 3: None, 4: 0, 5: None, 6: None}
     world.close()

@@ -1,5 +1,8 @@
 """When work began, a lifted dirty limit, sums of what has landed, and what people were told."""
 
+import json
+from datetime import UTC, datetime
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -8,6 +11,10 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
+    # what takes long first: adding columns keeps even readers out until the end
+    nameless = _restored()
+    _partial_index("ix_totals_late", "batch_window_totals", "kind = 'late'", "pipeline", "window_ms")
+    _partial_index("ix_windows_at_work", "windows", "state <> 'CLOSED' OR blocked IS NOT NULL", "pipeline")
     op.add_column("batches", sa.Column("began_ms", sa.BigInteger()))
     op.add_column("batches", sa.Column("job_ms", sa.BigInteger()))
     op.add_column("batches", sa.Column("released", sa.Text()))
@@ -33,8 +40,37 @@ def upgrade() -> None:
         sa.Column("closed_ms", sa.BigInteger()),
         sa.PrimaryKeyConstraint("pipeline", "key"),
     )
-    _partial_index("ix_totals_late", "batch_window_totals", "kind = 'late'", "pipeline", "window_ms")
-    _partial_index("ix_windows_at_work", "windows", "state <> 'CLOSED' OR blocked IS NOT NULL", "pipeline")
+    _mark_forgotten(nameless)
+
+
+def _restored() -> list[dict[str, object]]:
+    """Generations that came back from a record, which did not name the specs of their rows yet, and what was reopened
+    on top of them; a replay read everything from Kafka."""
+    e = sa.table("events", *map(sa.column, ("pipeline", "what", "subject", "detail")))
+    g = sa.table("generations", *map(sa.column, ("pipeline", "window_ms", "number", "kind", "state")))
+    connection, found = op.get_bind(), []
+    restored: dict[tuple[str, int], set[int]] = {}
+    for row in connection.execute(sa.select(e.c.pipeline, e.c.subject, e.c.detail).where(e.c.what == "restored")):
+        start = datetime.strptime(row.subject, "window %Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        key = (row.pipeline, int(start.timestamp()) * 1000)
+        restored.setdefault(key, set()).add(json.loads(row.detail)["generation"])
+    for (pipeline, start_ms), numbers in restored.items():
+        mine = sa.and_(g.c.pipeline == pipeline, g.c.window_ms == start_ms, g.c.state != "DISCARDED")
+        nameless = False
+        for row in connection.execute(sa.select(g.c.number, g.c.kind).where(mine).order_by(g.c.number)):
+            if row.number in numbers:
+                nameless = row.kind != "archive"
+            elif row.kind != "reopen":
+                nameless = False
+            if nameless:
+                found.append({"p": pipeline, "w": start_ms, "n": row.number})
+    return found
+
+
+def _mark_forgotten(nameless: list[dict[str, object]]) -> None:
+    statement = "UPDATE generations SET spec_version = 0 WHERE pipeline = :p AND window_ms = :w AND number = :n"
+    for one in nameless:
+        op.get_bind().execute(sa.text(statement), one)
 
 
 def _partial_index(name: str, table: str, where: str, *columns: str) -> None:
