@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.fakes.registry import FakeRegistry, serving
-from tests.unit.test_engine_formats_protobuf import SETS
+from tests.protobuf_values import SETS
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, record
 from tidegate import descriptors
 from tidegate.adapters.spark import secrets_file
