@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from tidegate.board.specs import Folder, Specs
@@ -106,22 +106,11 @@ class Reach:
 
     def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
         """A workflow's context: it registers nothing and connects to nothing but the ledger before it is asked to."""
-        from tidegate.adapters.clock import SystemClock
-        from tidegate.spec.compiled import fingerprint
-        from tidegate.workflow.context import Context
+        from tidegate import looking
+        from tidegate.orchestration.connections import airflow_connection
 
         ledger = self.ledger() if actor is None else self.acting(actor)
-        return Context(
-            pipeline=pipeline,
-            spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
-            ledger=ledger,
-            source=_Later(lambda: _kafka(pipeline)),  # type: ignore[arg-type]
-            storage=_Later(lambda: _storage(pipeline)),  # type: ignore[arg-type]
-            catalogue=_Later(lambda: _hive(pipeline)),  # type: ignore[arg-type]
-            launcher=_Later(_no_job),  # type: ignore[arg-type]
-            clock=SystemClock(),
-            say=lambda line: None,
-        )
+        return looking.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
 
 
 def _engine(address: str) -> Any:
@@ -142,38 +131,7 @@ def _engine(address: str) -> Any:
 
 
 def _kafka(pipeline: Pipeline) -> Any:
-    from tidegate.adapters.kafka import KafkaSource, connection_settings
+    from tidegate import looking
     from tidegate.orchestration.connections import airflow_connection
 
-    extra = airflow_connection(pipeline.source.conn_id).extra
-    return KafkaSource(connection_settings(extra), pipeline.source.isolation, client_id="tidegate-board", timeout_s=2.0)
-
-
-def _storage(pipeline: Pipeline) -> Any:
-    from tidegate.adapters.storage import for_uri
-
-    return for_uri(pipeline.sink.location, pipeline.sink.user)
-
-
-def _hive(pipeline: Pipeline) -> Any:
-    from tidegate.adapters.hive import PyHiveCatalogue
-    from tidegate.orchestration.connections import airflow_connection
-
-    c = airflow_connection(pipeline.sink.conn_id)
-    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
-
-
-def _no_job() -> Any:
-    raise NotImplementedError("the webserver starts no job")
-
-
-class _Later:
-    """A port that is made when it is first used: most pages need none."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make, self._made = make, None
-
-    def __getattr__(self, name: str) -> Any:
-        if self._made is None:
-            self._made = self._make()
-        return getattr(self._made, name)
+    return looking.kafka(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)

@@ -147,42 +147,26 @@ def ledger() -> Iterator[SqlLedger]:
 
 def kafka(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
     """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
-    from tidegate.adapters.kafka import KafkaSource, connection_settings
+    from tidegate import looking
     from tidegate.wiring import command_lookup
 
-    extra = command_lookup(pipeline.source.conn_id).extra
-    return KafkaSource(
-        connection_settings(extra), pipeline.source.isolation, client_id="tidegate-command", timeout_s=timeout_s
-    )
+    return looking.kafka(pipeline, command_lookup, "tidegate-command", timeout_s)
 
 
 def hive(pipeline: Pipeline) -> Catalogue:
     """Raises ConnectionMissing, CatalogueError."""
-    from tidegate.adapters.hive import PyHiveCatalogue
+    from tidegate import looking
     from tidegate.wiring import command_lookup
 
-    c = command_lookup(pipeline.sink.conn_id)
-    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
+    return looking.hive(pipeline, command_lookup)
 
 
 def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:
     """A workflow context that registers nothing and connects to nothing before it is asked to."""
-    from tidegate.adapters.clock import SystemClock
-    from tidegate.adapters.storage import for_uri
-    from tidegate.spec import fingerprint
-    from tidegate.workflow.context import Context
+    from tidegate import looking
+    from tidegate.wiring import command_lookup
 
-    return Context(
-        pipeline=pipeline,
-        spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
-        ledger=ledger,
-        source=_Later(lambda: kafka(pipeline, timeout_s=3.0)),  # type: ignore[arg-type]
-        storage=_Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
-        catalogue=_Later(lambda: hive(pipeline)),  # type: ignore[arg-type]
-        launcher=_Later(_no_job),  # type: ignore[arg-type]
-        clock=SystemClock(),
-        say=say,
-    )
+    return looking.context(pipeline, ledger, command_lookup, lambda: kafka(pipeline, timeout_s=3.0), say)
 
 
 @contextmanager
@@ -195,19 +179,3 @@ def working(pipeline: Pipeline, say: Callable[[str], None]) -> Iterator[Context]
         yield ctx
     finally:
         ctx.ledger.close()
-
-
-def _no_job() -> Any:
-    raise NotImplementedError("commands that only look start no job")
-
-
-class _Later:
-    """A port that is made when it is first used: most commands need one or two of them."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make, self._made = make, None
-
-    def __getattr__(self, name: str) -> Any:
-        if self._made is None:
-            self._made = self._make()
-        return getattr(self._made, name)

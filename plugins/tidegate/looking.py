@@ -1,0 +1,74 @@
+"""A workflow's context for looking: it registers nothing, starts no job, and connects to nothing before it is asked to.
+
+For commands and pages; `wiring.context_for` makes the one that works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegate.adapters.connections import Lookup
+    from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.ports import Catalogue, Source
+    from tidegate.workflow.context import Context
+
+
+def context(
+    pipeline: Pipeline,
+    ledger: SqlLedger,
+    lookup: Lookup,
+    source: Callable[[], Source],
+    say: Callable[[str], None] = lambda line: None,
+) -> Context:
+    """`spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
+    from tidegate.adapters.clock import SystemClock
+    from tidegate.adapters.storage import for_uri
+    from tidegate.spec.compiled import fingerprint
+    from tidegate.workflow.context import Context
+
+    return Context(
+        pipeline=pipeline,
+        spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
+        ledger=ledger,
+        source=_Later(source),  # type: ignore[arg-type]
+        storage=_Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
+        catalogue=_Later(lambda: hive(pipeline, lookup)),  # type: ignore[arg-type]
+        launcher=_Later(_no_job),  # type: ignore[arg-type]
+        clock=SystemClock(),
+        say=say,
+    )
+
+
+def kafka(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float) -> Source:
+    """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
+    from tidegate.adapters.kafka import KafkaSource, connection_settings
+
+    settings = connection_settings(lookup(pipeline.source.conn_id).extra)
+    return KafkaSource(settings, pipeline.source.isolation, client_id=client_id, timeout_s=timeout_s)
+
+
+def hive(pipeline: Pipeline, lookup: Lookup) -> Catalogue:
+    """Raises ConnectionMissing, CatalogueError."""
+    from tidegate.adapters.hive import PyHiveCatalogue
+
+    c = lookup(pipeline.sink.conn_id)
+    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
+
+
+def _no_job() -> Any:
+    raise NotImplementedError("who only looks starts no job")
+
+
+class _Later:
+    """A port that is made when it is first used: most looks need one or two of them."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._made = make, None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)
