@@ -33,7 +33,7 @@ TESTS = (
     "tests/unit/test_tables.py",
     "tests/unit/test_cleaning_rules.py",
     "tests/unit/test_engine_hivetypes.py",
-    "tests/core_values.py",
+    "tests/core_*.py",
     "tests/zone_windows.py",
 )
 HERE = Path(__file__).parent / "mutmut_child.py"

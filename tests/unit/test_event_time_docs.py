@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/event-time.md").read_text()
-CASES = (ROOT / "tests/unit/test_core_event_time_cases.py").read_text()
+CASES = "".join(p.read_text() for p in sorted((ROOT / "tests/unit").glob("test_core_event_time_cases*.py")))
 
 
 def section(title: str) -> str:

@@ -1,0 +1,177 @@
+"""How loud a coming loss is, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core_progress import BASE, DAY, HOUR, LANDED, MINUTE, NOW, batch, one, progress, read, sized, topic
+
+from tidegate.core.losswarning import (
+    CRITICAL,
+    OFF,
+    OK,
+    WARN,
+    TimeToLoss,
+    level,
+    remedy,
+    sentence,
+    short,
+    time_to_loss,
+)
+from tidegate.core.ports import PartitionOffsets
+from tidegate.core.progress import Progress
+from tidegate.core.retention import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"), [(6 * HOUR, CRITICAL), (6 * HOUR + 1, WARN), (DAY, WARN), (DAY + 1, OK), (0, CRITICAL)]
+)
+def test_a_quarter_of_the_warning_is_critical(at: int, expected: str) -> None:
+    found = LossForecast(0, AHEAD, at, at, 7 * DAY, "time", 0, 5)
+    assert level(found, DAY) == expected
+    assert level(found, None) == OFF
+
+
+@pytest.mark.parametrize(
+    ("stopped", "room", "unread", "expected"),
+    [
+        (DAY, 10 * DAY, 1, WARN),
+        (DAY + 1, 10 * DAY, 1, OK),
+        (DAY, 10 * DAY - 10, 1, OK),
+        (MINUTE, 10 * MINUTE, 1, WARN),  # a topic that keeps ten minutes
+        (2 * MINUTE, 10 * MINUTE, 1, OK),
+        (DAY, 10 * DAY, 0, OK),
+        (None, None, 1, OK),
+    ],
+)
+def test_reading_close_to_the_edge_is_a_warning(stopped, room, unread, expected) -> None:
+    assert level(LossForecast(0, NEVER, None, stopped, room, "time", 0, unread), DAY) == expected
+
+
+def test_the_loudest_partition_is_the_one_to_look_at() -> None:
+    quiet = LossForecast(0, AHEAD, 3 * DAY, DAY * 2, 7 * DAY, "time", 0, 5)
+    edge = LossForecast(1, NEVER, None, HOUR, 7 * DAY, "time", 0, 5)
+    unknown = LossForecast(2, UNKNOWN, reason="who knows")
+    passing = LossForecast(3, PASSING, 0, 0, 7 * DAY, "time", 0, 5)
+    found = TimeToLoss(WARN, (quiet, edge, unknown), DAY, 7 * DAY, None)
+    assert found.first == edge
+    assert (found.at_pace_ms, found.stopped_ms) == (3 * DAY, HOUR)
+    assert replace(found, partitions=(quiet, edge, passing)).first == passing
+    assert replace(found, partitions=(quiet, unknown)).first == unknown
+    assert replace(found, partitions=(unknown,)).at_pace_ms is None
+
+
+def test_the_level_of_a_topic_is_that_of_its_loudest_partition() -> None:
+    state = replace(topic(), partitions={0: PartitionOffsets(0, 1_000, 1_000), 1: PartitionOffsets(0, 0, 0)})
+    assert time_to_loss(state, progress(LANDED, LANDED, BASE), NOW, DAY).level == OK
+    behind = time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert (behind.level, behind.at_pace_ms is not None) == (WARN, True)
+    assert time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, None).level == OFF
+    assert time_to_loss(topic(), Progress(None), NOW, DAY).level == UNKNOWN
+
+
+def test_words() -> None:
+    found = time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(found) == (
+        "partition 0 loses unread records in about 16.0 h at the present pace (retention 7.0 days, 6.7 days behind, "
+        "1,000 unread); if reading stopped now, the first loss is 8.0 h away"
+    )
+    assert short(found) == "16.0 h"
+    assert "--add-config retention.ms=" in remedy(found, "t", "p")
+    gone = time_to_loss(topic(start=1_001), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(gone).startswith("partition 0 is losing records: offsets [1000, 1001) are gone already (retention")
+    assert short(gone) == "now"
+    well = time_to_loss(topic(end=1_000), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(well) == (
+        "nothing is lost at the present pace (retention 7.0 days); if reading stopped now, the first loss is 7.0 days "
+        "away"
+    )
+    assert short(well) == "-"
+    unknown = time_to_loss(topic(), Progress(None), NOW, DAY)
+    assert sentence(unknown).startswith("not known for partition 0: no batch has been planned yet (retention 7.0 days")
+    assert short(unknown) == "?"
+    small = time_to_loss(topic(retention_ms=None, retention_bytes=5_000), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert "5,000 bytes a partition" in sentence(small)
+
+
+def test_the_words_of_each_limit() -> None:
+    by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
+    assert "--add-config retention.bytes=" in remedy(by_bytes, "t", "p")
+    assert "--entity-name t " in remedy(by_bytes, "t", "p")
+    assert "p.ingest" in remedy(by_bytes, "t", "p")
+    empty = TimeToLoss(OK, (), DAY, None, None)
+    assert "retention.ms=" in remedy(empty, "t", "p")
+    compacted = time_to_loss(topic(deletes=False, retention_ms=None), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(compacted) == (
+        "nothing is lost at the present pace: the topic is compacted, nothing is deleted (1,000 unread)"
+    )
+    nothing = time_to_loss(topic(end=1_000, retention_ms=None), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert sentence(nothing) == "nothing is lost at the present pace"
+
+
+def test_the_loudest_level_counts_whatever_the_order() -> None:
+    parts = {0: PartitionOffsets(0, 2_000, 2_000), 1: PartitionOffsets(0, 0, 0), 2: PartitionOffsets(0, 9, 9)}
+    state = replace(topic(), partitions=parts)
+    known = progress(LANDED, LANDED, BASE)
+    found = time_to_loss(state, known, NOW, DAY)
+    assert [level(f, DAY) for f in found.partitions] == [WARN, OK, OK]
+    assert found.level == WARN
+    assert found.first == found.partitions[0]
+    assert time_to_loss(state, known, NOW, 4 * DAY).level == CRITICAL
+    unsure = replace(known, landed=None, newest=replace(LANDED, state="PLANNED"))
+    assert time_to_loss(state, unsure, NOW, DAY).level == UNKNOWN
+    assert time_to_loss(replace(state, partitions={}), known, NOW, None).level == OFF
+
+
+def test_which_limit_it_is_is_said_only_where_one_acts() -> None:
+    assert one(topic(retention_ms=None), progress(LANDED, LANDED, BASE)).limit == ""
+    assert one(topic(end=1_000), progress(LANDED, LANDED, BASE)).limit == "time"
+    both = one(topic(end=1_000, retention_bytes=10**12, segment_bytes=1), progress(LANDED, LANDED, BASE))
+    assert both.limit == "time", "the one that would act first if reading stopped"
+
+
+def test_one_batch_that_is_overdue_reads_nothing_by_bytes_either() -> None:
+    landed = batch(13, 2, read(590, 600, None, high=900, size=300), clock=2)
+    state = topic(1_000, retention_ms=None, retention_bytes=90_000, segment_bytes=1)
+    found = one(state, progress(landed, landed, None))
+    assert (found.state, found.limit) == (AHEAD, "bytes")
+    assert found.at_pace_ms == found.stopped_ms == pytest.approx(12 * HOUR, rel=0.001)  # 600 more at 50 an hour
+    fresh = batch(13, 0.5, read(590, 600, None, high=900, size=300), clock=0.5)
+    found = one(state, progress(fresh, fresh, None))
+    assert (found.state, found.at_pace_ms) == (UNKNOWN, None)
+    assert "two landed batches" in found.reason
+
+
+def test_whole_answers() -> None:
+    """Every field of what is said where something passes or is not known."""
+    old = batch(13, 0.1, read(900, 1_000, 8 * 24))
+    why = "the next unread records are older than retention.ms"
+    assert one(topic(), progress(old, old, BASE)) == LossForecast(
+        0, PASSING, 0, 0, 7 * DAY, "time", 8 * DAY, 1_000, why
+    )
+    landed, base = batch(13, 0.1, read(590, 600, 1, high=990), clock=0.1), batch(1, 1.1, read(0, 550, 2, 900), clock=1)
+    small = topic(1_500, start=500, retention_ms=None, retention_bytes=3_000, segment_bytes=1_000)
+    why = "more is unread than retention.bytes surely holds"  # 750 are, and 600 come each hour
+    assert one(small, progress(landed, landed, base)) == LossForecast(
+        0, PASSING, 0, 0, int(1.25 * HOUR), "bytes", HOUR, 900, why
+    )
+    gone = "offsets [1000, 1001) are gone already"
+    assert one(topic(start=1_001), progress(LANDED, LANDED, BASE)) == LossForecast(
+        0, PASSING, 0, 0, unread=1_000, reason=gone
+    )
+    hidden = replace(topic(), deletes=None, partitions={3: PartitionOffsets(0, 9, 9)})
+    assert one(hidden, progress(LANDED, LANDED)) == LossForecast(
+        3, UNKNOWN, unread=9, reason="the topic's settings may not be read"
+    )
+    unstamped = batch(13, 0.1, read(900, 1_000, None, high=1_000))
+    keeps = one(topic(end=1_050), progress(unstamped, unstamped, BASE))
+    assert (keeps.state, keeps.stopped_ms, keeps.unread) == (NEVER, None, 50)
+    unsized = topic(1_050, retention_ms=None, retention_bytes=9_000, segment_bytes=1)
+    keeps = one(unsized, progress(unstamped, unstamped, base))
+    assert (keeps.state, keeps.stopped_ms) == (NEVER, None)
+    behind = batch(13, 0.1, read(900, 1_000, None, high=1_040))
+    reason = one(unsized, progress(behind, behind, base)).reason
+    assert reason == "how many records retention.bytes holds is not known"
+    other = replace(topic(), topic_id="x", partitions={3: PartitionOffsets(0, 9, 9)})
+    assert one(other, progress(LANDED, LANDED)).partition == 3
