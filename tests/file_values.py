@@ -36,7 +36,7 @@ NUMBERS = tuple(c for c in FLAT if c[0] in ("number", "big", "whole"))
 
 LONE_ESCAPES = ("\x01", "\\\x01", "a\x01\\")
 """DuckDB ends a value at a \\x01 even after a backslash."""
-_WORDS = (
+WORDS = (
     "", "\\N", "N", "\\", "\\\\", "\\n", "\\\n", "\n", "\r\n", "\r", *LONE_ESCAPES, "\ufeffx", "\x02", "é\u2028",
     "null", "NULL", '"q"', "'", " ", " x ", "\t", "\x85", "\U0001f600", "\\d", "d", "plain", "x" * 5_000,
 )  # fmt: skip
@@ -44,7 +44,7 @@ _DAY = 86_400_000_000
 _TIMES = (-_DAY, -1_000_000, 0, 1, 1_357_358_706_123_456, 4_102_444_800_000_000)
 _FAR_TIMES = (-62_135_596_800_000_000, -1, -1_500, -12_219_292_800_000_000, 253_402_300_799_999_999)
 _VALUES: dict[str, tuple] = {
-    "words": _WORDS,
+    "words": WORDS,
     "raw": (b"", b"\x00\xff\n\x01\\", b"abc", b"\xef\xbb\xbf"),
     "flag": (True, False),
     "tiny": (-128, 127, 0),

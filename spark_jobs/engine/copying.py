@@ -21,6 +21,7 @@ from spark_jobs.engine.types import data_schema, schema_of
 from spark_jobs.engine.write import Files, Place, Run
 from tidegate.core.batch import Copy
 from tidegate.core.errors import PathMissing
+from tidegate.core.layout import PartitionValues
 from tidegate.core.overflow import OVERFLOW_COLUMN, overflow_values
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, Copied
@@ -62,10 +63,10 @@ class Copier:
         rows = checksum = 0
         waiting: list[pa.Table] = []
         for batch in file.batches(_BATCH_ROWS):
-            for table in _by_kind(pa.Table.from_batches([batch]).replace_schema_metadata(None)):
-                rows += len(table)
-                checksum = (checksum + self._checksum(table, copy)) % CHECKSUM_MODULUS
-                mine = _wanted(table, copy)
+            table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            rows += len(table)
+            checksum = (checksum + self._checksum(table, copy.source.entry.values)) % CHECKSUM_MODULUS
+            for mine in _by_kind(_wanted(table, copy)) if _BATCH in table.column_names else [table]:
                 if waiting and waiting[0].schema != mine.schema:
                     found += self._write(waiting, copy)
                     waiting = []
@@ -93,8 +94,8 @@ class Copier:
         # it was there when the plan was made: another task has moved it on
         raise refuse(f"{copy.source.uris[0]} is not there any more", retry=True)
 
-    def _checksum(self, table: pa.Table, copy: Copy) -> int:
-        return total(self._hashes(table, dict(copy.source.entry.values)))
+    def _checksum(self, table: pa.Table, values: PartitionValues) -> int:
+        return sum(total(self._hashes(rows, dict(values))) for rows in _by_kind(table)) % CHECKSUM_MODULUS
 
     def _hashes(self, table: pa.Table, texts: dict[str, str | None]) -> pa.Array:
         """What identifies a row, as when it was first written: partition values as text, all columns but the batch."""
@@ -118,7 +119,7 @@ class Copier:
             Place(DATA, copy.window_ms, values, overflow),
             data,
             choose_encoding(data.slice(0, _SAMPLE_ROWS)),
-            total(self._hashes(data, dict(values))),
+            self._checksum(data, values),
             None if None in bounds else bounds,  # type: ignore[arg-type]
             runs,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine import native
+from spark_jobs.engine import native, paths
 from spark_jobs.engine.checksum import connect
 from spark_jobs.engine.copying import Copier
 from spark_jobs.engine.dirty import Readers
@@ -23,7 +23,7 @@ from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
-from spark_jobs.engine.unknown import unknown_field
+from spark_jobs.engine.unknown import not_captured, unknown_field
 from spark_jobs.engine.write import Files
 from tidegate.core.batch import Copy, JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
@@ -225,7 +225,7 @@ class _Worker:
         """Today's columns, and the rows that are still wanted: not those of a window that is refused for one of them.
 
         Raises JobError where there is no other window."""
-        rows = today.decoder.decode(chunk)
+        rows = today.decode(chunk)
         refused = {i: why for i, why in (today.misfits(rows) | rows.bad).items() if wanted[i].as_py()}
         by_window: dict[int, dict[int, Bad]] = {}
         for i, why in refused.items():
@@ -276,18 +276,27 @@ class _Rules:
         self.router = Router(deciding, part.floor, part.clock_ms, part.rules_version)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
         today = (pipeline.columns, pipeline.format, pipeline.event_time, pipeline.partition_by)
-        self.today = None if same == today else _Today(pipeline, part.rules_version)
+        self.today = None if same == today else _Today(pipeline, deciding.event_time, part.rules_version)
 
 
 class _Today:
     """The columns of the plan's pipeline, for rows whose membership another spec has decided. What their values mean
     stays as it was."""
 
-    def __init__(self, pipeline: Pipeline, rules_version: int) -> None:
+    def __init__(self, pipeline: Pipeline, decided_by: EventTime, rules_version: int) -> None:
         # event time and `where` decide membership: today's are not even looked at
         self._pipeline = replace(pipeline, event_time=EventTime(None), where=None)
-        self.decoder = decoder_for(self._pipeline, rules_version)
+        self._decoder = decoder_for(self._pipeline, rules_version)
         self._rules_version = rules_version
+        captures = pipeline.format.unknown_fields == "capture"
+        self._event_field = paths.parse(decided_by.path)[0] if captures and decided_by.path else None
+
+    def decode(self, chunk: Chunk) -> Decoded:
+        """The field that the event time came from is no unknown one, as when the row was first decoded."""
+        rows = self._decoder.decode(chunk)
+        if self._event_field is None:
+            return rows
+        return replace(rows, table=not_captured(rows.table, self._event_field))
 
     def values(self, rows: Decoded) -> dict[str, pa.Array]:
         return {name: partition_text(rows.table.column(name)) for name in self._pipeline.dynamic_partitions}

@@ -80,6 +80,17 @@ def test_membership_is_pinned_and_columns_are_todays(tmp_path):
     assert receipt.ranges[0].dropped == 1
 
 
+def test_the_field_of_the_event_time_is_no_unknown_one(tmp_path):
+    """By the spec that decided; nor is it in rows that no column's change concerns."""
+    old = pipeline(tmp_path)
+    old = replace(old, format=replace(old.format, unknown_fields="capture"))
+    new = replace(old, columns=(*old.columns, Column("note", "string", "$.note")))
+    values = [event(note="n"), event(other=1), event(at=DAY_ONE, z={"at": 1}), event()]
+    plan = replay_plan(new, part(5, OPEN, (0, 0, 4), pinned=to_plain(old)))
+    rows = all_rows(plan, run(plan, {0: records(values)}), DATA)
+    assert [dict(r["_extra"]) for r in rows] == [{}, {"other": "1"}, {"z": '{"at":1}'}, {}]
+
+
 def test_a_replay_is_refused_when_todays_columns_cannot_decode_data(tmp_path):
     old = pipeline(tmp_path)
     new = replace(old, columns=(*old.columns[:2], Column("count", "tinyint", "$.count")))

@@ -255,6 +255,42 @@ def test_rows_of_the_overflow_partition_keep_their_place(world: World) -> None:
     well(world)
 
 
+@pytest.mark.parametrize("carried", [True, False])
+def test_the_null_partition_may_be_the_overflow_partition_too(tmp_path: Path, carried: bool) -> None:
+    """A merged file has rows of both kinds, which nothing tells apart but their column."""
+    world = small(tmp_path, kafka_columns=carried, partition_by=("date", "hour", "value"))
+    merge = replace(world.pipeline.archive.merge, min_files=2)
+    sink = replace(world.pipeline.sink, max_partitions=1)
+    world.change_spec(archive=replace(world.pipeline.archive, merge=merge), sink=sink)
+    world.produce(*(record(str(i), 0.1, value=v) for i, v in enumerate((1, 1, 2, 3))), record("far", 9.0))
+    world.produce(record("4", 0.1) | {"value": None}, record("far", 9.0), partition=1)
+    world.ingest("r1")
+    world.produce(record("5", 0.1) | {"value": None}, record("far", 9.0))
+    world.ingest("r2")
+    world.archive(0)
+    (file,) = (p for p in world.folder.rglob("m1-*.parquet") if "DEFAULT" in str(p))
+    before = pq.ParquetFile(file).read(["id", "_overflow"]).to_pylist()
+    assert sorted((r["id"], bool(r["_overflow"])) for r in before) == [
+        ("2", True),
+        ("3", True),
+        ("4", False),
+        ("5", False),
+    ]
+    assert not again(world, "files").new
+    id_, _, value = world.pipeline.columns
+    world.change_spec(columns=(id_, value))
+    found = again(world, "files")
+    assert (found.new, found.rows) == (True, 6)
+    after = [r for f in Path(found.location[7:]).rglob("*DEFAULT*/*") for r in pq.ParquetFile(f).read().to_pylist()]
+    assert sorted((r["id"], bool(r.get("_overflow"))) for r in after) == [
+        ("2", True),
+        ("3", True),
+        ("4", False),
+        ("5", False),
+    ]
+    well(world)
+
+
 # ---------------------------------------------------------------- dry run
 
 
