@@ -1,4 +1,4 @@
-"""The calendar's geometry: sizes of windows, zones, changes of clocks; and one state for each window."""
+"""The calendar's geometry: sizes of windows, zones, changes of clocks. States of windows: test_core_windowmap.py."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import pytest
 from tests.world import HOUR, make_pipeline
 from tidegate.board.pages.calendar import DAY, MONTH, YEAR, Calendar, calendar, period_of
 from tidegate.core import windowmap
-from tidegate.core.completeness import Answer
-from tidegate.core.due import ArchiveNote
 from tidegate.core.glance import Mark
 from tidegate.core.layout import window_end, window_start
-from tidegate.core.pipeline import Completeness, Pipeline
+from tidegate.core.pipeline import Pipeline
 from tidegate.core.watermark import PartitionFacts, TopicFacts
-from tidegate.core.window import WindowKey
 from tidegate.core.windowmap import MEANINGS, Judge
 
 MINUTE = 60_000
@@ -128,47 +125,6 @@ def test_periods_to_go_to() -> None:
 @pytest.mark.parametrize("name", ["2025-13", "x", "", None, "<script>", "9999-99", "0001-01", "9999-12"])
 def test_what_is_no_period_is_the_present_one(name: str | None) -> None:
     assert shown(pipeline(), name).period.value == "2025-12"
-
-
-# ---------------------------------------------------------------- states
-
-AT = ms("2025-06-10T05:00")
-KEY = WindowKey(AT, AT + HOUR)
-
-
-@pytest.mark.parametrize(
-    ("mark", "events", "state"),
-    [
-        (None, (AT,), windowmap.OPEN),
-        (None, (AT, AT + 2 * HOUR), windowmap.BLOCKED),
-        (None, (AT + HOUR, AT + 2 * HOUR), windowmap.READY),
-        (Mark(AT, "CLOSING"), (AT,), windowmap.WORKING),
-        (Mark(AT, "CLOSED", building="BUILDING"), (AT,), windowmap.WORKING),
-        (Mark(AT, "CLOSED", "an alarm", 1, "archive", 5), (AT,), windowmap.ALARM),
-        (Mark(AT, "CLOSED", None, 1, "archive", 5), (AT,), windowmap.PUBLISHED),
-        (Mark(AT, "CLOSED", None, 1, "archive", 5, late=1), (AT,), windowmap.LATE),
-        (Mark(AT, "CLOSED", None, 2, "replay", 5), (AT,), windowmap.REPLAYED),
-        (Mark(AT, "CLOSED", None, 2, "heal", 5), (AT,), windowmap.REPLAYED),
-        (Mark(AT, "CLOSED", None, 2, "reopen", 5), (AT,), windowmap.REOPENED),
-        (Mark(AT, "CLOSED", None, 3, "rollback", 5), (AT,), windowmap.ROLLED_BACK),
-        (Mark(AT, "OPEN", answer=Answer("x", 1, 9, None, AT, AT)), (AT + HOUR,), windowmap.READY),
-    ],
-)
-def test_each_window_has_one_state(mark: Mark | None, events: tuple[int, ...], state: str) -> None:
-    assert Judge(pipeline(), facts(*events), None, AT + 9 * HOUR).state(KEY, mark) == state
-
-
-def test_a_window_whose_run_has_ended_is_due() -> None:
-    judge = Judge(pipeline(), facts(AT + HOUR), ArchiveNote(ended=(AT,)), AT + 9 * HOUR)
-    assert judge.state(KEY, None) == windowmap.DUE
-    assert judge.state(KEY, Mark(AT, "CLOSED", None, 1, "archive", 5)) == windowmap.PUBLISHED
-
-
-def test_a_window_that_another_system_holds_says_so() -> None:
-    counts = replace(pipeline(), completeness=Completeness("topic", "kafka", topic="audit", patience_ms=HOUR))
-    mark = Mark(AT, "OPEN", answer=Answer("audit", 1, 9, None, AT + HOUR, AT + HOUR))
-    assert Judge(counts, facts(AT + HOUR), None, AT + HOUR).state(KEY, mark) == windowmap.HELD
-    assert Judge(counts, facts(AT + HOUR), None, AT + 9 * HOUR).state(KEY, mark) == windowmap.READY
 
 
 def test_every_state_says_what_it_means_and_what_to_do() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from core_values import HOUR, T0
 
-from tidegate.core.asking import LONGEST_REASON, MOST_WINDOWS, Asked, asked, reason
+from tidegate.core.asking import LONGEST_REASON, MOST_WINDOWS, Asked, asked, instant, reason
 from tidegate.core.errors import AskedWrong
+from tidegate.core.instants import iso
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey
 
@@ -67,8 +68,8 @@ def test_what_the_board_writes_is_read_back(whole: Asked) -> None:
 
 
 HOSTILE: list[tuple[Any, str]] = [
-    ([], "no object"),
-    ("replay", "no object"),
+    ([], r"no object of keys and values: \[\]"),
+    ("replay", "no object of keys and values: 'replay'"),
     ({"do": "drop table"}, "asks to do 'drop table'"),
     ({"do": ["replay"]}, "asks to do"),
     ({"do": {"replay": 1}}, "asks to do"),
@@ -82,25 +83,39 @@ HOSTILE: list[tuple[Any, str]] = [
     ({"window": "2013-01-05T04:00Z\0"}, "`window` is no instant"),
     ({"window": "2" * 100_000}, "`window` is no instant"),
     ({"window": "99999-01-01T00:00Z"}, "`window` is no instant"),
+    ({"from": "x", "until": "2013-01-05"}, "`from` is no instant such as .*: 'x'"),
+    ({"from": "2013-01-05", "until": "y"}, "`until` is no instant such as .*: 'y'"),
     ({"window": "2013-01-05T04:00Z", "from": "2013-01-05"}, "one of both"),
     ({"from": "2013-01-05"}, "has both"),
     ({"until": "2013-01-05"}, "has both"),
     ({"from": "2013-01-06", "until": "2013-01-05"}, "no window begins"),
     ({"from": "2013-01-05", "until": "2013-01-05"}, "no window begins"),
+    (
+        {"from": "2013-01-05T04:10Z", "until": "2013-01-05T04:50Z"},
+        "no window begins from 2013-01-05T04:10Z until 2013-01-05T04:50Z",
+    ),
     ({"from": "0001-01-01", "until": "9999-12-31"}, f"more than {MOST_WINDOWS:,} windows|no window is at"),
-    ({"from": "2013-01-01", "until": "2014-01-01"}, f"more than {MOST_WINDOWS:,} windows"),
+    (
+        {"from": "2013-01-01", "until": "2014-01-01"},
+        f"more than {MOST_WINDOWS:,} windows from 2013-01-01T00:00Z until 2014-01-01T00:00Z",
+    ),
     ({"do": "rollback", "why": "x"}, "names the `generation`"),
-    ({"do": "rollback", "generation": 1}, "needs a reason"),
+    ({"do": "rollback", "generation": 1}, "a rollback needs a reason"),
     ({"do": "rollback", "generation": 1, "why": " \x00\n "}, "needs a reason"),
     ({"do": "rollback", "generation": 1, "why": "x", "from": "2013-01-05", "until": "2013-01-06"}, "of one window"),
+    (
+        {"do": "rollback", "generation": 1, "why": "x", "from": "2013-01-05T04:00Z", "until": "2013-01-05T06:00Z"},
+        "of one window",
+    ),
     ({"do": "rollback", "generation": True, "why": "x"}, "not True"),
     ({"do": "rollback", "generation": "1", "why": "x"}, "not '1'"),
     ({"do": "rollback", "generation": 0, "why": "x"}, "not 0"),
     ({"do": "rollback", "generation": -1, "why": "x"}, "not -1"),
     ({"do": "rollback", "generation": 2**80, "why": "x"}, "not 12089"),
+    ({"do": "rollback", "generation": 2**31, "why": "x"}, "not 2147483648 of rollback"),
     ({"generation": 1}, "of replay"),
-    ({"do": "reopen", "over_budget": True}, "needs a reason"),
-    ({"do": "reopen", "over_budget": "yes", "why": "x"}, "true or false"),
+    ({"do": "reopen", "over_budget": True}, "`over_budget` needs a reason"),
+    ({"do": "reopen", "over_budget": "yes", "why": "x"}, "true or false, .*: not 'yes' of reopen"),
     ({"over_budget": True, "why": "x"}, "of replay"),
 ]
 
@@ -111,6 +126,41 @@ def test_a_conf_that_asks_for_what_there_is_not_is_refused(conf: Any, says: str)
         asked(conf, HOURS, OWN)
     assert len(str(refused.value)) < 800
     assert "trigger a new run" in str(refused.value)
+
+
+def test_bounds_belong_to_what_may_be_asked() -> None:
+    newest = asked({"do": "rollback", "generation": 2**31 - 1, "why": "x"}, HOURS, OWN)
+    assert newest.generation == 2**31 - 1
+    one = {"from": "2013-01-05T04:00Z", "until": "2013-01-05T05:00Z"}
+    assert asked({"do": "rollback", "generation": 1, "why": "x", **one}, HOURS, OWN).windows == (key(4),)
+    most = asked({"from": "2013-01-05", "until": iso(T0 + MOST_WINDOWS * HOUR)}, HOURS, None).windows
+    assert len(most) == MOST_WINDOWS
+    with pytest.raises(AskedWrong, match="more than"):
+        asked({"from": "2013-01-05", "until": iso(T0 + (MOST_WINDOWS + 1) * HOUR)}, HOURS, None)
+
+
+def test_instants_of_up_to_forty_characters_are_read() -> None:
+    assert instant("2013-01-05T04:00:00.123456+00:00".ljust(40), "window") == T0 + 4 * HOUR + 123
+    with pytest.raises(AskedWrong):
+        instant("2013-01-05T04:00:00.123456+00:00".ljust(41), "window")
+
+
+def test_where_no_calendar_has_windows_there_are_none() -> None:
+    days = Windows(24 * HOUR, "Europe/Berlin", T0, HOUR)
+    for said in ({"window": "0001-01-01T00:00Z"}, {"from": "0001-01-01T00:00Z", "until": "2013-01-05"}):
+        with pytest.raises(AskedWrong, match=r"no window is at 0*1-01-01T00:00Z"):
+            asked(said, days, None)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(1, 1), (78, 78), (79, 78)])
+def test_foreign_text_is_cut_at_eighty_characters(length: int, shown: int) -> None:
+    """The quotes are two of them, and an ellipsis stands for what is gone."""
+    with pytest.raises(AskedWrong) as refused:
+        asked({"do": "x" * length}, HOURS, OWN)
+    found = str(refused.value)
+    assert ("…" in found) == (length > shown)
+    assert found.count("x" * shown) == 1
+    assert "x" * (shown + 1) not in found
 
 
 def test_a_run_without_a_window_of_its_own_needs_one_in_its_conf() -> None:
@@ -124,4 +174,7 @@ def test_a_reason_is_one_line_that_hides_nothing() -> None:
     assert reason("é 漢字 😀") == "é 漢字 😀"
     long = reason("x" * 1_000_000)
     assert (len(long), long[-1]) == (LONGEST_REASON, "…")
+    whole = "x" * LONGEST_REASON
+    assert reason(whole) == whole
+    assert reason(whole + "y") == whole[1:] + "…"
     assert reason(None) == reason(["why"]) == reason({"why": 1}) == reason(7) == ""

@@ -171,6 +171,34 @@ def test_open_batches(change: dict[str, str], says: str, step: str) -> None:
     assert bool(answer.reason) == (len(change) > 1)
 
 
+TOO_DIRTY = "batch 7: 5 of 9 records are dirty, over dirty.max_count 1"
+
+
+@pytest.mark.parametrize(("refused", "offered"), [(TOO_DIRTY, True), ("another schema than the table's", False)])
+def test_only_a_batch_that_was_too_dirty_can_be_let_land_as_it_is(refused: str, offered: bool) -> None:
+    answer = decide(replace(LIFE, batch=replace(BATCH, state="WRITING", refused=refused)))
+    assert answer.next_step.startswith("mend the spec or raise the threshold")
+    assert ("tidegate repair flights --release 7" in answer.next_step) == offered
+
+
+def test_a_released_batch_says_by_whom_until_it_is_written() -> None:
+    released = replace(BATCH, state="WRITING", released="ann: known to be odd\nmore")
+    answer = decide(replace(LIFE, batch=released))
+    assert answer.kind == fate.OPEN
+    assert answer.words.startswith("in open batch 7, planned 2013-01-05T00:00:01Z: ")
+    assert answer.words.endswith("released by ann: known to be odd")
+    assert "clear the write task" in answer.next_step
+    sealed = decide(replace(LIFE, batch=replace(released, state="SEALED")))
+    assert sealed.words.endswith("SEALED, attempt 2 is complete and lands next")
+    again = decide(replace(LIFE, batch=replace(released, refused=TOO_DIRTY)))
+    assert f"refused: {TOO_DIRTY}" in again.words
+
+
+def test_an_alarm_without_words_is_an_alarm() -> None:
+    answer = decide(replace(LIFE, batch=replace(BATCH, state="SEALED", blocked=" \n ")))
+    assert answer.words.endswith("blocked by an alarm: ")
+
+
 # ---------------------------------------------------------------- landed
 
 
@@ -192,6 +220,7 @@ def test_rows_in_no_file(counts: dict[str, int], kind: str, says: str) -> None:
     answer = decide(balanced(**counts))
     assert (answer.kind, answer.batch_id, answer.attempt, answer.landed_ms) == (kind, 7, 2, T0 + 9000)
     assert says in answer.words
+    assert ("(2013-01-05T00:00:01Z), and late" in answer.words) == (kind == fate.DROPPED), "when it was planned"
     assert ("--deep" in answer.next_step) == (kind == fate.MISSING)
     uncounted = replace(LIFE, batch=replace(BATCH, ranges=(replace(COUNTED, balance=None),)))
     assert decide(uncounted).kind == fate.MISSING
@@ -259,6 +288,23 @@ def test_published_rows() -> None:
         waiting = decide(life, found("data", number))
         assert (waiting.kind, waiting.settled) == (fate.WAITING, False)
         assert "landed 2013-01-05T00:00:09Z, waits for its window 2013-01-05T00:00Z: " in waiting.words
+
+
+def test_late_rows_that_a_reopening_took_up_are_published() -> None:
+    life = replace(placed(replace(CURRENT, kind="reopen", late=(7,))), floor=Floor(T0 + HOUR))
+    answer = decide(life, found("data", 2, event_ms=T0 + 5))
+    why = "its window 2013-01-05T00:00Z was older than windows.max_age when batch 7 was planned"
+    assert (answer.kind, answer.reason, answer.table) == (fate.PUBLISHED, why, "lake.flights")
+    assert answer.words.startswith(f"came late: {why}; batch 7, attempt 2, event time ")
+    assert answer.words.endswith("generation 2 (reopen) of 2013-01-05T00:00Z, since the window was reopened")
+    other = replace(life, windows=placed(replace(CURRENT, kind="reopen", late=(6,))).windows)
+    in_time = decide(other, found("data", 2, event_ms=T0 + 5))
+    assert (in_time.reason, "late" in in_time.words) == ("", False)
+
+
+def test_a_batch_of_which_nobody_kept_when_it_landed() -> None:
+    answer = decide(replace(LIFE, batch=replace(BATCH, landed_ms=None)), found("late"))
+    assert "landed never" in answer.words
 
 
 REROUTING = replace(AROUND, pinned=replace(PIPELINE, late_policy="reroute"))

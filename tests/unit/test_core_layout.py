@@ -27,6 +27,8 @@ def test_every_path_as_a_whole() -> None:
     assert PATHS.side_staging(12, "late") == f"{w}/side/12.late"
     assert PATHS.side(12, "dirty") == f"{w}/dirty/_batch=12"
     assert PATHS.redriven(12) == f"{w}/redriven/12"
+    assert PATHS.reopened(12, JAN_5_4H) == f"{w}/reopened/12/20130105T040000Z"
+    assert PATHS.rehearsal_name(JAN_5_4H, "run-7", "ab") == "20130105T040000Z.dry-run-7.ab"
     assert PATHS.assembly(JAN_5_4H, 1, 3) == f"{w}/publish/20130105T040000Z.1.3"
     assert PATHS.generation(JAN_5_4H, 2, 1) == f"{w}/generations/20130105T040000Z.2.1"
     assert PATHS.quarantine("x") == f"{w}/quarantine/x"
@@ -91,10 +93,23 @@ def test_days_tile_where_clocks_change_at_midnight(zone: str) -> None:
 
 
 @given(st.integers(-(10**13), 10**13))
-def test_events_before_the_start_have_windows_too(event_ms: int) -> None:
-    spec = Windows(HOUR_MS, "UTC", JAN_5_4H, 0)
+@pytest.mark.parametrize("size", [HOUR_MS, DAY_MS])
+def test_events_before_the_start_have_windows_too(size: int, event_ms: int) -> None:
+    spec = Windows(size, "UTC", JAN_5_4H, 0)
     start = layout.window_start(event_ms, spec)
     assert start <= event_ms < layout.window_end(start, spec)
+
+
+def test_the_end_of_a_day_that_is_read_twice_belongs_to_the_day_that_has_begun() -> None:
+    """In St. John's clocks went from 00:01 back to 23:01 of the day before."""
+    spec = Windows(DAY_MS, "America/St_Johns", JAN_5_4H, 0)
+    midnight = int(datetime(2010, 11, 7, tzinfo=ZoneInfo("America/St_Johns")).timestamp() * 1000)
+    again = midnight + MINUTE_MS
+    assert datetime.fromtimestamp(again / 1000, ZoneInfo("America/St_Johns")).day == 6
+    for event_ms in (midnight, again - 1, again, again + 59 * MINUTE_MS, midnight + 24 * HOUR_MS):
+        assert layout.window_start(event_ms, spec) == midnight
+    assert layout.window_start(midnight - 1, spec) < midnight
+    assert layout.window_end(midnight, spec) == midnight + 25 * HOUR_MS
 
 
 def test_window_ids_round_trip() -> None:

@@ -181,6 +181,8 @@ def test_the_text() -> None:
 
 def test_a_measure_knows_its_family() -> None:
     assert Measure("tidegate_step_seconds_sum", (), 1).kind == "summary"
+    assert family_of("tidegate_step_seconds_count") == "tidegate_step_seconds"
+    assert family_of("tidegate_held") == "tidegate_held"
     for name in ("tidegate_step_seconds", "tidegate_held_sum", "tidegate_nothing", "tidegate_step_seconds_max"):
         with pytest.raises(KeyError):
             family_of(name)

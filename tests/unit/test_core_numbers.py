@@ -11,6 +11,7 @@ from tidegate.core.balance import Balance, window_difference
 from tidegate.core.coverage import Allowance, Excess, Findings, Missing, Stray, check_coverage
 from tidegate.core.offsets import Interval, OffsetRange, pack, share, subtract, union, without
 from tidegate.core.receipt import (
+    Copied,
     FileEntry,
     PartitionRows,
     RangeResult,
@@ -159,6 +160,21 @@ def test_rows_are_compared_for_each_kind_and_partition() -> None:
     assert told((RESULT,), ENTRY, single) == ["partition 5: 0 data rows counted, 1 written"]
 
 
+def test_rows_that_a_replay_copied_are_data_too() -> None:
+    def errors(*copied: Copied) -> list[str]:
+        receipt = Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, (RESULT,), (ENTRY, more))
+        return arithmetic_errors(receipt, [RESULT.range], "forbid", iter(copied))
+
+    partitions = (PartitionRows(0, 4, 0, 2), PartitionRows(1, 1, 0, 0), PartitionRows(5, 0, 0, 0))
+    more = replace(ENTRY, path="data/b", rows=5, partitions=partitions)
+    first, second, third = Copied(1, 0, 3, 0, 2), Copied(2, 0, 1, 9, 9), Copied(1, 1, 1, 0, 0)
+    assert errors(first, second, third) == []
+    assert errors(first, second) == ["partition 1: 0 data rows counted, 1 written"]
+    assert errors(second, third) == ["partition 0: 4 data rows counted, 7 written"]
+    assert errors(first, first, third) == ["partition 0: 9 data rows counted, 7 written"]
+    assert errors(first, second, third, Copied(1, 7, 2, 0, 1)) == ["partition 7: 2 data rows counted, 0 written"]
+
+
 def test_digests_are_what_they_were() -> None:
     """Ledgers and records in storage hold them: another spelling would make every old manifest look broken."""
     b = replace(ENTRY, path="data/b", rows=4, checksum=2**64 - 1)
@@ -261,7 +277,7 @@ def test_what_one_batch_misses_does_not_make_up_for_what_another_has_too_much() 
     """Batch 3 misses one row less than were filtered, batch 4 one more."""
     found = Findings(10, (Missing(3, 0, 1, spans((5, 6))), Missing(4, 0, 3, spans((9, 12)))))
     (both,) = problems(found, {(3, 0): 2, (4, 0): 2})
-    assert both.endswith("of batch 3 and 1 batches more")
+    assert both.endswith("of batch 3 and 1 batch more")
 
 
 def test_rows_of_an_unreadable_file_do_not_hide_a_filtered_row_that_is_in_a_file() -> None:
@@ -272,7 +288,7 @@ def test_rows_of_an_unreadable_file_do_not_hide_a_filtered_row_that_is_in_a_file
 
 def test_a_spare_row_is_no_excuse_for_one_that_was_to_be_missing() -> None:
     (one,) = problems(Findings(10, (Missing(3, 0, 1, spans((5, 6))),)), {(3, 0): 2}, {0: 5})
-    assert "1 offsets that were read are in no file, 7 may be" in one
+    assert "1 offset that were read are in no file, 7 may be" in one
 
 
 def test_several_batches_of_a_partition_are_one_problem() -> None:
@@ -294,6 +310,6 @@ def test_rows_too_many_and_rows_of_nobody() -> None:
     )
     assert problems(found, {}) == [
         "partition 2: 1,200 rows too many, at offsets [1, 2), [3, 4), [5, 6) ...; in a, b, c",
-        "partition 3: 1 rows too many, at offsets [1, 2), [3, 4), [5, 6); in a",
+        "partition 3: 1 row too many, at offsets [1, 2), [3, 4), [5, 6); in a",
         "batch 9: never landed, but 2 rows are of it, the first one at partition 1 offset 77 in f",
     ]

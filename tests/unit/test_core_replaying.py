@@ -61,7 +61,18 @@ def value(**changes: object) -> Pipeline:
         replace(SPEC, format=Format(unknown_fields="fail")),
         columns(replace(ID, nullable=True), SITE, VALUE),
     ],
-    ids=["other order", "a column less", "wider", "a decimal", "its fraction", "where", "event time", "policy", "unknown", "nullable"],
+    ids=[
+        "other order",
+        "a column less",
+        "wider",
+        "a decimal",
+        "its fraction",
+        "where",
+        "event time",
+        "policy",
+        "unknown",
+        "nullable",
+    ],
 )
 def test_nothing_has_to_be_decoded(today: Pipeline) -> None:
     assert needing_decoding(today, [SPEC]) == ()

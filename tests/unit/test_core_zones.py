@@ -97,6 +97,23 @@ def test_a_window_is_found_by_its_hour_wherever_in_the_hour_it_begins() -> None:
     assert window_named(values, windows) == ms(2024, 7, 1, 3)
 
 
+def test_an_hour_that_is_read_again_two_hours_later_is_found() -> None:
+    windows = of("Antarctica/Troll", HOUR_MS)
+    found = {h: dict(time_values(ms(2024, 10, 27, h), ("date", "hour"), "Antarctica/Troll")) for h in range(4)}
+    assert [found[h]["hour"] for h in range(4)] == ["02", "01-fold", "02-fold", "03"]
+    for hour, values in found.items():
+        assert window_named(tuple(values.items()), windows) == ms(2024, 10, 27, hour)
+
+
+def test_a_directory_names_a_quarter_by_its_minute() -> None:
+    windows = of("Europe/Berlin", 15 * MINUTE_MS)
+    for minutes in range(0, 180, 15):
+        start = ms(2026, 10, 25) + minutes * MINUTE_MS
+        values = time_values(start, ("date", "hour", "minute"), "Europe/Berlin")
+        assert window_named(values, windows) == start
+    assert window_named((("date", "2026-10-25"), ("hour", "05"), ("minute", "07")), windows) is None
+
+
 @pytest.mark.parametrize("text", ["2024-13-01", "yesterday", ""])
 def test_what_is_no_date_names_nothing(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
@@ -110,3 +127,5 @@ def test_quarters_tell_apart_what_hours_cannot() -> None:
     assert shared_directory(colombo, ("date", "hour", "minute")) is None
     assert shared_directory(of("Asia/Colombo", 2 * HOUR_MS), ("date", "hour")) is None
     assert shared_directory(of("Asia/Colombo", 15 * MINUTE_MS), ("date", "hour", "minute")) is None
+    goose_bay = of("America/Goose_Bay", 90 * MINUTE_MS, 1971, 1, 2)  # at full hours for years, then at 00:01
+    assert shared_directory(goose_bay, ("date", "hour")) == (ms(1987, 10, 25, 3), ms(1987, 10, 25, 3) + 90 * MINUTE_MS)

@@ -65,19 +65,6 @@ def test_no_task_is_ended_by_the_clock(tasks: list[BaseOperator]) -> None:
     assert all(task.dag.dagrun_timeout is None for task in tasks)
 
 
-@pytest.mark.parametrize(
-    ("retries", "seconds"), [(0, 0), (1, 15), (3, 105), (4, 225), (5, 465), (6, 945), (7, 1545), (8, 2145)]
-)
-def test_how_long_retries_last(retries: int, seconds: float) -> None:
-    assert patience.lasts_s(retries, 15, 600) == seconds
-
-
-def test_how_many_retries_outlast_an_outage() -> None:
-    assert patience.enough(15, 600) == 5
-    assert patience.enough(15, 600, outage_s=15) == 1
-    assert patience.enough(15, 600, outage_s=16) == 2
-
-
 def test_the_doctor_counts_with_the_factorys_delays() -> None:
     delays = (factory.RETRY_DELAY.total_seconds(), factory.LONGEST_RETRY_DELAY.total_seconds())
     assert delays == (examination.FIRST_RETRY_S, examination.LONGEST_RETRY_S)

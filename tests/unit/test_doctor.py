@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tidegate import __version__
 from tidegate.adapters import installed, probing
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.cli import main
@@ -211,6 +212,16 @@ def test_what_is_broken_is_found_and_how_to_mend_it_is_said(
     found = setup.wrong(check)
     assert words in found["what"]
     assert setup.run().exit_code == 1
+
+
+def test_executors_of_a_copied_folders_own_version_are_well(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no distribution to ask for a version, so the sources say theirs."""
+    _without(monkeypatch, "tidegate")
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__SPARK_WORKER_ARCHIVE", f"hdfs:///a/tidegate-worker-{__version__}.tar.gz")
+    (found,) = setup.findings(code=0)["archives"]
+    assert found["level"] == "ok"
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__SPARK_WORKER_ARCHIVE", "hdfs:///a/tidegate-worker-0.0.1.tar.gz")
+    assert setup.wrong("archives")["what"] == f"executors import tidegate 0.0.1, Airflow has {__version__}"
 
 
 def test_warnings_are_not_wrong(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:

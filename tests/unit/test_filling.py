@@ -1,4 +1,6 @@
-"""`tidegate backfill`: which windows it begins, waits for and gives up; the ledger is real, the scheduler in memory."""
+"""`tidegate backfill`: which windows it begins, waits for and gives up; the ledger is real, the scheduler in memory.
+
+The verdicts: test_core_filling.py."""
 
 from __future__ import annotations
 
@@ -12,9 +14,8 @@ import pytest
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record
 from tidegate.commands import backfill as command
-from tidegate.core import filling as rules
 from tidegate.core.errors import SpecError
-from tidegate.core.filling import Facts, Run
+from tidegate.core.filling import Run
 from tidegate.core.layout import HOUR_MS
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.range_runs import Ground
@@ -22,62 +23,7 @@ from tidegate.workflow import filling
 
 __all__ = ["add_yaml", "tide", "world"]
 KEY = WindowKey(0, HOUR_MS)
-READY, ACTIVE = Facts(frozenset(), HOUR_MS), Run("r", True, False)
-PUBLISHED, ENDED = Facts(frozenset({0}), HOUR_MS), Run("r", False, False)
-NOT_READY = Facts(frozenset(), HOUR_MS - 1)
-
-
-@pytest.mark.parametrize(
-    ("run", "facts", "tried", "verdict"),
-    [
-        (None, PUBLISHED, (), rules.DONE),
-        (ENDED, PUBLISHED, (0,), rules.DONE),
-        (ACTIVE, PUBLISHED, (), rules.DONE),  # somebody verifies it
-        (None, READY, (), rules.CREATE),
-        (ENDED, READY, (), rules.CLEAR),
-        (Run("r", False, True), READY, (), rules.CLEAR),  # marked as a success by hand
-        (ACTIVE, READY, (), rules.WORKING),
-        (ACTIVE, READY, (0,), rules.WORKING),
-        (ENDED, READY, (0,), rules.FAILED),
-        (None, READY, (0,), rules.FAILED),  # somebody has deleted it
-        (None, NOT_READY, (), rules.NOT_READY),
-        (ACTIVE, NOT_READY, (), rules.NOT_READY),  # waits for the watermark, perhaps for hours
-        (None, Facts(frozenset(), None), (), rules.NOT_READY),
-    ],
-)
-def test_to_fill(run: Run | None, facts: Facts, tried: tuple[int, ...], verdict: str) -> None:
-    assert rules.to_fill(KEY, run, facts, tried) == verdict
-
-
-@pytest.mark.parametrize(
-    ("run", "facts", "tried", "verdict"),
-    [
-        (Run("r", False, True, "this"), PUBLISHED, (), rules.DONE),
-        (Run("r", False, True, "that"), PUBLISHED, (), rules.CLEAR),
-        (Run("r", False, True), PUBLISHED, (), rules.CLEAR),
-        (Run("r", False, False, "this"), PUBLISHED, (), rules.CLEAR),  # failed when this one was run before
-        (Run("r", False, False, "this"), PUBLISHED, (0,), rules.FAILED),
-        (Run("r", True, False, "that"), PUBLISHED, (), rules.WORKING),
-        (None, PUBLISHED, (), rules.CREATE),
-        (None, READY, (), rules.NOT_PUBLISHED),
-    ],
-)
-def test_to_rebuild(run: Run | None, facts: Facts, tried: tuple[int, ...], verdict: str) -> None:
-    assert rules.to_rebuild(KEY, run, facts, tried, "this") == verdict
-
-
-def test_a_rebuild_that_was_interrupted_is_gone_on_with() -> None:
-    keys = [WindowKey(n, n + 1) for n in range(3)]
-    ours, old, wider = "a to c, begun 2", "a to c, begun 1", "a to d, begun 3"
-
-    def marks(*given: tuple[str | None, bool]) -> str | None:
-        runs = {n: Run("r", False, well, mark) for n, (mark, well) in enumerate(given)}
-        return rules.unfinished_mark(runs, keys, "a to c, begun ")
-
-    assert marks((ours, True), (ours, False), (old, True)) == ours
-    assert marks((ours, True), (wider, True)) == ours
-    assert marks((ours, True), (ours, True), (ours, True)) is None
-    assert marks((wider, True), (None, True)) is None
+ENDED = Run("r", False, False)
 
 
 def test_windows_between() -> None:

@@ -10,6 +10,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import tidegate
+from tidegate.core import health_rules
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEWER = {"duckdb"}
@@ -39,3 +42,17 @@ def test_the_lock_is_within_the_wheels_bounds() -> None:
     wants, has = needed("postgres", "worker", "embedded"), pins(ROOT / "requirements.lock")
     assert wants.keys() <= has.keys()
     assert not {name: has[name] for name, one in wants.items() if has[name] not in one.specifier}
+
+
+def test_the_doctor_asks_for_the_versions_of_the_project() -> None:
+    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["worker"]]
+    texts = {re.split(r"[\[<>=]", a)[0].lower(): a for a in asked}
+    for name, (least, below, _) in health_rules._VERSIONS.items():
+        text = texts.get(name.lower(), "")
+        assert least == "0" or f">={least}" in text, (name, text)
+        assert below is None or f"<{below}" in text, (name, text)
+
+
+def test_the_sources_say_their_version() -> None:
+    """Where a folder is copied there is no distribution to ask."""
+    assert PROJECT["version"] == tidegate.__version__

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from tidegate import __version__
 from tidegate.core.health_rules import Place
 
 
@@ -28,8 +29,8 @@ def versions(names: Iterable[str]) -> Mapping[str, str | None]:
 
 
 def own_version() -> str:
-    """Of the distribution, or of a copied folder ("copy")."""
-    return versions(["tidegate"])["tidegate"] or "copy"
+    """Of the sources that are imported here: of a copied folder there is no distribution to ask."""
+    return __version__
 
 
 def places(plugins_folder: Path | None) -> list[Place]:
@@ -42,9 +43,8 @@ def places(plugins_folder: Path | None) -> list[Place]:
         if package in found or not (package / "__init__.py").is_file():
             continue
         of_wheel = wheel is not None and package == wheel.resolve()
-        version = own_version() if of_wheel else "copy"
-        kind = "wheel" if of_wheel else "plugins"
-        found[package] = Place(kind, str(package), version, digest(package), used=package == here)
+        kind, version = ("wheel", versions(["tidegate"])["tidegate"]) if of_wheel else ("plugins", None)
+        found[package] = Place(kind, str(package), version or "copy", digest(package), used=package == here)
     return list(found.values())
 
 

@@ -83,8 +83,10 @@ def packages(found: Mapping[str, str | None], worker_here: bool) -> list[Finding
             if name == "apache-airflow-providers-apache-spark":
                 means += "; version 6 and later replace pyspark 3 by a client that runs nothing here"
             bad.append(Finding("versions", WRONG, f"{name} {version}", means, _pip(wanted), name))
-    here = ", ".join(f"{n} {found[n]}" for n in ("apache-airflow", "pyspark", "pyarrow") if found.get(n))
-    return bad or [ok("versions", f"{here}, and {len(found)} libraries are as this version needs")]
+    named = [n for n in ("apache-airflow", "pyspark", "pyarrow") if found.get(n)]
+    more = sum(1 for version in found.values() if version) - len(named)
+    here = ", ".join(f"{n} {found[n]}" for n in named)
+    return bad or [ok("versions", f"{here}, and {more} more libraries are as needed")]
 
 
 def _pip(wanted: str) -> str:
@@ -125,7 +127,7 @@ def archives(paths: Sequence[str], installed: str) -> list[Finding]:
     """`spark_py_files`, `spark_worker_archive`: what executors on other machines import must be this version."""
     found, paths = [], [path for path in paths if path]
     for path in paths:
-        named = re.search(r"tidegate-(?:worker-)?(\d+(?:\.\d+)*)", path.rpartition("/")[2])
+        named = re.search(r"tidegate-(?:worker-)?(\d+(?:\.\d+)*(?:\.?[a-z]+\d+)*)", path.rpartition("/")[2])
         if named and named[1] != installed:
             means = "receipts of one version may not be readable by the other; tasks fail, nothing is lost"
             mend = f"make dist with this version, and name it in [tidegate] of airflow.cfg instead of {path}"
@@ -170,7 +172,7 @@ def pools(wanted: Mapping[str, Collection[str]], found: Mapping[str, int]) -> li
     """`wanted`: which pipelines use a pool. `found`: slots, -1 for no limit."""
     findings = []
     for name, users in sorted(wanted.items()):
-        slots, many = found.get(name), f"{len(users)} pipeline{'s' if len(users) > 1 else ''}"
+        slots, many = found.get(name), _many(len(users), "pipeline")
         if slots is None:
             means = f"tasks of {many} stay scheduled for ever"
             mend = f"tidegate doctor --fix, or: airflow pools set {name} 4 'Tidegate'"
@@ -180,12 +182,16 @@ def pools(wanted: Mapping[str, Collection[str]], found: Mapping[str, int]) -> li
             findings.append(Finding("pools", WRONG, f"pool {name} has no slot", means, _set_pool(name, 4), name))
         elif 0 < slots * SHARED_POOL < len(users):
             means, more = f"{many} share them and wait for each other", -(-len(users) // SHARED_POOL)
-            what = f"pool {name} has {slots} slot{'s' if slots > 1 else ''}"
+            what = f"pool {name} has {_many(slots, 'slot')}"
             findings.append(Finding("pools", WARNING, what, means, _set_pool(name, more), name))
         else:
-            said = "no limit" if slots < 0 else f"{slots} slots"
+            said = "no limit" if slots < 0 else _many(slots, "slot")
             findings.append(ok("pools", f"pool {name}: {said} for {many}", name))
     return findings
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _set_pool(name: str, slots: int) -> str:

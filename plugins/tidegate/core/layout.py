@@ -122,11 +122,9 @@ def time_values(start_ms: int, names: tuple[str, ...], timezone: str) -> Partiti
     Where clocks go back, the second 01:00 renders `01-fold`: two instants never share a directory.
     """
     local = datetime.fromtimestamp(start_ms / 1000, zoneinfo.ZoneInfo(timezone))
-    # fold=1 alone does not say that the hour is ambiguous *here*: compare with the first reading of the same clock
-    fold = local.fold == 1 and local.replace(fold=0).utcoffset() != local.utcoffset()
     text = {
         "date": local.strftime("%Y-%m-%d"),
-        "hour": local.strftime("%H") + ("-fold" if fold else ""),
+        "hour": local.strftime("%H") + ("-fold" if local.fold else ""),
         "minute": local.strftime("%M"),
     }
     return tuple((name, text[name]) for name in names)

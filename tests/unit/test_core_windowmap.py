@@ -1,0 +1,123 @@
+"""One state for each window of a map: which of two facts counts, and where one state becomes the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core_values import HOUR, PIPELINE, T0
+
+from tidegate.core import windowmap
+from tidegate.core.completeness import Answer
+from tidegate.core.due import ArchiveNote
+from tidegate.core.glance import Mark
+from tidegate.core.pipeline import Completeness, Pipeline
+from tidegate.core.watermark import PartitionFacts, TopicFacts
+from tidegate.core.window import WindowKey
+from tidegate.core.windowmap import DONE, MEANINGS, Judge
+
+NOW = T0 + 9 * HOUR
+KEY = WindowKey(T0, T0 + HOUR)
+DELAYED = replace(PIPELINE, windows=replace(PIPELINE.windows, watermark_delay_ms=HOUR))
+
+
+def facts(*events: int | None) -> TopicFacts:
+    """One Kafka partition that has more to read for each newest event."""
+    return TopicFacts(7, NOW, tuple(PartitionFacts(p, at, False, NOW) for p, at in enumerate(events)))
+
+
+def judge(*events: int | None, pipeline: Pipeline = PIPELINE, note: ArchiveNote | None = None, at: int = NOW) -> Judge:
+    return Judge(pipeline, facts(*events), note, at)
+
+
+@pytest.mark.parametrize(
+    ("mark", "events", "state"),
+    [
+        (None, (T0,), windowmap.OPEN),
+        (None, (), windowmap.OPEN),
+        (None, (None,), windowmap.OPEN),
+        (None, (T0 + HOUR - 1, T0 + HOUR - 1), windowmap.OPEN),
+        (None, (T0, T0 + HOUR - 1), windowmap.OPEN),
+        (None, (T0, T0 + HOUR), windowmap.BLOCKED),
+        (None, (None, T0 + HOUR), windowmap.BLOCKED),
+        (None, (T0 + HOUR - 1, T0 + 2 * HOUR), windowmap.BLOCKED),
+        (None, (T0 + HOUR, T0 + 2 * HOUR), windowmap.READY),
+        (None, (T0 + HOUR,), windowmap.READY),
+        (Mark(T0, "CLOSING"), (T0,), windowmap.WORKING),
+        (Mark(T0, "CLOSED"), (T0 + HOUR,), windowmap.WORKING),
+        (Mark(T0, "CLOSED", building="BUILDING"), (T0,), windowmap.WORKING),
+        (Mark(T0, "OPEN", building="BUILT"), (T0,), windowmap.WORKING),
+        (Mark(T0, "OPEN"), (T0,), windowmap.OPEN),
+        (Mark(T0, "OPEN", "an alarm"), (T0,), windowmap.ALARM),
+        (Mark(T0, "CLOSED", "an alarm", 1, "archive", 5), (T0,), windowmap.ALARM),
+        (Mark(T0, "CLOSED", None, 1, "archive", 5), (T0,), windowmap.PUBLISHED),
+        (Mark(T0, "CLOSED", None, 1, "archive", 0), (T0 + HOUR,), windowmap.PUBLISHED),
+        (Mark(T0, "CLOSED", None, 1, "archive", 5, building="BUILDING"), (T0,), windowmap.PUBLISHED),
+        (Mark(T0, "CLOSED", None, 1, "archive", 5, late=1), (T0,), windowmap.LATE),
+        (Mark(T0, "CLOSED", None, 3, "rollback", 5, late=9), (T0,), windowmap.LATE),
+        (Mark(T0, "OPEN", late=1), (T0,), windowmap.OPEN),
+        (Mark(T0, "CLOSED", None, 2, "replay", 5), (T0,), windowmap.REPLAYED),
+        (Mark(T0, "CLOSED", None, 2, "heal", 5), (T0,), windowmap.REPLAYED),
+        (Mark(T0, "CLOSED", None, 2, None, 5), (T0,), windowmap.REPLAYED),
+        (Mark(T0, "CLOSED", None, 2, "reopen", 5), (T0,), windowmap.REOPENED),
+        (Mark(T0, "CLOSED", None, 3, "rollback", 5), (T0,), windowmap.ROLLED_BACK),
+        (Mark(T0, "OPEN", answer=Answer("x", 1, 9, None, T0, T0)), (T0 + HOUR,), windowmap.READY),
+    ],
+)
+def test_each_window_has_one_state(mark: Mark | None, events: tuple[int | None, ...], state: str) -> None:
+    assert judge(*events).state(KEY, mark) == state
+    assert state in MEANINGS
+
+
+def test_the_watermark_is_behind_the_events_by_its_delay() -> None:
+    for event, state in ((T0 + 2 * HOUR - 1, windowmap.OPEN), (T0 + 2 * HOUR, windowmap.READY)):
+        found = judge(event, pipeline=DELAYED)
+        assert (found.low_ms, found.high_ms) == (event - HOUR, event - HOUR)
+        assert found.state(KEY, None) == state
+
+
+def test_the_lowest_and_the_highest_watermark() -> None:
+    several = judge(T0 + 5, T0 + 3, T0 + 9)
+    assert (several.low_ms, several.high_ms) == (T0 + 3, T0 + 9)
+    unknown = judge(T0 + 5, None)
+    assert (unknown.low_ms, unknown.high_ms) == (None, T0 + 5)
+    assert (judge().low_ms, judge().high_ms) == (None, None)
+
+
+def test_a_plans_clock_that_is_ahead_says_no_more_than_the_clock_of_now() -> None:
+    """A topic that has been silent for long enough is as far as the clock."""
+    windows = replace(PIPELINE.windows, idle="clock", topic_silence_ms=HOUR, on_silence="close")
+    drained = TopicFacts(7, NOW, (PartitionFacts(0, T0 + 1, True, T0 + 1),))
+    for now_ms, state in ((T0 + HOUR - 1, windowmap.OPEN), (T0 + HOUR, windowmap.READY)):
+        assert Judge(replace(PIPELINE, windows=windows), drained, None, now_ms).state(KEY, None) == state
+
+
+def test_a_window_whose_run_has_ended_is_due() -> None:
+    ended = ArchiveNote(ended=(T0,))
+    assert judge(T0 + HOUR, note=ended).state(KEY, None) == windowmap.DUE
+    assert judge(T0 + HOUR, note=ended).state(KEY, Mark(T0, "CLOSED", None, 1, "archive", 5)) == windowmap.PUBLISHED
+    assert judge(T0, note=ended).state(KEY, None) == windowmap.OPEN
+    assert judge(T0 + HOUR, note=ArchiveNote(ended=(T0 + HOUR,))).state(KEY, None) == windowmap.READY
+
+
+COUNTED = replace(PIPELINE, completeness=Completeness("topic", "kafka", topic="audit", patience_ms=HOUR))
+SHORT = Answer("audit", 1, 9, None, T0 + HOUR, T0 + HOUR)
+
+
+def test_a_window_that_another_system_holds_says_so() -> None:
+    mark = Mark(T0, "OPEN", answer=SHORT)
+    held = judge(T0 + HOUR, pipeline=COUNTED, at=T0 + HOUR)
+    assert held.state(KEY, mark) == windowmap.HELD
+    assert held.state(KEY, None) == windowmap.READY, "nobody has been asked yet"
+    assert held.state(KEY, replace(mark, answer=replace(SHORT, rows=9))) == windowmap.READY
+    assert judge(T0 + HOUR, pipeline=COUNTED).state(KEY, mark) == windowmap.READY, "its patience is over"
+    assert judge(T0, pipeline=COUNTED, at=T0 + HOUR).state(KEY, mark) == windowmap.OPEN
+    assert judge(T0 + HOUR, at=T0 + HOUR).state(KEY, mark) == windowmap.READY, "nobody is asked any more"
+    ended = judge(T0 + HOUR, pipeline=COUNTED, note=ArchiveNote(ended=(T0,)), at=T0 + HOUR)
+    assert ended.state(KEY, mark) == windowmap.HELD
+
+
+def test_what_is_done_is_in_the_table() -> None:
+    published = ("archive", "replay", "reopen", "rollback")
+    kinds = {judge(T0).state(KEY, Mark(T0, "CLOSED", None, 1, kind, late=n)) for kind in published for n in (0, 1)}
+    assert kinds == DONE
