@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_spec_refusals import GOOD
+from tests.spec_texts import GOOD
 from tidegate.core.pipeline import Completeness, Pipeline
 from tidegate.core.plain import dumps, loads
 from tidegate.spec import fingerprint, load_file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_spec_refusals import GOOD
+from tests.spec_texts import GOOD
 from tidegate.adapters import hive_sql
 from tidegate.adapters.hive_formats import TEXT, differences, read_properties, row_format
 from tidegate.core.errors import CatalogueMismatch, SpecError
