@@ -11,6 +11,7 @@ written below `.tidegate/mutation`, with file, line and difference.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -161,8 +162,17 @@ def _said(stage: Path) -> str:
 
 
 def _codes(stage: Path, name: str) -> dict[str, int | None]:
+    """mutmut's exit code for each mutant; None: not tried yet. A port has nothing that could run."""
     meta = stage / f"mutants/src/tidegate/core/{name}.py.meta"
-    return json.loads(meta.read_text())["exit_code_by_key"] if meta.exists() else {}
+    codes = json.loads(meta.read_text())["exit_code_by_key"] if meta.exists() else {}
+    ports = tuple(f".xǁ{port}ǁ" for port in _ports((stage / f"src/tidegate/core/{name}.py").read_text()))
+    return {key: code for key, code in codes.items() if not any(port in key for port in ports)}
+
+
+def _ports(source: str) -> list[str]:
+    """Classes of a module that only say what an adapter has to have."""
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    return [node.name for node in found if any(isinstance(b, ast.Name) and b.id == "Protocol" for b in node.bases)]
 
 
 def _score(stage: Path, name: str) -> Score:
