@@ -227,11 +227,11 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
         if window.current is None:
             raise _never_published(ctx, key)
         generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
-        if isinstance(generation, BuildingGeneration) and generation.kind not in REBUILT:
-            archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
-            continue
         if isinstance(generation, BuildingGeneration) and generation.kind == ROLLBACK:
             ctx.ledger.windows.discard(generation, "a newer replay was asked for")
+            continue
+        if isinstance(generation, BuildingGeneration) and generation.kind not in REBUILT:
+            archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
             continue
         if isinstance(generation, BuiltGeneration):
             # it was built by the spec of its time: one that readers may have met is finished, any other given up

@@ -38,6 +38,7 @@ def preview(ctx: Context, window: WindowKey, to: int | None = None) -> Preview:
             f"{ctx.name} {iso(window.start_ms)} was never published: there is nothing to go back to",
             advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
         )
+    to = _untold(ctx, window, state.current) if to is None else to
     try:
         number = rules.choose(ctx.ledger.rollbacks.generations(ctx.name, window), to, ctx.pipeline).number
     except ReplayRefused as e:
@@ -49,6 +50,16 @@ def preview(ctx: Context, window: WindowKey, to: int | None = None) -> Preview:
     if then.digest != now.digest:
         brought_back.refuse_if_lost(ctx, then)
     return Preview(window, now, then, tuple(rules.changes(now.files, then.files)))
+
+
+def _untold(ctx: Context, key: WindowKey, current: int) -> int | None:
+    """The generation in force, if it is a rollback that nobody was told of: whoever asks again asks for the same one,
+    not to be back where it all began. None: the one before is meant."""
+    now = ctx.ledger.windows.generation(ctx.name, key, current)
+    if now.kind != ROLLBACK or not isinstance(now, PublishedGeneration) or now.announced:
+        return None
+    ctx.say(f"generation {current} is a rollback that nobody was told of yet: it stays; --to names another one")
+    return current
 
 
 def rollback(ctx: Context, window: WindowKey, to: int | None = None, why: str = "") -> Published:

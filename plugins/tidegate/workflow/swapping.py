@@ -9,7 +9,7 @@ from tidegate.core.layout import CERTIFICATE, join
 from tidegate.core.ledger import Moved
 from tidegate.core.recovery import Seen, held_against
 from tidegate.core.swap import Do, Hour, decide
-from tidegate.core.window import BUILT, SWAPPING, BuiltGeneration, PublishedGeneration
+from tidegate.core.window import BUILT, CURRENT, RETIRED, SWAPPING, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.context import ATTEMPTS, Context
 from tidegate.workflow.moves import MovedOn, manifest_of, parent, try_rename
 
@@ -36,8 +36,12 @@ def swap_in(ctx: Context, generation: BuiltGeneration, hour: str) -> tuple[Built
 
 def _occupant(ctx: Context, generation: BuiltGeneration, hour: str) -> PublishedGeneration | None:
     """The generation that the ledger knows in the hour: mostly the one in force."""
-    for number in range(generation.number - 1, 0, -1):
-        other = ctx.ledger.windows.generation(ctx.name, generation.window, number)
+    key = generation.window
+    # in a ledger that was restored numbers have holes: of what was given up storage keeps no record
+    for known in reversed(ctx.ledger.rollbacks.generations(ctx.name, key)):
+        if known.number >= generation.number or known.state not in (CURRENT, RETIRED):
+            continue
+        other = ctx.ledger.windows.generation(ctx.name, key, known.number)
         if isinstance(other, PublishedGeneration) and other.location == hour:
             return other
     return None

@@ -115,8 +115,7 @@ class SqlRecovery:
             self._clear_unfinished(c, record)
             mine = and_(g.c.pipeline == name, g.c.window_ms == start)
             if state == CURRENT:
-                older = update(g).where(mine, g.c.state == CURRENT, g.c.number < record.number)
-                c.execute(older.values(state=RETIRED, retired_ms=self._store.now_ms()))
+                self._retire(c, record)
             if moved is not None:
                 left = update(g).where(mine, g.c.number == moved.number, g.c.location == record.location)
                 self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
@@ -128,6 +127,15 @@ class SqlRecovery:
             self._insert(c, record, state, gone, decoded_by)
             detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
             self._store.note(c, name, "restored", f"window {window_id(start)}", detail)
+
+    def _retire(self, c: Connection, record: GenerationRecord) -> None:
+        """The one in force, and at the same instant those after it that were forgotten: in their order they went."""
+        name, start = record.pipeline, record.window.start_ms
+        mine = and_(g.c.pipeline == name, g.c.window_ms == start, g.c.number < record.number)
+        current = c.scalar(select(g.c.number).where(mine, g.c.state == CURRENT))
+        if current is not None:
+            older = update(g).where(mine, g.c.number >= current, g.c.state.in_((CURRENT, RETIRED)))
+            c.execute(older.values(state=RETIRED, retired_ms=self._store.now_ms()))
 
     def _close(self, c: Connection, record: GenerationRecord) -> None:
         name, key, now = record.pipeline, record.window, self._store.now_ms()
