@@ -8,7 +8,8 @@ from tests.contract.test_ledger import NAME, WINDOW, ledger, now, open_ledger, u
 from tests.contract.test_ledger_swap import first_published
 from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.rehearsing import EVENT
+from tidegate.core.rehearsing import EVENT, Unfinished
+from tidegate.core.reopening import QUIET_MS
 from tidegate.core.window import BuiltGeneration, PublishedGeneration
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
@@ -54,6 +55,23 @@ def test_a_replay_that_found_the_same_counts_and_one_that_was_given_up_does_not(
     assert ledger.replays.rebuilt_by(NAME, 7) == {}
     ledger.windows.discard(rebuilt(ledger, 7, other=False), "content equals generation 1")
     assert ledger.replays.rebuilt_by(NAME, 7) == {WINDOW.start_ms: 1}
+
+
+def test_what_was_left_on_its_way(ledger: SqlLedger) -> None:
+    first_published(ledger)
+    assert ledger.replays.unfinished(NAME) == []
+    number = ledger.windows.begin_generation(NAME, WINDOW, 1, "replay")
+    begun = Unfinished(WINDOW.start_ms, 2, "replay", "BUILDING")
+    assert ledger.replays.unfinished(NAME) == [begun]
+    assert not begun.at_work(0), "nobody has ever been at it"
+    ledger.windows.take(NAME, WINDOW, number, "n")
+    (taken,) = ledger.replays.unfinished(NAME)
+    assert taken.began_ms is not None
+    assert taken == replace(begun, began_ms=taken.began_ms)
+    assert [taken.at_work(taken.began_ms + after) for after in (0, QUIET_MS - 1, QUIET_MS)] == [True, True, False]
+    assert ledger.replays.unfinished("another") == []
+    ledger.windows.discard(ledger.windows.generation(NAME, WINDOW, number), "given up")
+    assert ledger.replays.unfinished(NAME) == []
 
 
 def test_all_versions_of_a_spec_oldest_first(ledger: SqlLedger) -> None:

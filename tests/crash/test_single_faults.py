@@ -74,7 +74,7 @@ LOOKING = {
     "truths": {"known", "waiting"},
     "reopenings": {"candidates", "duties", "unfinished"},
     "rollbacks": {"generations", "of"},
-    "replays": {"rebuilt_by"},
+    "replays": {"rebuilt_by", "unfinished"},
     "due": {"note", "published_within"},
     "totals": set(),
     "repairs": {"released"},

@@ -71,8 +71,8 @@ BUGS = (
         (
             Edit(
                 "plugins/tidegate/workflow/replay.py",
-                "            except (MovedOn, LostComparison):\n                published = _alone(",
-                "            except ZeroDivisionError:\n                published = _alone(",
+                "            except (MovedOn, LostComparison):\n                outcome = self._overtaken(",
+                "            except ZeroDivisionError:\n                outcome = self._overtaken(",
             ),
         ),
         why="the lost comparison becomes the window's outcome",

@@ -18,6 +18,7 @@ from tidegate.core.batch import JobPlan
 from tidegate.core.errors import CatalogueError, JobFailed
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column
+from tidegate.core.plain import loads
 from tidegate.core.receipt import CHECKSUM_MODULUS, content_digest
 from tidegate.workflow import archive, replay
 from tidegate.workflow.audit import Depth, audit
@@ -167,6 +168,37 @@ def test_a_range_that_is_asked_for_again_skips_what_is_done(world: World) -> Non
     assert whats(run(world, [0, 1])) == [REPLAYED, SKIPPED]
     assert whats(run(world, [0, 1], again=True)) == [UNCHANGED] * 2
     assert len({o.window for o in run(world)}) == 4
+
+
+def test_ranges_that_overlap_share_the_work(world: World) -> None:
+    """The second begins while the first reads: it takes what the first is not at, and what is left at last."""
+    spread(world)
+    other_columns(world)
+    ctx, seen = world.context(), []
+    launch = ctx.launcher.run
+
+    def second(plan_path: str) -> None:
+        ctx.launcher.run = launch  # type: ignore[method-assign]
+        other = world.context()
+        start = other.launcher.run
+
+        def first_ends(path: str) -> None:
+            seen.append([t.window_ms for t in loads(JobPlan, other.storage.read(path)).targets])
+            start(path)
+
+        other.launcher.run = first_ends  # type: ignore[method-assign]
+        seen.append(replay.replay_range(other, [window(h) for h in HOURS], most_windows=2))
+        launch(plan_path)
+
+    ctx.launcher.run = second  # type: ignore[method-assign]
+    found = replay.replay_range(ctx, [window(h) for h in HOURS], most_windows=2)
+    one, two, outcomes = seen
+    assert [one, two] == [[window(h).start_ms for h in hours] for hours in ((2, 3), (0, 1))]
+    assert whats(outcomes) == [REPLAYED] * 4
+    assert any("another replay began 2 of the windows from 2013-01-05T00:00Z on" in line for line in world.said)
+    assert whats(found) == [SKIPPED] * 4, "nothing is read twice that another one has finished"
+    assert [content(world, h)[0] for h in HOURS] == [6] * 4
+    well(world)
 
 
 def test_late_rows_that_one_window_has_taken_up_are_that_windows_alone(world: World) -> None:

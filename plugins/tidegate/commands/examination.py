@@ -252,7 +252,21 @@ class Examination:
             what = f"no right to {facts.forbidden}"
             mend = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the connection's user"
             return [*found, rules.refused("ledger", "ledger", what, "tasks fail where they need it", mend)]
-        return [*found, ok("ledger", f"at revision {facts.revision}, may be read and written", "ledger")]
+        found.append(ok("ledger", f"at revision {facts.revision}, may be read and written", "ledger"))
+        return found + self._left_behind()
+
+    def _left_behind(self) -> list[Finding]:
+        """Replays and rollbacks that stopped on their way."""
+        from tidegate.workflow.overview import left_behind
+
+        found = []
+        with surroundings.ledger() as ledger:
+            for p in self.pipelines:
+                now_ms = surroundings.context(p, ledger).clock.now_ms()
+                for c in left_behind(p, ledger.replays.unfinished(p.name), now_ms):
+                    means = "late rows of these windows wait, and what was written stays"
+                    found.append(Finding("replays", WARNING, c.what, means, c.advice, p.name))
+        return found
 
     # ------------------------------------------------------------ one pipeline
 

@@ -31,6 +31,7 @@ KINDS: dict[str, str] = {
     "held_window": WARNING,
     "late_rows": WARNING,
     "watermark": WARNING,
+    "replay_left": WARNING,
 }
 """Kind -> severity; docs/notifications.md explains each."""
 

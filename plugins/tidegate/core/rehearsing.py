@@ -1,4 +1,5 @@
-"""What the ledger says of replays that have been; what a dry run leaves when it dies, and when that may be deleted."""
+"""What the ledger says of replays that have been, and of those that were left; what a dry run leaves when it dies, and
+when that may be deleted."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Protocol
 from tidegate.core.cleaning import Moment, Verdict
 from tidegate.core.layout import DRY_RUN, parse_window_id
 from tidegate.core.pipeline import Cleaning
+from tidegate.core.reopening import QUIET_MS
 from tidegate.core.window import WindowKey
 
 EVENT = "dry run"
@@ -45,10 +47,30 @@ def may_go(history: Iterable[Moment], ttl: Cleaning, now_ms: int) -> Verdict:
     return Verdict(True, "a dry run that has ended")
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """A generation beside the one in force that a replay or a rollback began. `began_ms`: when somebody last began to
+    build it, None if nobody has."""
+
+    window_ms: int
+    number: int
+    kind: str
+    state: str
+    began_ms: int | None = None
+
+    def at_work(self, now_ms: int) -> bool:
+        """Whether somebody may be at it still."""
+        return self.began_ms is not None and now_ms - self.began_ms < QUIET_MS
+
+
 class ReplayLedger(Protocol):
     def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
         """Windows (start, UTC ms) that a replay by this spec has rebuilt already, whether or not it found their content
         changed, each with its generation in force; without those of which a newer generation is at work."""
+        ...
+
+    def unfinished(self, name: str) -> list[Unfinished]:
+        """By window."""
         ...
 
     def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:

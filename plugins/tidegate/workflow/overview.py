@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.core import watermark
@@ -15,6 +16,8 @@ from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence, ti
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Clock, TopicState
+from tidegate.core.rehearsing import Unfinished
+from tidegate.core.rollback import ROLLBACK
 from tidegate.core.thresholds import too_dirty
 from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
@@ -25,6 +28,9 @@ from tidegate.workflow.overdue import Concern
 from tidegate.workflow.reopen import Choice
 from tidegate.workflow.truth import Held
 
+
+MOST_COMMANDS = 3
+_STANDS = "the generations in force stay, and cannot be reopened meanwhile"
 
 @dataclass(frozen=True)
 class Lag:
@@ -59,6 +65,7 @@ class PipelineStatus:
     held: tuple[Held, ...] = ()  # of the due windows, those that another system's count holds
     late_left: tuple[Choice, ...] = ()  # windows whose late rows wait for a human
 
+    replays_left: tuple[Unfinished, ...] = ()  # begun, not ended: somebody may be at work on them
     @property
     def well(self) -> bool:
         return not self.concerns
@@ -94,6 +101,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         truth.held(ctx),
         tuple(reopen.left(ctx)),
     )
+        tuple(ledger.replays.unfinished(pipeline.name)),
     free = due(pipeline.windows, look.due.parts, [h.window_ms for h in found.held])
     if found.held:
         since = overdue.due_since(pipeline, reads, free) if free else None
@@ -183,6 +191,7 @@ def _with_concerns(
     concerns += _held_too_long(pipeline, found.held, clock.now_ms())
     concerns += _late_left(name, found.late_left)
     return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
+    concerns += left_behind(pipeline, found.replays_left, clock.now_ms())
 
 
 def after_refusal(name: str, batch_id: int, refused: str) -> str:
@@ -219,6 +228,38 @@ def late_words(left: tuple[Choice, ...], name: str) -> str:
     """Of windows whose late rows wait although `late.reopen_after` is over; "" for none."""
     over = [c for c in left if c.over]
     if not over:
+def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) -> list[Concern]:
+    """Of replays and rollbacks that nobody has been at for hours: a killed one, or one that Kafka's retention or an
+    outage has stopped on its way."""
+    left = [u for u in found if not u.at_work(now_ms)]
+    concerns = []
+    replays = [u.window_ms for u in left if u.kind != ROLLBACK]
+    if replays:
+        runs = _runs(pipeline, replays)
+        commands = [f"tidegate replay {pipeline.name} -s {iso(a)} -e {iso(b)}" for a, b in runs[:MOST_COMMANDS]]
+        more = f", and so on for {len(runs) - MOST_COMMANDS:,} more ranges" if len(runs) > MOST_COMMANDS else ""
+        windows = f"{len(replays):,} window{'s' if len(replays) > 1 else ''}"
+        what = f"a replay of {windows} from {iso(replays[0])} on has stopped on its way: {_STANDS}"
+        concerns.append(Concern(what, f"to go on: {'; '.join(commands)}{more}", "replay_left", iso(replays[0])))
+    for start_ms in [u.window_ms for u in left if u.kind == ROLLBACK][:MOST_COMMANDS]:
+        what, advice = f"a rollback of {iso(start_ms)} has stopped on its way: {_STANDS}", "tidegate rollback"
+        concerns.append(
+            Concern(what, f"{advice} {pipeline.name} {iso(start_ms)} --why '...'", "replay_left", iso(start_ms))
+        )
+    return concerns
+
+
+def _runs(pipeline: Pipeline, starts: list[int]) -> list[tuple[int, int]]:
+    """First and last of windows that follow each other."""
+    found: list[tuple[int, int]] = []
+    for start in starts:
+        if found and window_end(found[-1][1], pipeline.windows) == start:
+            found[-1] = found[-1][0], start
+        else:
+            found.append((start, start))
+    return found
+
+
         return ""
     at, many = iso(over[0].window.start_ms), f" and {len(over) - 1:,} more" if len(over) > 1 else ""
     words = f"late rows of {at}{many} wait, over the budget: {'; '.join(over[0].over)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tidegate.core.errors import (
     CatalogueError,
@@ -74,9 +75,10 @@ def replay_range(
     """Rebuild many windows, in groups that share one reading of each Kafka range; what became of each, in order.
 
     `told` hears of each window as soon as it is known. Windows that a replay by today's spec has rebuilt already are
-    skipped, unless `again`: so a range that was interrupted is gone on with by asking for it again. One window that is
-    refused or lost stops no other; what every window needs (ledger, Kafka, Hive, storage, Spark) stops the rest. Raises
-    LedgerError, SpecError, StorageAhead."""
+    skipped, unless `again`: so a range that was interrupted is gone on with by asking for it again, and two ranges that
+    overlap share the work: what another one is at comes last. One window that is refused or lost stops no other; what
+    every window needs (ledger, Kafka, Hive, storage, Spark) stops the rest. Raises LedgerError, SpecError,
+    StorageAhead."""
     guard(ctx)
     ahead.refuse_unknown_publications(ctx)
     return _Range(ctx, wanted, told, most_windows, most_rows).run(list(windows), again)
@@ -103,16 +105,40 @@ class _Range:
                 self._tell(_refused(key, _never_published(ctx, key)))
             else:
                 todo.append(key)
-        for group in self._groups(todo):
-            if self._down is not None:
-                break
-            self._group(group)
+        left = todo
+        while left and self._down is None:
+            ready = left if again else self._not_done_meanwhile(left)
+            for group in islice(self._groups(self._others_last(ready)), 1):
+                self._group(group)
+            left = [key for key in ready if key not in self._found]
         for key in todo:
             if key not in self._found:
                 self._tell(Outcome(key, LEFT, why=f"not begun: {_first_line(self._down)}", advice="ask for it again"))
         return [self._found[key] for key in windows]
 
     def _groups(self, windows: Sequence[WindowKey]) -> Iterator[list[WindowKey]]:
+    def _not_done_meanwhile(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
+        """Without those that another replay has finished since."""
+        done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
+        for key in windows:
+            if key.start_ms in done:
+                self._tell(_done_before(self._ctx, key, done[key.start_ms]))
+        return [key for key in windows if key.start_ms not in done]
+
+    def _others_last(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
+        """What another replay may be at comes last: it is probably done by then. One that has died holds nothing up."""
+        ctx, now_ms = self._ctx, self._ctx.clock.now_ms()
+        busy = {u.window_ms: u for u in ctx.ledger.replays.unfinished(ctx.name) if u.at_work(now_ms)}
+        mine = [key for key in windows if key.start_ms not in busy]
+        others = [key for key in windows if key.start_ms in busy]
+        if others and not mine:
+            began = iso(max(busy[key.start_ms].began_ms or 0 for key in others))
+            ctx.say(
+                f"another replay began {len(others):,} of the windows from {iso(others[0].start_ms)} on, "
+                f"the last of them at {began}: they are taken over; if it is still at work, nothing is published twice"
+            )
+        return mine or others
+
         """Bounded, so that a range needs bounded room in `tmp/` and says how far it is."""
         group: list[WindowKey] = []
         total = 0
@@ -158,8 +184,8 @@ class _Range:
             try:
                 published = step()
             except (MovedOn, LostComparison):
-                published = _alone(self._ctx, key, self._wanted)
-            outcome = None if published is None else _outcome(published)
+                outcome = None if published is None else _outcome(published)
+                outcome = self._overtaken(key)
         except LostComparison as e:
             outcome = Outcome(key, FAILED, why=_first_line(e), advice=e.advice)
         except LedgerError:
@@ -172,6 +198,13 @@ class _Range:
             self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
+    def _overtaken(self, key: WindowKey) -> Outcome:
+        """Whoever has overtaken may have finished what was asked for."""
+        done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
+        if key.start_ms in done:
+            return _done_before(self._ctx, key, done[key.start_ms])
+        return _outcome(_alone(self._ctx, key, self._wanted))
+
         self._found[outcome.window] = outcome
         self._told(outcome)
 

@@ -7,7 +7,8 @@ from sqlalchemy import and_, exists, or_, select
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
 from tidegate.core.layout import window_id
-from tidegate.core.rehearsing import EVENT
+from tidegate.core.rehearsing import EVENT, Unfinished
+from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
 
 g = schema.generations
@@ -34,6 +35,13 @@ class SqlReplays:
         )
         with self._store.begin() as c:
             return {row.window_ms: row.number for row in c.execute(statement)}
+
+    def unfinished(self, name: str) -> list[Unfinished]:
+        working = g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind.in_(("replay", ROLLBACK))
+        columns = g.c.window_ms, g.c.number, g.c.kind, g.c.state, g.c.began_ms
+        statement = select(*columns).where(g.c.pipeline == name, *working).order_by(g.c.window_ms)
+        with self._store.begin() as c:
+            return [Unfinished(*row) for row in c.execute(statement)]
 
     def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
         with self._store.begin() as c:
