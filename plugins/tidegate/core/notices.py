@@ -30,8 +30,8 @@ KINDS: dict[str, str] = {
     "schema_change": INFO,
     "held_window": WARNING,
     "late_rows": WARNING,
-    "watermark": WARNING,
     "replay_left": WARNING,
+    "watermark": WARNING,
 }
 """Kind -> severity; docs/notifications.md explains each."""
 

@@ -28,9 +28,9 @@ from tidegate.workflow.overdue import Concern
 from tidegate.workflow.reopen import Choice
 from tidegate.workflow.truth import Held
 
-
 MOST_COMMANDS = 3
 _STANDS = "the generations in force stay, and cannot be reopened meanwhile"
+
 
 @dataclass(frozen=True)
 class Lag:
@@ -64,8 +64,8 @@ class PipelineStatus:
     expected: Forecast | None = None  # when `next_window` will be ready
     held: tuple[Held, ...] = ()  # of the due windows, those that another system's count holds
     late_left: tuple[Choice, ...] = ()  # windows whose late rows wait for a human
-
     replays_left: tuple[Unfinished, ...] = ()  # begun, not ended: somebody may be at work on them
+
     @property
     def well(self) -> bool:
         return not self.concerns
@@ -100,8 +100,8 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         _expected(ctx, waits, facts),
         truth.held(ctx),
         tuple(reopen.left(ctx)),
-    )
         tuple(ledger.replays.unfinished(pipeline.name)),
+    )
     free = due(pipeline.windows, look.due.parts, [h.window_ms for h in found.held])
     if found.held:
         since = overdue.due_since(pipeline, reads, free) if free else None
@@ -190,8 +190,8 @@ def _with_concerns(
     concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms(), free)
     concerns += _held_too_long(pipeline, found.held, clock.now_ms())
     concerns += _late_left(name, found.late_left)
-    return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
     concerns += left_behind(pipeline, found.replays_left, clock.now_ms())
+    return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
 
 
 def after_refusal(name: str, batch_id: int, refused: str) -> str:
@@ -224,10 +224,6 @@ def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
     return [Concern(what, advice, "late_rows")]
 
 
-def late_words(left: tuple[Choice, ...], name: str) -> str:
-    """Of windows whose late rows wait although `late.reopen_after` is over; "" for none."""
-    over = [c for c in left if c.over]
-    if not over:
 def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) -> list[Concern]:
     """Of replays and rollbacks that nobody has been at for hours: a killed one, or one that Kafka's retention or an
     outage has stopped on its way."""
@@ -260,6 +256,10 @@ def _runs(pipeline: Pipeline, starts: list[int]) -> list[tuple[int, int]]:
     return found
 
 
+def late_words(left: tuple[Choice, ...], name: str) -> str:
+    """Of windows whose late rows wait although `late.reopen_after` is over; "" for none."""
+    over = [c for c in left if c.over]
+    if not over:
         return ""
     at, many = iso(over[0].window.start_ms), f" and {len(over) - 1:,} more" if len(over) > 1 else ""
     words = f"late rows of {at}{many} wait, over the budget: {'; '.join(over[0].over)}"

@@ -116,7 +116,6 @@ class _Range:
                 self._tell(Outcome(key, LEFT, why=f"not begun: {_first_line(self._down)}", advice="ask for it again"))
         return [self._found[key] for key in windows]
 
-    def _groups(self, windows: Sequence[WindowKey]) -> Iterator[list[WindowKey]]:
     def _not_done_meanwhile(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
         """Without those that another replay has finished since."""
         done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
@@ -139,6 +138,7 @@ class _Range:
             )
         return mine or others
 
+    def _groups(self, windows: Sequence[WindowKey]) -> Iterator[list[WindowKey]]:
         """Bounded, so that a range needs bounded room in `tmp/` and says how far it is."""
         group: list[WindowKey] = []
         total = 0
@@ -183,8 +183,8 @@ class _Range:
         try:
             try:
                 published = step()
-            except (MovedOn, LostComparison):
                 outcome = None if published is None else _outcome(published)
+            except (MovedOn, LostComparison):
                 outcome = self._overtaken(key)
         except LostComparison as e:
             outcome = Outcome(key, FAILED, why=_first_line(e), advice=e.advice)
@@ -197,7 +197,6 @@ class _Range:
         if outcome is not None:
             self._tell(outcome)
 
-    def _tell(self, outcome: Outcome) -> None:
     def _overtaken(self, key: WindowKey) -> Outcome:
         """Whoever has overtaken may have finished what was asked for."""
         done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
@@ -205,6 +204,7 @@ class _Range:
             return _done_before(self._ctx, key, done[key.start_ms])
         return _outcome(_alone(self._ctx, key, self._wanted))
 
+    def _tell(self, outcome: Outcome) -> None:
         self._found[outcome.window] = outcome
         self._told(outcome)
 
