@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -16,8 +18,28 @@ pytest_plugins = ["stack_fixtures"]
 
 # in the environment, so that all workers of one run have the same
 SEED = int(os.environ.setdefault("TIDEGATE_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
+_OWN = "tidegate-tests-"
 WORKERS, WORKER_GB = 2, 8
 """Each worker may run a broker, a database, two Hives, a NameNode and an Airflow of its own."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What tests, and processes that they kill, leave in the temporary folder goes with the run."""
+    if hasattr(config, "workerinput"):
+        return  # a worker has its controller's environment
+    usual = Path(tempfile.gettempdir())
+    for left in usual.glob(f"{_OWN}*"):
+        if not psutil.pid_exists(int(left.name.removeprefix(_OWN).partition("-")[0])):  # its run was killed
+            shutil.rmtree(left, ignore_errors=True)
+    own = Path(tempfile.mkdtemp(prefix=f"{_OWN}{os.getpid()}-"))  # short: sockets are made in it
+    config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(usual))  # pytest keeps the folders of failed tests
+    os.environ |= {
+        "TMPDIR": str(own),
+        "SPARK_LOCAL_DIRS": str(own),
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={own}",
+    }
+    tempfile.tempdir = str(own)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -5,6 +5,7 @@ Every port call that changes something can be made to fail (tests/crash); `World
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 from collections.abc import Callable, Iterable
@@ -83,9 +84,10 @@ def make_pipeline(location: str) -> Pipeline:
 
 @cache
 def _empty_ledger() -> Path:
-    path = Path(mkdtemp(prefix="tidegate-ledger-")) / "ledger.db"
-    migrate(f"sqlite:///{path}")
-    return path
+    folder = Path(mkdtemp(prefix="tidegate-ledger-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    migrate(f"sqlite:///{folder}/ledger.db")
+    return folder / "ledger.db"
 
 
 @lru_cache(maxsize=4)
