@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from fakes.proxy import Fate, LossyProxy
 
-from tests.world import World, make_pipeline, record
+from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.storage import HdfsStorage
 from tidegate.adapters.storage.hdfs import split
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import ReplayRefused, TidegateError
 from tidegate.embedded.info import StackInfo
-from tidegate.workflow.audit import audit
+from tidegate.workflow import replay, rollback
+from tidegate.workflow.audit import Depth, audit
+from tidegate.workflow.context import Published
 
 
 @pytest.fixture
@@ -66,6 +69,58 @@ def test_from_kafka_to_an_hour_and_back_after_a_loss(tmp_path, root):
     ctx = world.context()
     report = audit(ctx, ctx.ledger.reads, FooterProcess())
     assert report.balanced, report.problems
+    world.close()
+
+
+def test_replays_and_rollbacks(tmp_path, root):
+    """From Kafka, from our own files when it has forgotten, back to what was in force, and once more after a loss."""
+    world, storage = world_at(tmp_path, f"{root}/readings"), HdfsStorage()
+    for batch in range(2):
+        for partition in (0, 1):
+            sites = [record(f"{batch}{site}", 0.1, site) | {"other": 7} for site in ("a", "città")]
+            world.produce(*sites, record("next", 1.1), b"dirty", record("far", 9), partition=partition)
+        world.ingest(f"r{batch}")
+    for hour in (0, 1):
+        world.archive(hour)
+    shown = rows(world)
+    id_, site, value = world.pipeline.columns
+    world.change_spec(columns=(id_, site, replace(value, path="$.other")))
+    ctx = world.context()
+    assert [o.what for o in replay.replay_range(ctx, [window(0), window(1)])] == ["replayed"] * 2
+    balanced(world)
+    for partition in (0, 1):
+        world.kafka.trim(TOPIC, partition, 10)
+    world.change_spec(columns=(id_, site))
+    assert replayed(world, "auto").generation == 3
+    assert any("rows came from the files in force" in line for line in world.said)
+    balanced(world)
+    brought = rollback.rollback(world.context(), window(0), None, "the numbers are wanted")
+    assert (brought.generation, brought.rows) == (4, 8)
+    first = world.context().ledger.windows.generation("readings", window(0), 2)
+    assert brought.digest == first.digest
+    assert rows(world) == shown
+    balanced(world)
+    gone = next(f.path for f in storage.list_files(brought.location) if f.path.endswith(".parquet"))
+    storage.delete(f"{brought.location}/{gone}")
+    assert world.archive(0).digest == first.digest, "it is copied again"
+    assert rows(world) == shown
+    balanced(world)
+    world.change_spec(columns=(id_, site, replace(value, path="$.value")))
+    with pytest.raises(ReplayRefused, match="column value needs the records to be decoded again"):
+        replayed(world, "auto")
+    assert rows(world) == shown
+    balanced(world)
+    world.close()
+
+
+def replayed(world: World, wanted: str) -> Published:
+    return replay.replay(world.context(), window(0), wanted)
+
+
+def balanced(world: World) -> None:
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, FooterProcess(), Depth())
+    assert report.problems == ()
     world.close()
 
 
