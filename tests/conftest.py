@@ -14,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that the fixtures' module is found whatever the import mode
 
+pytest.register_assert_rewrite("tests")  # what helpers assert is told as fully as what tests do
 pytest_plugins = ["stack_fixtures"]
 
 # in the environment, so that all workers of one run have the same
