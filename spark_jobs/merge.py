@@ -23,7 +23,7 @@ from spark_jobs import lean
 from spark_jobs.engine.checksum import connect, row_hashes, total
 from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
 from spark_jobs.engine.gather import choose_encoding
-from spark_jobs.engine.sinks import Columns, Finished, Joiner, finished, format_of
+from spark_jobs.engine.sinks import Columns, Finished, Joiner, Unreadable, finished, format_of
 from spark_jobs.engine.types import schema_of
 from spark_jobs.engine.write import FOOTER_ROWS
 from tidegate.core.batch import JobPlan
@@ -145,6 +145,8 @@ def _spoilt(uri: str) -> Iterator[None]:
     """The file is in memory: what cannot be made of its bytes now never can."""
     try:
         yield
+    except Unreadable as e:
+        raise refuse(f"{uri}: {e}", advice="replay the window from Kafka while it has the records") from None
     except (pa.ArrowException, OSError, ValueError) as e:
         raise refuse(f"{uri} cannot be read, its bytes are not what was written: {e}") from None
 

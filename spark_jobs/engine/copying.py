@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine.checksum import row_hashes, total
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.gather import choose_encoding
-from spark_jobs.engine.sinks import Finished, finished
+from spark_jobs.engine.sinks import Finished, Unreadable, finished
 from spark_jobs.engine.types import data_schema, schema_of
 from spark_jobs.engine.write import Files, Place, Run
 from tidegate.core.batch import Copy
@@ -31,6 +31,7 @@ GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _PARTITION, _OFFSET, _BATCH = KAFKA_COLUMNS[1][0], KAFKA_COLUMNS[2][0], KAFKA_COLUMNS[-1][0]
 _OVERFLOW = schema_of((OVERFLOW_COLUMN,)).field(0)
 _COPIED_PIECE = -1
+_FROM_KAFKA = "replay from Kafka while it has the records (--from kafka); the generation in force stays"
 _RESTORE = "restore it from a backup of the filesystem, or replay from Kafka (--from kafka) while it has the records"
 
 
@@ -53,6 +54,8 @@ class Copier:
         try:
             with stream:
                 return self._copied(uri, finished(uri, stream, copy.columns), copy)
+        except Unreadable as e:
+            raise refuse(f"{uri}: {e}", advice=_FROM_KAFKA) from None
         except (pa.ArrowException, ValueError, OSError) as e:
             if isinstance(e, OSError) and e.errno is not None:
                 raise  # the filesystem's, where the others are the file's

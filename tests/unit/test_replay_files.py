@@ -14,7 +14,7 @@ from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import JobFailed, ReplayRefused
 from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, rehearsal, replay
+from tidegate.workflow import archive, rehearsal, replay, rollback
 from tidegate.workflow.audit import Depth, audit
 from tidegate.workflow.context import Published
 from tidegate.workflow.rehearsal import DIFFERS, REFUSED, SAME, Rehearsed
@@ -289,6 +289,29 @@ def test_the_null_partition_may_be_the_overflow_partition_too(tmp_path: Path, ca
         ("5", False),
     ]
     well(world)
+
+
+def test_times_that_cannot_be_read_back_from_orc_are_refused_for_what_they_are(tmp_path: Path) -> None:
+    """Nothing is wrong with the file: queries read it, and so does a replay from Kafka."""
+    spec = make_pipeline(f"file://{tmp_path}/lake/readings")
+    moment = Column("moment", "timestamp", "$.moment")
+    world = World(tmp_path, replace(spec, columns=(*spec.columns, moment), sink=replace(spec.sink, format="orc")))
+    world.produce(record("a", 0.1) | {"moment": "9999-12-31T00:00:00Z"}, record("far", 9.0))
+    world.produce(record("b", 0.1, "b"), record("far", 9.0), partition=1)
+    world.ingest("r1")
+    world.archive(0)
+    said = "times before 1677 or after 2262 can be queried, not copied"
+    with pytest.raises(ReplayRefused, match=f"{said}\n.*--from kafka"):
+        again(world, "files")
+    assert not again(world, "kafka").new
+    other = (*world.pipeline.columns[:2], replace(world.pipeline.columns[2], path="$.other"), moment)
+    world.change_spec(columns=other)
+    assert again(world, "kafka").new
+    with pytest.raises(ReplayRefused, match=f"{said}\n.*from Kafka"):
+        rollback.rollback(world.context(), window(0), 1, "x")
+    assert world.table() == [(0, 0), (1, 0)]
+    well(world)
+    world.close()
 
 
 # ---------------------------------------------------------------- dry run

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Joiner, Writer
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Joiner, Unreadable, Writer
 from spark_jobs.engine.sinks.orc import ORC
 from spark_jobs.engine.sinks.parquet import Parquet
 from spark_jobs.engine.sinks.text import Text
@@ -42,4 +42,14 @@ def finished(name: str, stream: BinaryIO, columns: Columns | None = None) -> Fin
     return format_of_file(name).read(stream, name, schema)
 
 
-__all__ = ["Encoding", "FileFormat", "Finished", "Joiner", "Writer", "finished", "format_of", "format_of_file"]
+__all__ = [
+    "Encoding",
+    "FileFormat",
+    "Finished",
+    "Joiner",
+    "Unreadable",
+    "Writer",
+    "finished",
+    "format_of",
+    "format_of_file",
+]

@@ -12,6 +12,10 @@ NANOSECONDS_END_MS = 2**63 // 1_000_000 - 1
 """The last time, in the year 2262, that can be counted in nanoseconds since 1970 as pyarrow reads some files."""
 
 
+class Unreadable(ValueError):
+    """A file is what was written, and holds a value that only other readers can read."""
+
+
 @dataclass(frozen=True)
 class Encoding:
     """Columns worth a dictionary, those whose statistics readers use, and those too small for a compressor to help."""

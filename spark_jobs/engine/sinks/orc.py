@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding
+from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding, Unreadable
 from spark_jobs.engine.sinks.orc_tail import with_labels
 from spark_jobs.engine.types import TIMESTAMP
 
@@ -158,7 +158,12 @@ class _Finished:
         return {}  # pyarrow does not show them
 
     def group(self, group: int, columns: Sequence[str]) -> pa.Table:
-        return self._restored(self._file.read_stripe(group, columns=list(columns)), columns)
+        try:
+            return self._restored(self._file.read_stripe(group, columns=list(columns)), columns)
+        except pa.ArrowInvalid as e:
+            if "out of range for nanosecond" in str(e):
+                raise Unreadable("ORC files with times before 1677 or after 2262 can be queried, not copied") from None
+            raise
 
     def batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         names = self.schema.names if columns is None else columns
