@@ -156,8 +156,8 @@ def _adopt_batch(ctx: Context, record: BatchRecord, why: str) -> None:
 
 def _accept_topic(ctx: Context, plan: Plan, view: PlanningView, why: str) -> PlanningView:
     """The ledger also forgot that an operator had accepted a recreated topic."""
-    if view.accepted_topic_id in (None, plan.topic_id):
-        return view
+    if plan.is_redrive or view.accepted_topic_id in (None, plan.topic_id):
+        return view  # a redrive's rows come from files, of whatever topic they were
     ctx.ledger.pipelines.accept_topic(ctx.name, view.accepted_topic_id, plan.topic_id, f"batch {plan.batch_id}: {why}")
     return ctx.ledger.batches.planning_view(ctx.name)
 
