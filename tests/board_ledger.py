@@ -108,6 +108,7 @@ def _batch(
     if last and state is None:
         return
     at = p.windows.start_ms + number * HOUR // sizes.batches + 30 * MINUTE
+    at = min(at, now_ms - 5 * MINUTE) if last else at
     refused = (
         f"batch {number}: 1,204 of 4,000 records are dirty, over dirty.max_ratio 0.01; mostly value: 1e999 is no int "
         "(for example partition 2 offset 88121: <script>alert(1)</script>)"

@@ -79,13 +79,14 @@ def browser() -> Iterator[Any]:
             started.close()
 
 
-def _note(wrong: list[str], text: str) -> None:
-    if AIRFLOWS_OWN not in text:
-        wrong.append(text)
+def _note(wrong: list[str], address: str, text: str) -> None:
+    if "/tidegate/" in address and AIRFLOWS_OWN not in text:
+        wrong.append(f"{address}: {text}")
 
 
 def visitor(browser: Any, url: str, name: str, password: str, **options: Any) -> tuple[Any, list[str]]:
-    """A page of somebody who has logged in by the form, and what the console complains of from then on."""
+    """A page of somebody who has logged in by the form, and what the console complains of from then on, on the
+    board's own pages."""
     page = browser.new_context(base_url=url, **options).new_page()
     page.set_default_timeout(60_000)
     page.goto("/login/?next=/tidegate/")
@@ -94,6 +95,6 @@ def visitor(browser: Any, url: str, name: str, password: str, **options: Any) ->
     page.press("input[name=password]", "Enter")
     page.wait_for_url("**/tidegate/**")
     wrong: list[str] = []
-    page.on("console", lambda m: _note(wrong, m.text) if m.type in ("error", "warning") else None)
-    page.on("pageerror", lambda e: _note(wrong, str(e)))
+    page.on("console", lambda m: _note(wrong, page.url, m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: _note(wrong, page.url, str(e)))
     return page, wrong

@@ -124,7 +124,7 @@ def test_an_empty_ledger(empty: SqlLedger) -> None:
     assert (reads.dirty_shares("x", 3), reads.marks("x", EVERYTHING), reads.file_counts("x", key(0))) == ([], [], {})
     view = reads.window_view("x", key(0))
     assert (view.window, view.generations, view.totals, view.batches, view.intents, view.events) == (None, *((),) * 5)
-    assert reads.batch("x", 1) == (None, None, 0)
+    assert (reads.batch("x", 1), reads.told("x")) == ((None, None, 0), [])
     assert (reads.event_page("x", 9, None, None), reads.bindings("x", 1)) == ([], [])
 
 
@@ -152,6 +152,8 @@ def test_heads_are_of_the_newest_batch_and_say_who_waits(ledger: SqlLedger) -> N
     assert [at for at, _ in of["alarm"].alarms] == [key(40).start_ms]
     (told,) = of["due"].told
     assert (told.kind, told.what, told.since_ms) == ("late_window", "an hour is late", NOW - HOUR)
+    assert ledger.reads.told(BY["due"].name) == [told]
+    assert ledger.reads.told(WELL.name) == []
 
 
 def test_counts_and_specs(ledger: SqlLedger) -> None:

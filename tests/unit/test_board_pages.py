@@ -52,6 +52,22 @@ def get(client: Any, path: str, status: int = 200) -> str:
     return " ".join(page[page.index('<div class="tg">') : page.index("<footer")].split())
 
 
+def says(client: Any, path: str, *words: str, status: int = 200) -> str:
+    """The page, which has all of these on it."""
+    page = get(client, path, status)
+    for each in words:
+        assert each in page
+    return page
+
+
+def change(world: World, statement: Any) -> None:
+    """Of its ledger, as nothing of the product does it."""
+    engine = make_engine(f"sqlite:///{world.database}")
+    with engine.begin() as c:
+        c.execute(text(statement) if isinstance(statement, str) else statement)
+    engine.dispose()
+
+
 def fill(world: World) -> None:
     """Batch 1 with rows of two hours, one of them dirty; hour 0 is published, then a late row comes with batch 2."""
     world.produce(*[record(f"{i}", i / 10, HOSTILE) for i in range(20)], b"{not json <b>")
@@ -66,40 +82,29 @@ def fill(world: World) -> None:
 
 
 def test_an_empty_installation_says_how_to_begin(world: World, viewer: Any) -> None:
-    page = get(viewer, "")
-    assert "There are no pipelines yet" in page
-    assert f"{world.folder}/pipelines" in page
+    says(viewer, "", "There are no pipelines yet", f"{world.folder}/pipelines")
 
 
 def test_a_pipeline_that_has_not_run_is_new_and_a_broken_one_says_where(world: World, viewer: Any) -> None:
     (world.folder / "pipelines" / "broken.yaml").write_text("version: 1\nname: broken\ncolumns: <b>\n")
     settle()
-    page = get(viewer, "")
-    assert "broken YAML" in page
-    assert "broken.yaml:" in page
+    page = says(viewer, "", "broken YAML", "broken.yaml:")
     assert "<b>" not in page.replace('<b class="caret">', "")
     world.context()
-    assert "not started" in get(viewer, "")
-    assert "No run has registered this pipeline" in get(viewer, "broken", 404)
+    says(viewer, "", "not started")
+    says(viewer, "broken", "No run has registered this pipeline", status=404)
 
 
 def test_pipelines_at_a_glance(world: World, viewer: Any) -> None:
     fill(world)
-    page = get(viewer, "")
-    assert "readings" in page
-    assert "lake.readings" in page
-    assert "<b>1</b> published" in page
-    assert "<b>3</b> due" in page
-    assert "holds" in page
-    assert "at the last plan" in page
+    says(viewer, "", "readings", "lake.readings", "<b>1</b> published", "<b>3</b> due", "holds", "at the last plan")
 
 
 def test_a_search_that_finds_nothing_is_quoted_and_escaped(world: World, viewer: Any) -> None:
     world.context()
-    page = get(viewer, "?q=%3Cimg%20src%3Dx%3E")
-    assert "&lt;img src=x&gt;" in page
+    page = says(viewer, "?q=%3Cimg%20src%3Dx%3E", "&lt;img src=x&gt;")
     assert "<img src=x" not in page
-    assert "Nothing waits for somebody" in get(viewer, "?show=attention")
+    says(viewer, "?show=attention", "Nothing waits for somebody")
 
 
 def test_a_refused_batch_waits_for_somebody(world: World, viewer: Any) -> None:
@@ -108,14 +113,9 @@ def test_a_refused_batch_waits_for_somebody(world: World, viewer: Any) -> None:
     ingest.plan(world.context(), "r")
     with pytest.raises(BatchRefused, match="dirty"):
         ingest.write(world.context(), "r")
-    page = get(viewer, "?show=attention")
-    assert "batch 1 was refused" in page
-    page = get(viewer, "readings")
-    assert "batch 1 was refused" in page
-    assert "mend the spec" in page
-    page = get(viewer, "readings/batch/1")
-    assert "Refused:" in page
-    assert "--release 1" in page
+    says(viewer, "?show=attention", "batch 1 was refused")
+    says(viewer, "readings", "batch 1 was refused", "mend the spec")
+    page = says(viewer, "readings/batch/1", "Refused:", "--release 1")
     assert "<script>no" not in page
 
 
@@ -123,17 +123,15 @@ def test_what_people_were_told_of_waits_for_somebody_until_it_is_over(world: Wor
     fill(world)
     finding = Finding("audit_failed", "audit", "audit", "the audit found <b>3 problems</b>", "look at them")
     once = Finding("schema_change", "schema", "spec 2", "a column was added", once=True)
-    with make_engine(f"sqlite:///{world.database}").begin() as c:
-        for f in (finding, once):
-            row = {"pipeline": "readings", "key": f.key, "content": dumps(f), "first_ms": T0}
-            c.execute(schema.notices.insert().values(**row))
-        c.execute(schema.notices.insert().values(pipeline="readings", key="read", content="12", first_ms=T0))
-    page = get(viewer, "?show=attention")
-    assert "the audit found &lt;b&gt;3 problems" in page
+    told = {finding.key: dumps(finding), once.key: dumps(once), "read": "12"}
+    rows = [{"pipeline": "readings", "key": key, "content": what, "first_ms": T0} for key, what in told.items()]
+    change(world, schema.notices.insert().values(rows))
+    page = says(viewer, "?show=attention", "the audit found &lt;b&gt;3 problems")
     assert "a column was added" not in page
-    with make_engine(f"sqlite:///{world.database}").begin() as c:
-        c.execute(schema.notices.update().values(ended_ms=T0))
-    assert "Nothing waits for somebody" in get(viewer, "?show=attention")
+    page = says(viewer, "readings", "needs attention", "the audit found &lt;b&gt;3 problems")
+    assert "a column was added" not in page
+    change(world, schema.notices.update().values(ended_ms=T0))
+    says(viewer, "?show=attention", "Nothing waits for somebody")
 
 
 # ---------------------------------------------------------------- a pipeline
@@ -141,45 +139,47 @@ def test_what_people_were_told_of_waits_for_somebody_until_it_is_over(world: Wor
 
 def test_a_pipelines_windows_are_a_calendar(world: World, viewer: Any) -> None:
     fill(world)
-    page = get(viewer, "readings?at=2013-01")
-    assert 'tg-cell-late" href="/tidegate/readings/window/2013-01-05T00:00Z"' in page
-    assert "2013-01-05 00:00 UTC: late rows; generation 1, 10 rows; 1 late rows" in page
-    assert 'tg-cell-ready" href="/tidegate/readings/window/2013-01-05T01:00Z"' in page
-    assert "data-tg-map" in page
-    assert "What the states mean" in page
-    assert "/dags/readings.archive/grid" in page
+    says(
+        viewer,
+        "readings?at=2013-01",
+        'tg-cell-late" href="/tidegate/readings/window/2013-01-05T00:00Z"',
+        "2013-01-05 00:00 UTC: late rows; generation 1, 10 rows; 1 late row",
+        'tg-cell-ready" href="/tidegate/readings/window/2013-01-05T01:00Z"',
+        "data-tg-map",
+        "What the states mean",
+        "/dags/readings.archive/grid",
+    )
 
 
 def test_without_a_name_the_calendar_shows_where_the_data_is(world: World, viewer: Any) -> None:
     fill(world)
-    assert "Windows of 2013-01" in get(viewer, "readings")
-    assert "Windows of 2013-01" in get(viewer, "readings?at=%3Cscript%3E")
+    says(viewer, "readings", "Windows of 2013-01")
+    says(viewer, "readings?at=%3Cscript%3E", "Windows of 2013-01")
 
 
 def test_a_replayed_window_says_so(world: World, viewer: Any) -> None:
     fill(world)
     world.archive(1)
-    with make_engine(f"sqlite:///{world.database}").begin() as c:
-        c.execute(text(f"UPDATE generations SET kind = 'replay' WHERE window_ms = {T0 + HOUR}"))
-    page = get(viewer, "readings?at=2013-01")
-    assert 'tg-cell-replayed" href="/tidegate/readings/window/2013-01-05T01:00Z"' in page
-    assert "replayed; generation 1, 10 rows" in page
+    change(world, f"UPDATE generations SET kind = 'replay' WHERE window_ms = {T0 + HOUR}")
+    says(
+        viewer,
+        "readings?at=2013-01",
+        'tg-cell-replayed" href="/tidegate/readings/window/2013-01-05T01:00Z"',
+        "replayed; generation 1, 10 rows",
+    )
 
 
 def test_a_broken_yaml_of_a_pipeline_that_ran_is_said_and_the_ledgers_spec_used(world: World, viewer: Any) -> None:
     fill(world)
     (world.folder / "pipelines" / "readings.yaml").write_text("version: 1\nname: readings\nwindows: {size: 1x}\n")
     settle()
-    page = get(viewer, "readings")
-    assert "readings.yaml:" in page
-    assert "by the spec that the last run used" in page
-    assert "tg-cell-late" in page
+    says(viewer, "readings", "readings.yaml:", "by the spec that the last run used", "tg-cell-late")
 
 
 def test_who_is_not_there_is_not_found(world: World, viewer: Any) -> None:
     world.context()
-    assert "There is no pipeline nobody." in get(viewer, "nobody", 404)
-    assert "no pipeline &lt;b&gt;" in get(viewer, "%3Cb%3E", 404)
+    says(viewer, "nobody", "There is no pipeline nobody.", status=404)
+    says(viewer, "%3Cb%3E", "no pipeline &lt;b&gt;", status=404)
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,15 @@ def test_a_number_that_is_too_large_is_nobodys(world: World, viewer: Any, path: 
 
 def test_a_published_window_shows_its_certificate_and_what_it_rests_on(world: World, viewer: Any) -> None:
     fill(world)
-    page = get(viewer, "readings/window/2013-01-05T00:00Z")
-    assert "published: generation 1 (archive), 10 rows; rows that came late (1)" in page
-    assert "tidegate reopen readings 2013-01-05T00:00Z" in page
-    assert "watermark 2013-01-05T04:00Z has passed" in page
-    assert "10 rows in 1 ranges of 1 batches" in page
-    assert "closed" in page
+    says(
+        viewer,
+        "readings/window/2013-01-05T00:00Z",
+        "published: generation 1 (archive), 10 rows; rows that came late (1)",
+        "tidegate reopen readings 2013-01-05T00:00Z",
+        "watermark 2013-01-05T04:00Z has passed",
+        "10 rows in 1 range of 1 batch",
+        "closed",
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,19 +229,21 @@ def test_a_window_that_is_not_published_says_why(world: World, viewer: Any, at: 
 
 def test_what_names_no_window_is_not_found(world: World, viewer: Any) -> None:
     world.context()
-    assert "names no window" in get(viewer, "readings/window/yesterday", 404)
-    assert "names no window" in get(viewer, "readings/window/9999-99-99T00:00Z", 404)
+    says(viewer, "readings/window/yesterday", "names no window", status=404)
+    says(viewer, "readings/window/9999-99-99T00:00Z", "names no window", status=404)
 
 
 def test_an_alarm_is_shown_with_the_command_that_clears_it(world: World, viewer: Any) -> None:
     fill(world)
-    with make_engine(f"sqlite:///{world.database}").begin() as c:
-        c.execute(text("UPDATE windows SET blocked = '<i>files</i> and ledger differ'"))
-    page = get(viewer, "readings/window/2013-01-05T00:00Z")
-    assert "&lt;i&gt;files&lt;/i&gt; and ledger differ" in page
-    assert "tidegate repair readings --window" in page
-    assert "tg-cell-alarm" in get(viewer, "readings?at=2013-01")
-    assert "1</b> alarm" in get(viewer, "")
+    change(world, "UPDATE windows SET blocked = '<i>files</i> and ledger differ'")
+    says(
+        viewer,
+        "readings/window/2013-01-05T00:00Z",
+        "&lt;i&gt;files&lt;/i&gt; and ledger differ",
+        "tidegate repair readings --window",
+    )
+    says(viewer, "readings?at=2013-01", "tg-cell-alarm")
+    says(viewer, "", "1</b> alarm")
 
 
 # ---------------------------------------------------------------- batches, events, records
@@ -246,21 +251,22 @@ def test_an_alarm_is_shown_with_the_command_that_clears_it(world: World, viewer:
 
 def test_a_batch_shows_its_ranges_and_where_its_rows_went(world: World, viewer: Any) -> None:
     fill(world)
-    page = get(viewer, "readings/batch/1")
-    assert "read 22 = data 21 + late 0 + dirty 1" in page
-    assert "/tidegate/readings/window/2013-01-05T01:00Z" in page
-    assert "{not json &lt;b&gt;" in page
-    assert "readings.ingest" in page
-    assert "There is no batch 9" in get(viewer, "readings/batch/9", 404)
+    says(
+        viewer,
+        "readings/batch/1",
+        "read 22 = data 21 + late 0 + dirty 1",
+        "/tidegate/readings/window/2013-01-05T01:00Z",
+        "{not json &lt;b&gt;",
+        "readings.ingest",
+    )
+    says(viewer, "readings/batch/9", "There is no batch 9", status=404)
 
 
 def test_an_open_batch_has_ranges_and_no_counts(world: World, viewer: Any) -> None:
     world.produce(record("a", 0.0))
     ingest.plan(world.context(), "r")
-    page = get(viewer, "readings/batch/1")
-    assert "PLANNED" in page
-    assert "not sealed yet" in page
-    assert ">1</a> planned" in get(viewer, "readings")
+    says(viewer, "readings/batch/1", "PLANNED", "not sealed yet")
+    says(viewer, "readings", ">1</a> planned")
 
 
 def test_events_are_paged_and_found_by_what_they_are_about(
@@ -270,28 +276,20 @@ def test_events_are_paged_and_found_by_what_they_are_about(
 
     monkeypatch.setattr(events, "PAGE", 3)
     fill(world)
-    with make_engine(f"sqlite:///{world.database}").connect() as c:
-        ids = [row.id for row in c.execute(text("SELECT id FROM events ORDER BY id DESC"))]
-    page = get(viewer, "readings/events")
-    assert f"before={ids[2]}" in page
+    ids = [e.id for e in world.context().ledger.reads.events("readings", 99)]
+    page = says(viewer, "readings/events", f"before={ids[2]}")
     assert "Newest</a>" not in page
-    page = get(viewer, f"readings/events?before={ids[-1] + 1}")
-    assert "Newest</a>" in page
+    page = says(viewer, f"readings/events?before={ids[-1] + 1}", "Newest</a>")
     assert "Older" not in page
-    page = get(viewer, "readings/events?subject=batch+2")
-    assert "batch 2" in page
+    page = says(viewer, "readings/events?subject=batch+2", "batch 2")
     assert "batch 1<" not in page
-    assert "No event is about" in get(viewer, "readings/events?subject=%3Cb%3E")
+    says(viewer, "readings/events?subject=%3Cb%3E", "No event is about")
 
 
 def test_where_a_record_is_by_the_ledger_and_by_its_file(world: World, viewer: Any) -> None:
     fill(world)
-    page = get(viewer, "readings/where?partition=0&offset=3")
-    assert "data-tg-fetch" in page
-    assert "look into the files" in page
-    page = get(viewer, "readings/where?partition=0&offset=3&look=file")
-    assert "published" in page
-    assert "b1-part-00000-0-0001.parquet" in page
+    says(viewer, "readings/where?partition=0&offset=3", "data-tg-fetch", "look into the files")
+    page = says(viewer, "readings/where?partition=0&offset=3&look=file", "published", "b1-part-00000-0-0001.parquet")
     assert "data-tg-fetch" not in page
 
 
@@ -371,7 +369,7 @@ def test_no_page_waits_for_a_broker_that_hangs(world: World, viewer: Any, monkey
     future = next(iter(views.reach.topics._asked.values()), None)
     if future is not None:
         future.result(30)
-    assert "was recreated" in get(viewer, "readings")
+    says(viewer, "readings", "was recreated")
 
 
 def test_what_a_page_asks_does_not_grow_with_what_there_is(

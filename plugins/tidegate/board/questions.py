@@ -16,6 +16,7 @@ from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA
 from tidegate.core.window import CURRENT, RETIRED, WindowKey
+from tidegate.core.wording import many
 
 RELEASE, RESET = "release", "reset"
 ACTIONS = (REPLAY, REOPEN, ROLLBACK, RELEASE, RESET)
@@ -90,12 +91,7 @@ def _fields(it: Asked) -> tuple[tuple[str, str], ...]:
 
 def _which(windows: tuple[WindowKey, ...]) -> str:
     first = iso(windows[0].start_ms)
-    return first if len(windows) == 1 else f"{len(windows):,} windows, {first} up to {iso(windows[-1].end_ms)}"
-
-
-def _many(count: int, what: str) -> str:
-    plural = "" if count == 1 else "es" if what.endswith("ch") else "s"
-    return f"{count:,} {what}{plural}"
+    return first if len(windows) == 1 else f"{many(len(windows), 'window')}, {first} up to {iso(windows[-1].end_ms)}"
 
 
 def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
@@ -105,7 +101,7 @@ def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
     rows = sum(m.rows or 0 for m in marks)
     facts = [
         ("Window" if len(it.windows) == 1 else "Windows", _which(it.windows)),
-        ("Rows in force", f"{rows:,} in {_many(len(marks), 'published window')}"),
+        ("Rows in force", f"{rows:,} in {many(len(marks), 'published window')}"),
     ]
     if len(it.windows) == 1 and marks:
         facts += _reading(reach, pipeline, it.windows[0])
@@ -136,7 +132,7 @@ def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str
     current = next((g for g in view.generations if g.state == CURRENT), None)
     owed = [t for t in view.totals if t.kind == DATA and (current is None or t.batch_id in current.batches)]
     offsets = sum(t.max_offset - t.min_offset + 1 for t in owed)
-    found = [("Offsets to read again", f"{offsets:,}, of {_many(len({t.batch_id for t in owed}), 'batch')}")]
+    found = [("Offsets to read again", f"{offsets:,}, of {many(len({t.batch_id for t in owed}), 'batch')}")]
     if current is not None:
         found.insert(0, ("Generation in force", f"{current.number} ({current.kind})"))
     first: dict[int, int] = {}
@@ -165,11 +161,11 @@ def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
     rows = sum(c.late.rows for c in ready if c.late is not None)
     facts = [
         ("Window" if len(it.windows) == 1 else "Windows", _which(it.windows)),
-        ("Late rows that wait", f"{rows:,} in {_many(len(ready), 'published window')}"),
+        ("Late rows that wait", f"{rows:,} in {many(len(ready), 'published window')}"),
     ]
     for c in ready[:_SHOWN] if len(it.windows) > 1 else ready:
         assert c.late is not None
-        facts.append((iso(c.window.start_ms), f"{c.late.rows:,} rows of {_many(len(c.late.batches), 'batch')}"))
+        facts.append((iso(c.window.start_ms), f"{many(c.late.rows, 'row')} of {many(len(c.late.batches), 'batch')}"))
     over = [f"{iso(c.window.start_ms)}: {'; '.join(c.over)}" for c in ready if c.over]
     tick = f"Also over the budget that the pipeline allows ({over[0]})" if over else ""
     tick += f" and {len(over) - 1:,} more" if len(over) > 1 else ""
@@ -203,7 +199,8 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
     old = [g for g in view.generations if g.state == RETIRED and g.cleaned_ms is None]
     choices = tuple(
         Choice(
-            str(g.number), f"Generation {g.number} ({g.kind}, {g.rows or 0:,} rows, published {iso(g.published_ms)})"
+            str(g.number),
+            f"Generation {g.number} ({g.kind}, {many(g.rows or 0, 'row')}, published {iso(g.published_ms)})",
         )
         for g in sorted(old, key=lambda g: -g.number)
     )
@@ -214,7 +211,7 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
         obstacle = f"No earlier generation has its files any more (archive.keep_generations): {current.number} stays."
     facts = [("Window", iso(it.windows[0].start_ms))]
     if current is not None:
-        facts.append(("In force", f"generation {current.number} ({current.kind}), {current.rows or 0:,} rows"))
+        facts.append(("In force", f"generation {current.number} ({current.kind}), {many(current.rows or 0, 'row')}"))
     happens = (
         "Readers see the rows of the generation that you choose, as they were, after one swap: its files become the "
         "next generation. Nothing is read from Kafka.",
@@ -279,7 +276,7 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
         ("Topic", topic.topic),
         ("Id that the ledger's offsets belong to", found.old),
         ("Id now", topic.topic_id),
-        ("To be read", f"{_many(found.offsets, 'offset')} in {_many(len(topic.partitions), 'partition')}"),
+        ("To be read", f"{many(found.offsets, 'offset')} in {many(len(topic.partitions), 'partition')}"),
     ]
     happens = [
         "The topic's offsets start anew, and it is read from its beginning by the next ingest run.",
@@ -288,7 +285,10 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
     ]
     if found.given_up is not None:
         plan = found.given_up.plan
-        lost = f"batch {plan.batch_id} ({found.given_up.state}), {plan.records:,} offsets that can't be read any more"
+        lost = (
+            f"batch {plan.batch_id} ({found.given_up.state}), "
+            f"{many(plan.records, 'offset')} that can't be read any more"
+        )
         facts.append(("Given up", lost))
         happens.append("The open batch becomes ABANDONED; its offsets stay in the ledger as a term of the balance.")
     seen = seen_of(f"{found.old} {topic.topic_id} {found.given_up and found.given_up.plan.batch_id}")

@@ -105,10 +105,15 @@ class TidegateBoard(TidegatePages):
             if e.error is None:
                 return self._problem(f"{e} is not known yet.", "Its YAML is being read: load this page again.", 503)
             return self._problem(
-                str(e.error), "No run has registered this pipeline: there is nothing to show yet.", 404
+                str(e.error),
+                "Mend the YAML, and load this page again. No run has registered this pipeline: there is nothing else "
+                "to show yet.",
+                404,
             )
         except TidegateError as e:
             return self._problem(str(e).partition("\n")[0], e.advice, 503)
 
     def _problem(self, what: str, advice: str, status: int) -> Any:
-        return make_response(self.render_template("tidegate/problem.html", what=what, advice=advice), status)
+        return make_response(
+            self.render_template("tidegate/problem.html", what=what, advice=advice, again=status == 503), status
+        )

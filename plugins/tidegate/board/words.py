@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core.instants import iso, span
-from tidegate.core.layout import parse_window_id, window_id
+from tidegate.core.layout import DAY_MS, HOUR_MS, parse_window_id, window_id
+from tidegate.core.wording import many
 
 UTC_NAMES = ("UTC", "Etc/UTC", "Z")
 
@@ -17,6 +18,11 @@ UTC_NAMES = ("UTC", "Etc/UTC", "Z")
 def number(value: int | None) -> str:
     """`12,345`; `?` for what is not known."""
     return "?" if value is None else f"{value:,}"
+
+
+def counted(value: int | None, what: str) -> str:
+    """`1 row`, `12,345 rows`; `? rows` for what is not known."""
+    return f"? {what}s" if value is None else many(value, what)
 
 
 def utc(ms: int | None) -> str:
@@ -60,6 +66,13 @@ def size(count: int | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def size_of(window_ms: int) -> str:
+    """Of a window: `a day`, `1 hour`, `15 min`."""
+    if window_ms >= DAY_MS:
+        return "a day"
+    return span(window_ms) if window_ms % HOUR_MS else many(window_ms // HOUR_MS, "hour")
 
 
 def first_line(text: Any) -> str:
@@ -119,6 +132,8 @@ FILTERS = {
     "tg_subject": subject,
     "tg_window_id": window_id,
     "tg_number": number,
+    "tg_size_of": size_of,
+    "tg_counted": counted,
     "tg_utc": utc,
     "tg_stamp": stamp,
     "tg_local": local,

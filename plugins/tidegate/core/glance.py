@@ -116,6 +116,10 @@ class GlanceLedger(Protocol):
         """Every pipeline that the ledger knows: three statements, whatever their number."""
         ...
 
+    def told(self, name: str) -> list[Told]:
+        """Conditions of one pipeline that people were told of and that have not ended, the oldest first."""
+        ...
+
     def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
         """Generations by state, of these pipelines."""
         ...

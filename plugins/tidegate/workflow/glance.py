@@ -21,6 +21,7 @@ from tidegate.core.progress import Progress
 from tidegate.core.survey import Survey, SurveyLedger
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
+from tidegate.core.wording import those
 from tidegate.workflow import overdue
 from tidegate.workflow.measuring import loss_of
 from tidegate.workflow.overdue import Concern
@@ -164,7 +165,7 @@ def plan_lag(progress: Progress | None) -> Lag | None:
     return Lag(sum(max(0, left) for left in ends), newest.clock_ms, True)
 
 
-_TOLD = ("late_window", "audit_failed", "held_window", "late_rows", "replay_left")
+TOLD = ("late_window", "audit_failed", "held_window", "late_rows", "replay_left")
 """Kinds of notices that nothing else here would show."""
 
 
@@ -180,14 +181,14 @@ def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, now_ms: int)
         if head.open and head.refused and head.batch_id is not None:
             what = f"batch {head.batch_id} was refused: {first_line(head.refused)}"
             found.append(Concern(what, after_refusal(name, head.batch_id, head.refused)))
-        found += [Concern(t.what, t.advice) for t in head.told if t.kind in _TOLD or not found]
+        found += [Concern(t.what, t.advice) for t in head.told if t.kind in TOLD or not found]
     if survey is None:
         return found
     if topic is not None and survey.progress.topic_id is not None and topic[0].topic_id != survey.progress.topic_id:
         what = f"topic {pipeline.source.topic} was recreated: it is {topic[0].topic_id}"
         found.append(Concern(what, f"if that was on purpose: tidegate source reset {name}"))
     elif lag is not None and lag.lost:
-        what = f"{lag.lost:,} offsets are gone from the topic before they were read"
+        what = f"{those(lag.lost, 'offset')} gone from the topic before they were read"
         found.append(Concern(what, "source.on_data_loss: record goes on without them"))
     elif glance.loss is not None and glance.loss.level == CRITICAL:
         found.append(Concern(sentence(glance.loss), remedy(glance.loss, pipeline.source.topic, name)))

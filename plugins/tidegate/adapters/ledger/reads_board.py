@@ -67,6 +67,10 @@ class BoardReads(Snapshots):
             found[name] = Head(name, *batches.get(name, _NO_BATCH), *around)
         return found
 
+    def told(self, name: str) -> list[Told]:
+        with self._snapshot() as c:
+            return _told(c, n.c.pipeline == name).get(name, [])
+
     def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {name: {} for name in names}
         statement = select(g.c.pipeline, g.c.state, func.count()).where(g.c.pipeline.in_(sorted(names)))
@@ -236,10 +240,10 @@ def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, s
     return closing, alarms
 
 
-def _told(c: Connection) -> dict[str, list[Told]]:
+def _told(c: Connection, *which: Any) -> dict[str, list[Told]]:
     """What stands; what happened once has no end, and is left out."""
     found: dict[str, list[Told]] = defaultdict(list)
-    stands = select(n).where(n.c.ended_ms.is_(None), n.c.closed_ms.is_(None)).order_by(n.c.first_ms, n.c.key)
+    stands = select(n).where(n.c.ended_ms.is_(None), n.c.closed_ms.is_(None), *which).order_by(n.c.first_ms, n.c.key)
     for x in c.execute(stands):
         finding = json.loads(x.content)
         if isinstance(finding, dict) and not finding.get("once"):

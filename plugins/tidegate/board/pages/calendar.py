@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from tidegate.board.words import local, number, utc
+from tidegate.board.words import counted, local, utc
 from tidegate.core.glance import Mark
 from tidegate.core.layout import DAY_MS, MINUTE_MS, window_end, window_start
 from tidegate.core.offsets import Interval
@@ -28,7 +28,7 @@ from tidegate.core.zones import day_start
 YEAR, MONTH, DAY = "year", "month", "day"
 SIGNS = {
     "published": "", "replayed": "↻", "reopened": "+", "rolled-back": "↶", "late": "L", "ready": "○", "due": "!",
-    "held": "=", "working": "…", "blocked": "‖", "open": "", "alarm": "✕",
+    "held": "=", "working": "…", "blocked": "‖", "open": "·", "alarm": "✕",
 }  # fmt: skip
 """Besides the colour."""
 MOST_CHOICES = 240
@@ -227,8 +227,8 @@ def _cell(windows: Windows, key: WindowKey, mark: Mark | None, judge: Judge, mos
     there = local(key.start_ms, windows.timezone)
     words = [f"{utc(key.start_ms)} UTC{f' ({there})' if there else ''}: {MEANINGS[state].label}"]
     if mark is not None and mark.number is not None:
-        words.append(f"generation {mark.number}, {number(rows)} rows")
-        words += [f"{number(mark.late)} late rows"] if mark.late else []
+        words.append(f"generation {mark.number}, {counted(rows, 'row')}")
+        words += [counted(mark.late, "late row")] if mark.late else []
         words += [f"the next generation is {mark.building}"] if mark.building else []
     return Cell(key.start_ms, state, "0" if level == 0 else SIGNS[state], level, "; ".join(words))
 

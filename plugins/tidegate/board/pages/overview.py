@@ -10,8 +10,10 @@ from math import ceil
 from tidegate.board.reach import Reach
 from tidegate.board.specs import Folder
 from tidegate.core.glance import Head
+from tidegate.core.instants import span
 from tidegate.core.losswarning import CRITICAL, WARN, short
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.wording import many
 from tidegate.workflow.glance import Glance, glances
 from tidegate.workflow.overdue import Concern
 
@@ -32,6 +34,19 @@ class Line:
     error: str = ""
     time_to_loss: str = ""
     loss_level: str = ""
+
+    @property
+    def waits_for(self) -> str:
+        """Which Kafka partition holds the oldest open window most, and by how much; empty where none does."""
+        open_ = None if self.glance is None else self.glance.next_window
+        if open_ is None or not open_.blockers:
+            return ""
+        marks = {m.partition: m.watermark_ms for m in open_.partitions if m.partition in open_.blockers}
+        worst = min(open_.blockers, key=lambda p: marks.get(p) or 0)
+        at = marks.get(worst)
+        short = "has no watermark yet" if at is None else f"is {span(open_.window.end_ms - at)} short"
+        others = len(open_.blockers) - 1
+        return f"partition {worst} {short}" + (f", and {many(others, 'other')}" if others else "")
 
     @property
     def works(self) -> dict[str, int]:

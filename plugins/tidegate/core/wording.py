@@ -1,0 +1,16 @@
+"""Counts as people read them."""
+
+from __future__ import annotations
+
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "go": "goes"}
+
+
+def many(count: int, what: str) -> str:
+    """`1 row`, `1,200 rows`, `0 batches`; `what` in the singular."""
+    plural = "" if count == 1 else "es" if what.endswith("ch") else "s"
+    return f"{count:,} {what}{plural}"
+
+
+def those(count: int, what: str, verb: str = "are") -> str:
+    """With its verb: `1 window is`, `12 windows are`; `verb` in the plural."""
+    return f"{many(count, what)} {_SINGULAR.get(verb, verb + 's') if count == 1 else verb}"
