@@ -80,6 +80,15 @@ class Command:
         )
         assert words in self.text(), self.text()[-3000:]
 
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def terminate(self) -> None:
+        """SIGTERM to it."""
+        self._process.terminate()
+
     def interrupt(self) -> None:
         """As a terminal does: Ctrl-C goes to every process of the group."""
         os.killpg(self._process.pid, signal.SIGINT)
@@ -147,7 +156,6 @@ FLAGS = {
     "reset": (("--reset-dagruns", "-y"), 0, set()),
     "reset_back": (("--reset-dagruns", "-y", "--run-backwards", "--continue-on-failures"), 0, set()),
     "backwards": (("--run-backwards",), 1, {FAILED}),
-    "dry": (("--dry-run",), 0, {FAILED, 3, 4}),
 }
 """By name: flags, exit code, and the hours that are not published then."""
 
@@ -159,26 +167,54 @@ def test_flags(rig: Rig, name: str) -> None:
     lane = lane_of(rig, f"bf_{name}", max_active_runs=1)
     prepare(rig, lane)
     command = Command(rig, lane.archive, lane, 0, HOURS - 1, *flags)
-    if name in ("rerun", "plain", "continue", "backwards"):
+    if "--reset-dagruns" not in flags:
         command.says("left to it and waited for")
-    ended = command.ended() if name == "dry" else None
-    seen = published(rig, lane)
     lane.hive.release()
-    ended = ended or command.ended()
+    ended = command.ended()
     assert ended.code == code, ended.text[-4000:]
     # beside it, the schedule goes on with what follows the newest run
-    missing = set(range(HOURS)) - set(seen if name == "dry" else published(rig, lane))
-    assert missing - {BUSY} <= left, ended.text[-4000:]
+    missing = set(range(HOURS)) - set(published(rig, lane))
+    assert missing <= left, ended.text[-4000:]
     assert (FAILED in missing) is (FAILED in left)
+    check_tries(rig, lane, name)
     if left:
         again = Command(rig, lane.archive, lane, 0, HOURS - 1, "--rerun-failed-tasks").ended()
         assert again.code == 0, again.text[-4000:]
     check(rig, lane)
 
 
+def check_tries(rig: Rig, lane: Lane, name: str) -> None:
+    """As the table in docs/scheduling.md says, of the hours that had a run before, and of the part after a failure."""
+    reset, rerun = name.startswith("reset"), name == "rerun"
+    tried = tries(rig, lane.archive)
+    assert tried[lane.backfilled(DONE)] == dict.fromkeys(("ready", "publish"), 1 + reset)
+    assert tried[lane.backfilled(FAILED)] == {"ready": 1 + reset, "publish": 1 + (reset or rerun)}
+    busy = tried[lane.scheduled(BUSY)]
+    assert busy["publish"] > 1 if reset else busy == {"ready": 1, "publish": 1}, busy
+    if name == "plain":
+        assert not {lane.backfilled(3), lane.backfilled(4)} & tried.keys(), "nothing after its part is begun"
+
+
+def tries(rig: Rig, dag_id: str) -> dict[str, dict[str, int]]:
+    """By run, of its tasks."""
+    found: dict[str, dict[str, int]] = {}
+    asked = "SELECT run_id, task_id, try_number FROM task_instance WHERE dag_id = :d"
+    for run_id, task_id, number in rig.airflow(asked, d=dag_id):
+        found.setdefault(run_id, {})[task_id] = number
+    return found
+
+
 def ctrl_c(command: Command, lane: Lane) -> None:
     """Its tasks end, then it does."""
     command.interrupt()
+    command.says("Backfill terminated by user")
+    lane.hive.release()
+    assert command.ended().code == 1
+
+
+def terminated(command: Command, lane: Lane) -> None:
+    """SIGTERM to the command alone, as by a service manager."""
+    command.terminate()
     command.says("Backfill terminated by user")
     lane.hive.release()
     assert command.ended().code == 1
@@ -203,7 +239,7 @@ def killed_alone(command: Command, lane: Lane) -> None:
     command.kill_alone()
 
 
-ENDINGS = {end.__name__: end for end in (ctrl_c, ctrl_c_twice, killed, killed_alone)}
+ENDINGS = {end.__name__: end for end in (ctrl_c, terminated, ctrl_c_twice, killed, killed_alone)}
 
 
 @pytest.mark.parametrize("ending", ENDINGS if WHOLE else ["ctrl_c_twice"])
@@ -275,22 +311,17 @@ def test_replay(rig: Rig) -> None:
         lane.publish(hour)
     rig.api.pause(lane.replay, False)
     assert Command(rig, lane.replay, lane, 0, 1).ended().code == 0
-    began = tries(rig, lane)
+    began = tries(rig, lane.replay)
     again = Command(rig, lane.replay, lane, 0, 1).ended()
     assert again.code == 0
     assert (
         "2 of 2 runs of the range have succeeded already and stay as they are; --reset-dagruns runs all" in again.text
     )
-    assert tries(rig, lane) == began
+    assert tries(rig, lane.replay) == began
     reset = Command(rig, lane.replay, lane, 0, 1, "--reset-dagruns", "-y").ended()
     assert reset.code == 0, reset.text[-4000:]
-    assert tries(rig, lane) == {run_id: number + 1 for run_id, number in began.items()}
+    assert tries(rig, lane.replay) == {run_id: {"replay": of["replay"] + 1} for run_id, of in began.items()}
     rig.check_settled(lane)
     unpublished = Command(rig, lane.replay, lane, 1, 2).ended()
     assert unpublished.code == 1
     rig.check_settled(lane)
-
-
-def tries(rig: Rig, lane: Lane) -> dict[str, int]:
-    """Of the tasks of replays."""
-    return dict(rig.airflow("SELECT run_id, try_number FROM task_instance WHERE dag_id = :d", d=lane.replay))
