@@ -34,7 +34,8 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
 
     Python, libraries, installations, Spark; Airflow's database, scheduler, triggerer, pools, DAGs, import errors; the
     ledger; each connection that a YAML names; Kafka, Hive and storage as each pipeline uses them; clocks. Without
-    PIPELINE, for every YAML of the pipelines folder. All servers are asked at once. Nothing is changed: in storage a
+    PIPELINE, for every YAML of the pipelines folder. Servers are asked side by side; one that leaves a question
+    unanswered is asked no more, and what was not looked at for that is named. Nothing is changed: in storage a
     directory of its own is made and removed again.
 
     \b
@@ -51,12 +52,12 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
     from tidegate.core.health import exit_code, worst_first
 
     loaded, folder = _loaded(pipeline)
-    found = Examination(loaded, seconds).findings() + folder
+    found = Examination(loaded, seconds, _tell).findings() + folder
     if fix and (made := _make_pools(found)):
         if not as_json:
             for name in made:
                 click.echo(f"made pool {name} with {SLOTS} slots")
-        found = Examination(loaded, seconds).findings() + folder
+        found = Examination(loaded, seconds, _tell).findings() + folder
     found, code = worst_first(found), exit_code(found)
     if as_json:
         counts = {level: sum(f.level == level for f in found) for level in _STYLES}
@@ -64,6 +65,10 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
     else:
         _show(found, show_all)
     raise SystemExit(code)
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _loaded(name: str | None) -> tuple[list[Loaded], list[Finding]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,9 @@ from tidegate.adapters.connections import ConnectionMissing
 from tidegate.commands import surroundings
 from tidegate.commands.side_by_side import ask
 from tidegate.core import health_rules as rules
-from tidegate.core.errors import CatalogueError, TidegateError, WrongRevision
+from tidegate.core.errors import CatalogueError, SourceUnavailable, TidegateError, WrongRevision
 from tidegate.core.health import WARNING, WRONG, Finding, ok, unknown
+from tidegate.core.wording import many
 from tidegate.settings import airflow_home, airflow_setting
 
 if TYPE_CHECKING:
@@ -26,18 +28,22 @@ if TYPE_CHECKING:
 KINDS = ("ingest", "archive", "replay", "maintain")
 FIRST_RETRY_S, LONGEST_RETRY_S = 15.0, 600.0
 """As the factory's; a test holds that they are the same."""
+SAY_EVERY_S = 5.0
 _DAY_MS = 86_400_000
 Question = Callable[[], list[Finding]]
 
 
 class Examination:
-    """One look at everything; `seconds` for each question."""
+    """One look at everything; `seconds` for each question. `say` is told how far it is, where it takes long."""
 
-    def __init__(self, loaded: Iterable[Loaded], seconds: float) -> None:
-        self.loaded, self.seconds = list(loaded), seconds
+    def __init__(
+        self, loaded: Iterable[Loaded], seconds: float, say: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.loaded, self.seconds, self._say = list(loaded), seconds, say
         self.pipelines = [one.pipeline for one in self.loaded if one.pipeline is not None]
         self.settings: Settings = surroundings.settings()
         self._connections: dict[str, Connection] = {}
+        self._away: dict[str, TidegateError] = {}  # Kafka connections at which nobody answers
 
     def findings(self) -> list[Finding]:
         """All of them. What does not answer is a finding too."""
@@ -48,25 +54,41 @@ class Examination:
             "Airflow": self._airflow,
             "ledger": self._ledger,
         }
+        servers: dict[str, str] = {}
         for pipeline in self.pipelines:
-            for what in (self._kafka, self._storage):
-                questions[f"{pipeline.name}: {what.__name__.strip('_')}"] = partial(what, pipeline)
+            for what, server in ((self._kafka, pipeline.source.conn_id), (self._storage, _filesystem(pipeline))):
+                name = f"{pipeline.name}: {what.__name__.strip('_')}"
+                questions[name], servers[name] = partial(what, pipeline), server
         for pipeline in {(p.sink.conn_id, p.sink.table.partition(".")[0]): p for p in self.pipelines}.values():
-            questions[f"{pipeline.name}: hive"] = partial(self._hive, pipeline)
+            name = f"{pipeline.name}: hive"
+            questions[name], servers[name] = partial(self._hive, pipeline), pipeline.sink.conn_id
         questions |= {f"{conn_id}: reach": partial(self._reach, conn_id) for conn_id in self._plain_servers()}
-        for name, answer in ask(questions, self.seconds).items():
+        for name, answer in ask(questions, self.seconds, servers, self._progress(len(questions))).items():
             if answer.value is not None:
                 found += answer.value
-            elif not answer.since_s:
-                found.append(unknown("doctor", f"{name}: no time was left", "tidegate doctor <pipeline>"))
+                continue
+            about, _, check = name.rpartition(": ")
+            if not answer.since_s:
+                what = f"{check} was not looked at: {servers[name]} has left a question unanswered"
+                found.append(unknown(check, what, "tidegate doctor <pipeline>, once it answers", about))
             elif answer.error is not None:
-                found.append(unknown("doctor", f"{name}: {type(answer.error).__name__}: {_first(answer.error)}"))
+                said = f"{name}: {type(answer.error).__name__}: {_first(answer.error)}"
+                found.append(unknown("doctor", said, about=about))
             else:
-                what, _, check = name.rpartition(": ")
                 means = "tasks that need it wait, then fail and retry"
-                said = f"{name}: no answer within {self.seconds:g} s"
-                found.append(Finding(check, WRONG, said, means, "is it up? is there a firewall between?", what))
+                said = f"{check}: no answer within {self.seconds:g} s"
+                found.append(Finding(check, WRONG, said, means, "is it up? is there a firewall between?", about))
         return found
+
+    def _progress(self, of: int) -> Callable[[int], None]:
+        last = [time.monotonic()]
+
+        def told(begun: int) -> None:
+            if time.monotonic() - last[0] >= SAY_EVERY_S:
+                last[0] = time.monotonic()
+                self._say(f"looked at {begun:,} of {of:,} things")
+
+        return told
 
     # ------------------------------------------------------------ specs
 
@@ -165,7 +187,10 @@ class Examination:
         if any(self._master(p) for p in self.pipelines):
             found += self._spark(local)
         folder = self.settings.pipelines_folder
-        return [*found, ok("folder", f"{len(self.loaded)} pipelines in {surroundings.pipelines_folder() or folder}")]
+        return [
+            *found,
+            ok("folder", f"{many(len(self.loaded), 'pipeline')} in {surroundings.pipelines_folder() or folder}"),
+        ]
 
     def _master(self, pipeline: Pipeline) -> str:
         from tidegate.wiring import spark_master
@@ -278,12 +303,16 @@ class Examination:
         from tidegate.adapters.probing import may_read
 
         source, name = pipeline.source, pipeline.name
+        if connection.conn_id in self._away:  # said of each pipeline, asked once
+            return [_no_batch(name, self._away[connection.conn_id])]
         try:
             settings = connection_settings(connection.extra)
             kafka = KafkaSource(settings, source.isolation, client_id="tidegate-doctor", timeout_s=self.seconds / 3)
             topic = kafka.describe(source.topic)
         except TidegateError as e:
-            return [rules.refused("kafka", name, str(e.args[0]), "no batch can be planned", e.advice)]
+            if isinstance(e, SourceUnavailable):
+                e = self._away.setdefault(connection.conn_id, e)
+            return [_no_batch(name, e)]
         planned = pipeline.windows.watermark_delay_ms + _DAY_MS
         found = [rules.topic(name, source.topic, topic.retention_ms, topic.deletes, planned)]
         filled = [(p, o) for p, o in sorted(topic.partitions.items()) if o.high_watermark > o.log_start]
@@ -342,6 +371,16 @@ class Examination:
         found += rules.same_filesystem(name, sink.location, sink.workdir, same)
         space = probing.free_space(sink.location)
         return found if space is None else [*found, rules.space(name, sink.location, *space)]
+
+
+def _no_batch(name: str, error: TidegateError) -> Finding:
+    return rules.refused("kafka", name, str(error.args[0]), "no batch can be planned", error.advice)
+
+
+def _filesystem(pipeline: Pipeline) -> str:
+    """Whose server is asked for the pipeline's files."""
+    scheme, _, rest = pipeline.sink.workdir.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def _native_library() -> list[Finding]:

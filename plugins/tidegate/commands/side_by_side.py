@@ -1,4 +1,4 @@
-"""Questions to servers, all at once, each with a deadline: one that hangs is left behind."""
+"""Questions to servers, many at once, each with a deadline: one that hangs is left behind, and its server with it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,32 @@ T = TypeVar("T")
 
 @dataclass
 class Answer(Generic[T]):
-    """`value` or `error`, once it is `done`; `since_s` is when it began (monotonic)."""
+    """`value` or `error`, once it is `done`; `since_s` is when it began (monotonic), 0 for what was not asked."""
 
     value: T | None = None
     error: BaseException | None = None
     done: threading.Event = field(default_factory=threading.Event)
     since_s: float = 0.0
 
+    def hangs(self, seconds: float) -> bool:
+        return bool(self.since_s) and not self.done.is_set() and time.monotonic() - self.since_s >= seconds
 
-def ask(questions: Mapping[str, Callable[[], T]], seconds: float, at_once: int = 16) -> dict[str, Answer[T]]:
-    """Each gets `seconds` from its own beginning, all together three times as long. Raises nothing of theirs.
+
+def ask(
+    questions: Mapping[str, Callable[[], T]],
+    seconds: float,
+    servers: Mapping[str, str] | None = None,
+    say: Callable[[int], None] = lambda begun: None,
+    at_once: int = 16,
+) -> dict[str, Answer[T]]:
+    """Each gets `seconds` from its own beginning. `servers`: question -> whom it is for; where one of a server's hangs,
+    the rest of them are not asked, so that however many there are, each server costs `seconds` at most for nothing.
+    `say` is told how many have begun. Raises nothing of theirs.
 
     In daemon threads: a call that never returns does not keep the process alive."""
     answers = {name: Answer[T]() for name in questions}
-    free, ends = threading.Semaphore(at_once), time.monotonic() + 3 * seconds
+    asked: dict[str, list[Answer[T]]] = {}
+    changed = threading.Event()
 
     def run(name: str, question: Callable[[], T]) -> None:
         answer = answers[name]
@@ -36,14 +48,26 @@ def ask(questions: Mapping[str, Callable[[], T]], seconds: float, at_once: int =
             answer.error = e
         finally:
             answer.done.set()
-            free.release()
+            changed.set()
 
-    for name, question in questions.items():
-        if not free.acquire(timeout=max(0.0, ends - time.monotonic())):
-            break  # every place is held by one that hangs
+    running: list[Answer[T]] = []
+    for number, (name, question) in enumerate(questions.items()):
+        say(number)
+        while True:
+            changed.clear()
+            running = [a for a in running if not a.done.is_set() and not a.hangs(seconds)]
+            if len(running) < at_once:
+                break
+            changed.wait(0.1)
+        mine = asked.setdefault((servers or {}).get(name, name), [])
+        if any(a.hangs(seconds) for a in mine):
+            continue
+        mine[:] = [a for a in mine if not a.done.is_set()]
         answers[name].since_s = time.monotonic()
+        mine.append(answers[name])
+        running.append(answers[name])
         threading.Thread(target=run, args=(name, question), daemon=True, name=f"ask {name}").start()
     for answer in answers.values():
-        until = min(ends, (answer.since_s or time.monotonic()) + seconds)
-        answer.done.wait(max(0.0, until - time.monotonic()))
+        if answer.since_s:
+            answer.done.wait(max(0.0, answer.since_s + seconds - time.monotonic()))
     return answers

@@ -1,0 +1,34 @@
+"""Questions to servers: however many there are, a server that hangs costs its time once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+from tidegate.commands.side_by_side import ask
+
+
+def test_a_server_that_hangs_is_not_asked_a_thousand_times() -> None:
+    never = threading.Event()
+    questions = {f"dead {n}": never.wait for n in range(1000)} | {f"well {n}": partial(int, n) for n in range(1000)}
+    servers = {name: name.split()[0] for name in questions}
+    told: list[int] = []
+    answers = ask(questions, 0.3, servers, told.append)
+    never.set()
+    dead = [a for name, a in answers.items() if name.startswith("dead")]
+    assert all(answers[f"well {n}"].value == n for n in range(1000))
+    assert 1 <= sum(bool(a.since_s) for a in dead) <= 16
+    assert not any(a.value for a in dead)
+    assert told == list(range(2000))
+
+
+def test_many_that_are_answered_slowly_are_all_asked() -> None:
+    """All together they take longer than one may."""
+    questions = {str(n): partial(time.sleep, 0.05) for n in range(64)}
+    answers = ask(questions, 2, dict.fromkeys(questions, "one server"), at_once=2)
+    assert all(a.done.is_set() and a.error is None for a in answers.values())
+
+
+def test_what_fails_is_the_answer() -> None:
+    assert isinstance(ask({"bad": partial(int, "x")}, 5)["bad"].error, ValueError)
