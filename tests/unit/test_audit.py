@@ -208,7 +208,7 @@ def shift_offsets(table: pa.Table) -> pa.Table:
 
 
 FILES: dict[str, tuple[Callable[[World], object], str]] = {
-    "a published file is gone": (lambda w: published(w)[0].unlink(), "is not there (1 data rows)"),
+    "a published file is gone": (lambda w: published(w)[0].unlink(), "is not there (1 data row)"),
     "a published file is cut": (lambda w: truncate(published(w)[0]), "bytes, the manifest says"),
     "two published files are swapped": (swap_two, "another file than the manifest's"),
     "a published file is there twice": (
@@ -223,8 +223,8 @@ FILES: dict[str, tuple[Callable[[World], object], str]] = {
     "_SUCCESS is gone": (lambda w: (published(w)[0].parents[1] / "_SUCCESS").unlink(), "has no _SUCCESS"),
     "a landed file is gone": (lambda w: landed(w)[0].unlink(), "landed/1/"),
     "a landed file is cut": (lambda w: truncate(landed(w)[0]), "bytes, the manifest says"),
-    "the late file is gone": (lambda w: side(w, "late").unlink(), "(1 late rows)"),
-    "the dirty file is gone": (lambda w: side(w, "dirty").unlink(), "(1 dirty rows)"),
+    "the late file is gone": (lambda w: side(w, "late").unlink(), "(1 late row)"),
+    "the dirty file is gone": (lambda w: side(w, "dirty").unlink(), "(1 dirty row)"),
     "a late file is there twice": (
         lambda w: shutil.copy(side(w, "late"), side(w, "late").with_name("again.parquet")),
         "again.parquet is in no manifest",

@@ -70,15 +70,15 @@ def test_rows_that_claim_another_batch_are_found(world: World, cut: bool, reques
     forge(world, published(world, 0)[0], lambda t: column(t, "_batch_id", lambda _: 2))
     words = [p.what for p in look(world).problems]
     assert any("has rows of batches [2, 2], its generation is of [1, 1]" in w for w in words), words
-    assert cut or any("1 rows too many, at offsets [0, 1)" in w for w in words), words
-    assert any("1 offsets that were read are in no file, 0 may be: [0, 1) of batch 1" in w for w in words), words
+    assert cut or any("1 row too many, at offsets [0, 1)" in w for w in words), words
+    assert any("1 offset that were read are in no file, 0 may be: [0, 1) of batch 1" in w for w in words), words
     forge(world, published(world, 0)[0], lambda t: column(t, "_batch_id", lambda _: 99))
     problems = look(world).problems
     assert any("has rows of batches [99, 99]" in p.what for p in problems)
     if cut:
         return  # the slab of batch 99 does not look into the files of an hour of batch 1
     (problem,) = [p for p in problems if p.subject == "batch 99"]
-    assert "never landed, but 1 rows are of it, the first one at partition 0 offset 0 in " in problem.what
+    assert "never landed, but 1 row is of it, the first one at partition 0 offset 0 in " in problem.what
     assert problem.what.endswith(published(world, 0)[0].name)
 
 
@@ -94,7 +94,7 @@ def test_a_row_that_is_in_two_files_is_found(world: World) -> None:
     """Offset 1 stands in for offset 0: what one file lacks another has twice."""
     forge(world, published(world, 0)[0], lambda t: column(t, "_offset", lambda _: 1))
     words = [p.what for p in look(world).problems]
-    assert any("1 rows too many, at offsets [1, 2)" in w for w in words), words
+    assert any("1 row too many, at offsets [1, 2)" in w for w in words), words
     assert any("in no file, 0 may be: [0, 1) of batch 1" in w for w in words), words
 
 
@@ -111,17 +111,17 @@ def test_filtered_rows_may_be_missing_and_no_more(world: World) -> None:
     )
     assert not [p for p in look(world).problems if "no file" in p.what]
     sql(world, "UPDATE batch_ranges SET filtered = 2 WHERE batch_id = 2")
-    words = "1 offsets that were read are in no file, 2 may be: [5, 6) of batch 2"
+    words = "1 offset that were read are in no file, 2 may be: [5, 6) of batch 2"
     assert any(words in p.what for p in look(world).problems)
 
 
 def test_a_row_at_a_gap_is_one_too_many(world: World) -> None:
     sql(world, """UPDATE batch_ranges SET gaps = '[{"end":1,"start":0}]' WHERE batch_id = 1 AND partition = 0""")
-    assert any("1 rows too many, at offsets [0, 1)" in p.what for p in look(world).problems)
+    assert any("1 row too many, at offsets [0, 1)" in p.what for p in look(world).problems)
 
 
 def test_files_from_before_the_kafka_columns_are_a_note(world: World) -> None:
     forge(world, published(world, 0)[0], lambda t: t.drop_columns(["_offset"]))
     report = look(world)
     assert report.problems == ()
-    assert any("1 files have no Kafka columns" in note for note in report.notes)
+    assert any("1 file has no Kafka columns" in note for note in report.notes)

@@ -128,7 +128,7 @@ def test_audit_names_what_is_wrong_and_what_to_do(tide: Tide, world: World) -> N
     next((world.folder / "lake/readings/date=2013-01-05").rglob("*.parquet")).unlink()
     result = tide("audit", "readings", "--no-files", "-q")
     assert result.exit_code == 1
-    assert "NOT BALANCED: 1 problems" in result.stdout
+    assert "NOT BALANCED: 1 problem" in result.stdout
     assert "airflow dags backfill --reset-dagruns -y readings.archive -s 2013-01-05T00:00Z" in result.stdout
     assert result.stderr == ""
     problem = the_json(tide("audit", "readings", "--json", "--no-files", "-q"))["problems"][0]
@@ -213,7 +213,7 @@ def test_source_reset_accepts_a_recreated_topic_and_abandons_what_cannot_be_read
     assert tide("source", "reset", "readings").exit_code == 2, "--why is needed"
     result = tide("source", "reset", "readings", "--why", "more partitions", "--yes")
     assert result.exit_code == 0, result.output
-    assert "batch 2 (PLANNED) will be ABANDONED: 1 offsets are lost" in result.output
+    assert "batch 2 (PLANNED) will be ABANDONED: 1 offset is lost" in result.output
     assert world.ingest("r3") == 3
     audited = the_json(tide("audit", "readings", "--json", "-q"))
     assert audited["problems"] == []

@@ -82,7 +82,7 @@ def test_redrive_says_what_became_of_the_rows(working: Tide, world: World) -> No
     assert (audited["problems"], audited["balanced"], audited["read"]) == ([], True, 8)
     again = working("redrive", "readings")
     assert again.exit_code == 1
-    assert "given up, every row stays where it is: redrive 4: none of the 1 dirty rows became readable" in again.stdout
+    assert "given up, every row stays where it is: redrive 4: none of the 1 dirty row became readable" in again.stdout
     assert world.table("__dirty") == [(0, 3)]
 
 

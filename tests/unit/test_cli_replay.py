@@ -47,7 +47,7 @@ def other_column(world: World) -> None:
 
 def test_the_same_content_stays(working: Tide) -> None:
     result = working("replay", "readings", HOUR_0)
-    assert (result.exit_code, result.stdout) == (0, "1 windows: 1 unchanged\n"), result.output
+    assert (result.exit_code, result.stdout) == (0, "1 window: 1 unchanged\n"), result.output
 
 
 def test_a_range_says_what_became_of_each_window_and_ends_with_1(working: Tide, world: World) -> None:

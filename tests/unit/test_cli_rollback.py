@@ -44,7 +44,7 @@ def test_a_dry_run_changes_nothing(working: Tide, world: World) -> None:
     now, then, *partitions = result.stdout.splitlines()
     assert now.startswith("now   generation 2 (replay): 2 rows, digest ")
     assert then.startswith("then  generation 1 (archive): 2 rows, digest ")
-    assert partitions == ["  site=a: 1 rows now, 1 then", "  site=b: 1 rows now, 1 then"]
+    assert partitions == ["  site=a: 1 row now, 1 then", "  site=b: 1 row now, 1 then"]
     told = the_json(working("rollback", "readings", HOUR_0, "--dry-run", "--json"))
     assert (told["now"]["generation"], told["then"]["generation"], told["unchanged"]) == (2, 1, False)
     assert world.files() == before

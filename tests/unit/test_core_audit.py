@@ -260,8 +260,8 @@ def changed(entry: FileEntry, **values: object) -> Callable[[], dict[str, object
     ("entry", "says"),
     [
         (DATA_1, "batch 1: partition 0: 6 data rows read, 7 in its files"),
-        (LATE_1, "batch 1: partition 0: 1 late rows read, 2 in its files"),
-        (DIRTY_1, "batch 1: partition 0: 1 dirty rows read, 2 in its files"),
+        (LATE_1, "batch 1: partition 0: 1 late row read, 2 in its files"),
+        (DIRTY_1, "batch 1: partition 0: 1 dirty row read, 2 in its files"),
     ],
 )
 def test_one_row_more_of_any_kind(entry: FileEntry, says: str) -> None:

@@ -277,7 +277,7 @@ def test_what_one_batch_misses_does_not_make_up_for_what_another_has_too_much() 
     """Batch 3 misses one row less than were filtered, batch 4 one more."""
     found = Findings(10, (Missing(3, 0, 1, spans((5, 6))), Missing(4, 0, 3, spans((9, 12)))))
     (both,) = problems(found, {(3, 0): 2, (4, 0): 2})
-    assert both.endswith("of batch 3 and 1 batches more")
+    assert both.endswith("of batch 3 and 1 batch more")
 
 
 def test_rows_of_an_unreadable_file_do_not_hide_a_filtered_row_that_is_in_a_file() -> None:
@@ -288,7 +288,7 @@ def test_rows_of_an_unreadable_file_do_not_hide_a_filtered_row_that_is_in_a_file
 
 def test_a_spare_row_is_no_excuse_for_one_that_was_to_be_missing() -> None:
     (one,) = problems(Findings(10, (Missing(3, 0, 1, spans((5, 6))),)), {(3, 0): 2}, {0: 5})
-    assert "1 offsets that were read are in no file, 7 may be" in one
+    assert "1 offset that were read are in no file, 7 may be" in one
 
 
 def test_several_batches_of_a_partition_are_one_problem() -> None:
@@ -310,6 +310,6 @@ def test_rows_too_many_and_rows_of_nobody() -> None:
     )
     assert problems(found, {}) == [
         "partition 2: 1,200 rows too many, at offsets [1, 2), [3, 4), [5, 6) ...; in a, b, c",
-        "partition 3: 1 rows too many, at offsets [1, 2), [3, 4), [5, 6); in a",
+        "partition 3: 1 row too many, at offsets [1, 2), [3, 4), [5, 6); in a",
         "batch 9: never landed, but 2 rows are of it, the first one at partition 1 offset 77 in f",
     ]

@@ -207,7 +207,7 @@ def test_one_empty_batch_for_a_transaction_that_holds_everything_back() -> None:
     assert planned(held, landed).ranges == ()
     told = replace(landed, facts=facts(BUSY[0], replace(BUSY[1], drained=False, open_transaction_since_ms=NOW)))
     words = nothing(held, told)
-    assert "open transactions hold 1 partitions back" in words
+    assert "open transactions hold 1 partition back" in words
     assert "partition 1 from offset 20 of 29 on" in words
     another = replace(told.facts.partitions[1], last_stable_offset=19)
     assert planned(held, replace(told, facts=facts(BUSY[0], another))).ranges == (), "another transaction"

@@ -92,9 +92,7 @@ def test_a_certificate_as_a_whole() -> None:
     assert blocked.text().startswith("p 1970-01-01T09:00Z: blocked: ")
 
 
-@pytest.mark.parametrize(
-    ("blocking", "more"), [(3, ""), (4, "; and 1 more partitions"), (9, "; and 6 more partitions")]
-)
+@pytest.mark.parametrize(("blocking", "more"), [(3, ""), (4, "; and 1 more partition"), (9, "; and 6 more partitions")])
 def test_three_blockers_are_named(blocking: int, more: str) -> None:
     parts = [replace(part(n, 5, False, 50), open_transaction_since_ms=None) for n in range(blocking)]
     reason = decide(*parts).reason

@@ -108,7 +108,7 @@ def test_every_row_of_the_sources_was_read() -> None:
     assert redriving.errors(PLAN, wrong) == [
         "partition 0: 4 rows read, its sources hold 5",
         "partition 1: 0 rows read, its sources hold 1",
-        "partition 2: 1 rows read, its sources hold 0",
+        "partition 2: 1 row read, its sources hold 0",
     ]
 
 
@@ -226,9 +226,9 @@ def test_what_a_redrive_took_after_the_audit_began_is_still_the_batchs() -> None
 
 def test_who_took_what_must_fit() -> None:
     less = replace(SECOND, ranges=(span(0, 4, read=1, gaps=3, data=1), SECOND.ranges[1]))
-    assert told(books(FIRST, less)) == ["batch 2: partition 0: 1 rows redriven, its sources hold 2"]
+    assert told(books(FIRST, less)) == ["batch 2: partition 0: 1 row redriven, its sources hold 2"]
     more = replace(SECOND, ranges=(*SECOND.ranges, span(5, 4, read=1, gaps=3, data=1)))
-    assert told(books(FIRST, more)) == ["batch 2: partition 5: 1 rows redriven, its sources hold 0"]
+    assert told(books(FIRST, more)) == ["batch 2: partition 5: 1 row redriven, its sources hold 0"]
     bare = replace(SECOND, ranges=(RangeRow(OffsetRange("t", 0, 0, 4), None), SECOND.ranges[1]))
     assert told(books(FIRST, bare)) == ["batch 2: partition 0: 0 rows redriven, its sources hold 2"]
 
@@ -268,7 +268,7 @@ def test_a_redrives_rows_are_those_of_its_sources() -> None:
     assert first.what.startswith("partition 3: 2 of its offsets are in no dirty file that it was made of, 0 may be: [4")
     assert (second.subject, second.what.split(",")[0]) == (
         "partition 3",
-        "1 offsets that were read are in no file",
+        "1 offset that were read are in no file",
     )
     allowed = Allowance()
     allowed.spans[twin_of(7), 3] = 2

@@ -151,7 +151,7 @@ def test_copied_rows_that_are_others() -> None:
 def test_late_rows_that_are_lost_or_doubled() -> None:
     found = wrong(replace(RECEIPT, added=RECEIPT.added[:1]))
     assert found == [
-        "1 late rows written, the late files hold 2",
+        "1 late row written, the late files hold 2",
         "the late rows are not those of the late files (checksum)",
         "partition 0: 5 rows in the files, 6 counted",
     ]
@@ -172,7 +172,7 @@ def test_checksums_are_sums_modulo_2_64() -> None:
 @pytest.mark.parametrize(
     ("batch", "words"),
     [
-        (BatchRows(3, 0, 1, 6, 8), "1 rows at [6, 8] written, 2 rows at [6, 8] owed"),
+        (BatchRows(3, 0, 1, 6, 8), "1 row at [6, 8] written, 2 rows at [6, 8] owed"),
         (BatchRows(3, 0, 2, 5, 8), "2 rows at [5, 8] written, 2 rows at [6, 8] owed"),
         (BatchRows(3, 0, 2, 6, 9), "2 rows at [6, 9] written, 2 rows at [6, 8] owed"),
     ],

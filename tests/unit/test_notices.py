@@ -108,7 +108,7 @@ def test_what_a_receiver_does_not_take_is_sent_again_under_the_same_id(world: Wo
     world.clock.advance(HOUR)
     lost = Lost()
     (warning,) = told(world, lost)
-    assert warning.startswith("WARNING: 1 messages were not delivered and are sent again: no answer")
+    assert warning.startswith("WARNING: 1 message was not delivered, to be sent again: no answer")
     world.clock.advance(600_000)
     people = Channel()
     told(world, people)

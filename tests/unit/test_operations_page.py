@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from tests.unit.operations_scenes import BEGINS_MS, RUN, SCENES
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import World, window
+from tidegate import looking
 from tidegate.cli import main
 from tidegate.commands import surroundings
 from tidegate.spec import load_file
@@ -88,6 +89,7 @@ class Night:
         """Without what differs from machine to machine."""
         text = text.replace(str(self.world.folder), "/mnt").replace(socket.gethostname(), "worker-1")
         text = text.replace(f"{getpass.getuser()}@", "ada@").replace("(test)", "(airflow)")
+        text = re.sub(r"(?m)^read [\d,]+ files?, .*\n", "", text)  # progress, where the machine is busy
         for varying, shown in VARYING.items():
             text = re.sub(varying, shown, text)
         lines = (line.rstrip() for line in text.splitlines())
@@ -121,7 +123,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
 
     monkeypatch.setattr(surroundings, "working", in_the_world)
     monkeypatch.setattr(surroundings, "kafka", lambda pipeline, timeout_s=1.0: world.kafka)
-    monkeypatch.setattr(surroundings, "hive", lambda pipeline: world.catalogue)
+    monkeypatch.setattr(looking, "hive", lambda pipeline, lookup: world.catalogue)
     monkeypatch.setattr("time.time_ns", lambda: world.clock.now_ms() * 1_000_000)
     yield Night(world)
     world.close()

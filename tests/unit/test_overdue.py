@@ -91,7 +91,7 @@ def test_a_run_that_has_ended_is_a_concern_at_once_and_is_cleared_by_a_person() 
 
 def test_only_what_has_ended_is_cleared_range_by_range() -> None:
     (found,) = concerns(due((1, 2), (8, 9)), since_ms=NOW, ended=(T0 + HOUR, T0 + 8 * HOUR))
-    assert "then, and likewise for the 1 other ranges: airflow tasks clear" in found.advice
+    assert "then, and likewise for the 1 other range: airflow tasks clear" in found.advice
     assert found.advice.endswith("-s 2013-01-05T01:00Z -e 2013-01-05T01:00Z")
 
 

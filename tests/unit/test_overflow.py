@@ -210,7 +210,7 @@ def test_a_window_has_the_same_values_over_batches_and_replays(tmp_path):
     found = {dict(v)["site"]: len(world.rows_at(at)) for v, at in world.partitions("lake.readings").items()}
     assert found == {"a": 3, "b": 2, OVERFLOW_VALUE: 1}
     assert [
-        line for line in world.said if line.startswith("overflow: window") and " 1 rows with 1 values of site" in line
+        line for line in world.said if line.startswith("overflow: window") and " 1 row with 1 value of site" in line
     ]
     world.replay(0)
     assert [line for line in world.said if line.startswith("unchanged")]

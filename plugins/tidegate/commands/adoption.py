@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.commands.failures import NOT_WELL, Failed
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.workflow.adoption import Survey
@@ -43,10 +44,12 @@ def _list(found: Survey) -> None:
     for path in found.unrecorded:
         click.echo(f"{path}: landed, but never counted: it is set aside and its offsets are read again")
     for record in found.batches:
-        rows = f"{record.manifest.rows:,} rows" if record.manifest is not None else f"abandoned: {record.abandoned}"
-        click.echo(f"batch {record.plan.batch_id}: {record.plan.records:,} offsets, {rows}")
+        rows = (
+            f"{many(record.manifest.rows, 'row')}" if record.manifest is not None else f"abandoned: {record.abandoned}"
+        )
+        click.echo(f"batch {record.plan.batch_id}: {many(record.plan.records, 'offset')}, {rows}")
         for r in record.plan.ranges:
             click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
     for generation in found.generations:
         rows = sum(f.rows for f in generation.files)
-        click.echo(f"window {iso(generation.window.start_ms)}: generation {generation.number}, {rows:,} rows")
+        click.echo(f"window {iso(generation.window.start_ms)}: generation {generation.number}, {many(rows, 'row')}")

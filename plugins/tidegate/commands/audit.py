@@ -9,6 +9,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json, progress
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.workflow.audit import Report
@@ -123,30 +124,30 @@ def _print(report: Report) -> None:
     for note in report.notes:
         paragraph(out, "note", note, "yellow")
     batches = ", ".join(f"{n:,} {state}" for state, n in report.batches.items()) or "none"
-    paragraph(out, "batches", batches + (f" ({t.unfinished:,} offsets under way)" if t.unfinished else ""))
+    paragraph(out, "batches", batches + (f" ({many(t.unfinished, 'offset')} under way)" if t.unfinished else ""))
     windows = f"{report.windows_published:,} published, {report.windows_waiting:,} with rows waiting"
     paragraph(out, "windows", windows)
     paragraph(out, "files", _files(report))
     if report.partitions_in_catalogue is not None:
-        paragraph(out, "catalogue", f"{report.partitions_in_catalogue:,} partitions")
+        paragraph(out, "catalogue", f"{many(report.partitions_in_catalogue, 'partition')}")
     if report.produced is not None:
         paragraph(out, "topic", _topic(report))
     b = t.balance
-    gaps = f"{b.offsets:,} offsets = read {b.read:,} + gaps {b.gaps:,}"
+    gaps = f"{many(b.offsets, 'offset')} = read {b.read:,} + gaps {b.gaps:,}"
     extra = [f"{n:,} {word}" for n, word in ((t.abandoned, "abandoned"), (t.lost, "lost to retention")) if n]
     paragraph(out, "offsets", gaps + (f"; besides {' and '.join(extra)}" if extra else ""))
     late = f" + {t.reopened:,} late ones that windows took up" if t.reopened else ""
     paragraph(out, "data", f"{b.data:,}{late} = published {t.published:,} + waiting {t.waiting:,}")
     paragraph(out, "total", b.text())
-    verdict = "balanced" if report.balanced else f"NOT BALANCED: {len(report.problems):,} problems"
+    verdict = "balanced" if report.balanced else f"NOT BALANCED: {many(len(report.problems), 'problem')}"
     style = "bold green" if report.balanced else "bold red"
     out.print(Text(f"{report.pipeline}: {verdict} ({report.seconds:.1f} s)", style=style))
 
 
 def _files(report: Report) -> str:
-    words = [f"{report.files:,} in their places, {report.bytes:,} bytes"]
+    words = [f"{report.files:,} in their places, {many(report.bytes, 'byte')}"]
     if report.rows_in_files is not None:
-        words.append(f"{report.rows_in_files:,} rows by their footers")
+        words.append(f"{many(report.rows_in_files, 'row')} by their footers")
     if report.coordinates is not None:
         words.append(f"{report.coordinates:,} Kafka coordinates read")
     return "; ".join(words)
@@ -155,7 +156,7 @@ def _files(report: Report) -> str:
 def _topic(report: Report) -> str:
     p, b = report.produced, report.totals.balance
     assert p is not None
-    words = f"{p.offsets:,} offsets = {b.offsets:,} landed + {p.not_planned:,} not planned yet"
+    words = f"{many(p.offsets, 'offset')} = {b.offsets:,} landed + {p.not_planned:,} not planned yet"
     if report.totals.unfinished:
         words += f" + {report.totals.unfinished:,} under way"
     rest = p.offsets - b.offsets - p.not_planned - report.totals.unfinished

@@ -16,6 +16,7 @@ from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL, WRONG, Failed
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.wait import DurationType
+from tidegate.core.wording import those
 
 if TYPE_CHECKING:
     from tidegate.core.pipeline import Pipeline
@@ -267,7 +268,7 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> Progr
                 time.sleep(options.poll_s)
         except KeyboardInterrupt:
             left = found.counts.get("working", 0)
-            progress(f"interrupted: {left} runs go on in Airflow; the same command goes on with the rest")
+            progress(f"interrupted: {those(left, 'run', 'go')} on in Airflow; the same command goes on with the rest")
             return found
 
 

@@ -9,6 +9,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.core.redriving import Cause, DirtyBatch
@@ -61,11 +62,14 @@ def _print(name: str, found: list[DirtyBatch], looked: list[DirtyBatch], causes:
         out.print(f"{name}: no row is dirty")
         return
     rows = sum(b.count for b in found)
-    out.print(f"{name}: {rows:,} dirty rows in {len(found):,} batches ({found[0].batch_id} to {found[-1].batch_id})")
+    out.print(
+        f"{name}: {many(rows, 'dirty row')} in {many(len(found), 'batch')} "
+        f"({found[0].batch_id} to {found[-1].batch_id})"
+    )
     if len(looked) < len(found):
-        paragraph(out, "looked", f"into the newest {len(looked):,} batches")
+        paragraph(out, "looked", f"into the newest {many(len(looked), 'batch')}")
     for cause in causes[:_SHOWN]:
-        paragraph(out, f"{cause.rows:,} rows", f"{cause.field or 'record'}: {cause.reason}", "bold")
+        paragraph(out, f"{many(cause.rows, 'row')}", f"{cause.field or 'record'}: {cause.reason}", "bold")
         for e in cause.examples:
             paragraph(out, "", f"batch {e.batch_id}, partition {e.partition} offset {e.offset}: {e.raw}")
     if len(causes) > _SHOWN:

@@ -9,6 +9,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,7 +161,9 @@ def _print_partitions(out: Console, certificate: Certificate) -> None:
     if certificate.partitions:
         out.print(table)
     if len(certificate.partitions) > len(shown):
-        paragraph(out, "", f"and {len(certificate.partitions) - len(shown):,} more partitions: --json has them all")
+        paragraph(
+            out, "", f"and {many(len(certificate.partitions) - len(shown), 'more partition')}: --json has them all"
+        )
 
 
 def _print_generations(out: Console, e: Explanation) -> None:
@@ -197,7 +200,8 @@ def _print_grounds(out: Console, grounds: Grounds | None) -> None:
     paragraph(
         out,
         "rests on",
-        f"{grounds.rows:,} rows in {grounds.range_count:,} ranges of {len(grounds.batches):,} batches{floor}; rows "
+        f"{many(grounds.rows, 'row')} in {many(grounds.range_count, 'range')} of "
+        f"{many(len(grounds.batches), 'batch')}{floor}; rows "
         f"that batch {grounds.closing_batch} and later ones bring for it are late",
     )
     table = _table("partition", "rows", "first", "last", "batches", "offsets", "gaps")
@@ -206,7 +210,7 @@ def _print_grounds(out: Console, grounds: Grounds | None) -> None:
     if grounds.partitions:
         out.print(table)
     if len(grounds.partitions) > MANY:
-        paragraph(out, "", f"and {len(grounds.partitions) - MANY:,} more partitions: --json has them all")
+        paragraph(out, "", f"and {many(len(grounds.partitions) - MANY, 'more partition')}: --json has them all")
     for g in grounds.gap_intervals[:MANY]:
         paragraph(out, "gap", f"batch {g.batch_id} partition {g.partition}: no record at offsets [{g.start}, {g.end})")
     for lost in grounds.losses[:MANY]:
@@ -223,12 +227,12 @@ def _print_shares(out: Console, e: Explanation) -> None:
         told = list(share.partitions.items())[:MANY]
         spans = ", ".join(f"{p}: {n:,} in [{low}, {high}]" for p, (n, low, high) in told)
         spans += f", and {len(share.partitions) - MANY:,} more" if len(share.partitions) > MANY else ""
-        spans += f"; {share.rerouted:,} rows came late for earlier windows (rerouted)" if share.rerouted else ""
+        spans += f"; {many(share.rerouted, 'row')} came late for earlier windows (rerouted)" if share.rerouted else ""
         name = f"{share.batch_id} (redrive of {_short_list(share.sources)})" if share.sources else str(share.batch_id)
         table.add_row(name, _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
     out.print(table)
     if len(e.shares) > 2 * MANY:
-        paragraph(out, "", f"and {len(e.shares) - 2 * MANY:,} more batches: --json has them all")
+        paragraph(out, "", f"and {many(len(e.shares) - 2 * MANY, 'more batch')}: --json has them all")
 
 
 def _table(*columns: str, padding: int = 2) -> Any:

@@ -9,6 +9,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL
 from tidegate.commands.output import console, json_option, print_json
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.core.batch import Plan
@@ -162,9 +163,9 @@ def _print_plan(plan: Plan, words: str, as_json: bool) -> None:
 
     if plan.is_redrive:
         batches = ", ".join(str(i) for i in sorted({s.batch_id for s in plan.sources}))
-        click.echo(f"{plan.pipeline}: {words}: redrive of {plan.records:,} dirty rows of batches {batches}")
+        click.echo(f"{plan.pipeline}: {words}: redrive of {many(plan.records, 'dirty row')} of batches {batches}")
         return
-    click.echo(f"{plan.pipeline}: {words}: {plan.records:,} offsets of {plan.topic}")
+    click.echo(f"{plan.pipeline}: {words}: {many(plan.records, 'offset')} of {plan.topic}")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("partition", "start", "end", "offsets", "left", "log start", "stable", "high watermark"):
         table.add_column(name, justify="right")

@@ -11,6 +11,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json, progress
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.core.errors import TidegateError
@@ -72,11 +73,13 @@ def _preview(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
         print_json({"pipeline": spec.name, "batches": [_told(found)]})
         return
     rows = sum(b.count for b in found.chosen)
-    click.echo(f"{spec.name}: a redrive would take up {rows:,} dirty rows of {len(found.chosen):,} batches")
+    click.echo(f"{spec.name}: a redrive would take up {many(rows, 'dirty row')} of {many(len(found.chosen), 'batch')}")
     for b in found.chosen:
-        click.echo(f"  batch {b.batch_id}: {b.count:,} rows")
+        click.echo(f"  batch {b.batch_id}: {many(b.count, 'row')}")
     if found.left:
-        click.echo(f"further redrives would take up those of {len(found.left):,} more batches, from {found.left[0]} on")
+        click.echo(
+            f"further redrives would take up those of {many(len(found.left), 'more batch')}, from {found.left[0]} on"
+        )
 
 
 def _told(found: Choice) -> dict:

@@ -10,6 +10,7 @@ from tidegate.commands import surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json, progress
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.core.pipeline import Pipeline
@@ -84,7 +85,7 @@ def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool
         click.echo(_words(choice))
         for batch in choice.late.batches:
             left = "" if batch.settled else ", not in the late table yet"
-            click.echo(f"  batch {batch.batch_id}: {batch.rows:,} rows{left}")
+            click.echo(f"  batch {batch.batch_id}: {many(batch.rows, 'row')}{left}")
     raise SystemExit(NOT_WELL if choice.over and not over_budget else WELL)
 
 
@@ -98,7 +99,7 @@ def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json
         return
     what = "is in force" if published.new else "stays"
     note = f" ({published.note})" if published.note else ""
-    click.echo(f"generation {published.generation} {what}{note}: {published.rows:,} rows at {published.location}")
+    click.echo(f"generation {published.generation} {what}{note}: {many(published.rows, 'row')} at {published.location}")
 
 
 def _words(choice: Choice) -> str:
@@ -107,7 +108,7 @@ def _words(choice: Choice) -> str:
     late = choice.late
     assert late is not None
     batches = f"{len(late.batches):,} batch" + ("es" if len(late.batches) > 1 else "")
-    words = f"{iso(choice.window.start_ms)}: {late.rows:,} late rows of {batches} wait since "
+    words = f"{iso(choice.window.start_ms)}: {many(late.rows, 'late row')} of {batches} wait since "
     words += iso(late.waiting_since_ms)
     if late.current is None:
         return f"{words}; the window was never published"

@@ -10,6 +10,7 @@ from tidegate.commands import adoption, surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import NOT_WELL, Failed
 from tidegate.commands.output import json_option, print_json
+from tidegate.core.wording import many, those
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
@@ -145,7 +146,8 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
         )
     if batch.plan.is_redrive:
         click.echo(
-            f"redrive {batch_id} ({batch.state}) will be ABANDONED: its {batch.plan.records:,} rows stay dirty rows"
+            f"redrive {batch_id} ({batch.state}) will be ABANDONED: its "
+            f"{those(batch.plan.records, 'row', 'stay')} dirty rows"
         )
     else:
         _list_offsets(batch)
@@ -160,7 +162,7 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
 
 def _list_offsets(batch: OpenBatch) -> None:
     plan = batch.plan
-    click.echo(f"batch {plan.batch_id} ({batch.state}) will be ABANDONED, {plan.records:,} offsets are given up:")
+    click.echo(f"batch {plan.batch_id} ({batch.state}) will be ABANDONED, {those(plan.records, 'offset')} given up:")
     for r in plan.ranges:
         click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
     click.echo("none of them is read any more, whether or not the topic still holds it")
@@ -238,13 +240,14 @@ def _reset(ctx: Context, why: str | None, yes: bool) -> None:
     topic = found.topic
     click.echo(f"{name}: the ledger's offsets belong to topic id {found.old}")
     click.echo(
-        f"{topic.topic} now has id {topic.topic_id}, {len(topic.partitions)} partitions, {found.offsets:,} offsets; "
+        f"{topic.topic} now has id {topic.topic_id}, "
+        f"{many(len(topic.partitions), 'partition')}, {many(found.offsets, 'offset')}; "
         "it will be read from its beginning"
     )
     if found.given_up is not None:
         plan = found.given_up.plan
         state = found.given_up.state
-        click.echo(f"batch {plan.batch_id} ({state}) will be ABANDONED: {plan.records:,} offsets are lost")
+        click.echo(f"batch {plan.batch_id} ({state}) will be ABANDONED: {those(plan.records, 'offset')} lost")
     if not why:
         raise click.UsageError(_WHY_NEEDED)
     if not yes:

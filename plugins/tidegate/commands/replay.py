@@ -13,6 +13,7 @@ from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json
 from tidegate.commands.progress_shown import following
+from tidegate.core.wording import many, those
 
 if TYPE_CHECKING:
     from tidegate.core.pipeline import Pipeline
@@ -125,14 +126,14 @@ def _code(found: Sequence[Outcome]) -> int:
 def _line(o: Outcome) -> str:
     from tidegate.core.instants import iso
 
-    where = "" if o.published is None else f": generation {o.published.generation}, {o.published.rows:,} rows"
+    where = "" if o.published is None else f": generation {o.published.generation}, {many(o.published.rows, 'row')}"
     why = f": {o.why}" if o.why else ""
     return f"{iso(o.window.start_ms)} {o.what}{where}{why}"
 
 
 def _summary(found: Sequence[Outcome]) -> None:
     counts = Counter(o.what for o in found)
-    click.echo(f"{len(found):,} windows: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    click.echo(f"{many(len(found), 'window')}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
     unwell = [o for o in found if not o.well]
     for o in unwell[:MANY]:
         click.echo(f"  {_line(o)}")
@@ -182,7 +183,7 @@ def _print(r: Rehearsed) -> None:
         if r.advice:
             click.echo(f"  what to do: {r.advice}")
         return
-    copied = f"; {r.copied:,} rows come from the files in force" if r.copied else ""
+    copied = f"; {those(r.copied, 'row', 'come')} from the files in force" if r.copied else ""
     click.echo(f"{start} {r.what}{copied}")
     click.echo(f"  now:  {_words(r.now)} (generation {r.generation})")
     click.echo(f"  then: {_words(r.then)}")
@@ -191,7 +192,7 @@ def _print(r: Rehearsed) -> None:
 
 
 def _words(c: Content) -> str:
-    return f"{c.rows:,} rows in {c.files:,} files, checksum {c.checksum}"
+    return f"{many(c.rows, 'row')} in {many(c.files, 'file')}, checksum {c.checksum}"
 
 
 def _as_json(r: Rehearsed) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.output import json_option, print_json, progress
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.core.pipeline import Pipeline
@@ -65,14 +66,16 @@ def _preview(spec: Pipeline, window: WindowKey, to: int | None, as_json: bool) -
         print_json({"pipeline": spec.name, **_told(found)})
         return
     for name, one in (("now", found.now), ("then", found.then)):
-        click.echo(f"{name:<5} generation {one.number} ({one.kind}): {_rows(one):,} rows, digest {one.digest[:16]}")
+        click.echo(
+            f"{name:<5} generation {one.number} ({one.kind}): {many(_rows(one), 'row')}, digest {one.digest[:16]}"
+        )
     if found.unchanged:
         click.echo("the content is the same: a rollback would publish nothing")
         return
     from tidegate.core.layout import partition_path
 
     for p in found.partitions:
-        click.echo(f"  {partition_path(p.values) or '(all)'}: {p.now:,} rows now, {p.then:,} then")
+        click.echo(f"  {partition_path(p.values) or '(all)'}: {many(p.now, 'row')} now, {p.then:,} then")
 
 
 def _run(spec: Pipeline, window: WindowKey, to: int | None, why: str, as_json: bool) -> None:
@@ -85,7 +88,7 @@ def _run(spec: Pipeline, window: WindowKey, to: int | None, why: str, as_json: b
         return
     what = "is in force" if published.new else "stays"
     note = f" ({published.note})" if published.note else ""
-    click.echo(f"generation {published.generation} {what}{note}: {published.rows:,} rows at {published.location}")
+    click.echo(f"generation {published.generation} {what}{note}: {many(published.rows, 'row')} at {published.location}")
 
 
 def _rows(generation: PublishedGeneration) -> int:

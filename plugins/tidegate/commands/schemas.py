@@ -16,6 +16,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, Commands, Failed
 from tidegate.commands.output import json_option, print_json, progress
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.core.pipeline import Pipeline
@@ -65,9 +66,11 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
         print_json({"pipeline": pipeline, "records": read, "columns": columns, "file": str(path), "written": written})
         return
     if not proposals:
-        click.echo(f"{read:,} records: every field has its column")
+        click.echo(f"{many(read, 'record')}: every field has its column")
         return
-    click.echo(f"{read:,} records; {len(proposals)} fields that no column takes. Add to columns in {path}:")
+    click.echo(
+        f"{many(read, 'record')}; {many(len(proposals), 'field')} that no column takes. Add to columns in {path}:"
+    )
     for p in proposals:
         click.echo(f"  {p.line}")
     if written:

@@ -48,7 +48,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     else:
         for _, error in wrong:
             click.echo(error, err=True)
-        click.echo(f"{len(results) - len(wrong)} of {len(results)} pipelines are right")
+        click.echo(f"{len(results) - len(wrong)} of {len(results):,} pipelines are right")
     raise SystemExit(WRONG if wrong else WELL)
 
 

@@ -13,6 +13,7 @@ from tidegate.commands import losses, surroundings
 from tidegate.commands.failures import NOT_WELL, WELL, WRONG
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
 from tidegate.commands.topics import topics
+from tidegate.core.wording import many, those
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
@@ -282,7 +283,7 @@ def _print_one(line: Line) -> None:
     if o.newest_landed is not None:
         n = o.newest_landed
         paragraph(
-            out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {n.records:,} offsets; {_counts(o.batches)}"
+            out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {many(n.records, 'offset')}; {_counts(o.batches)}"
         )
     paragraph(out, "behind", _behind_words(line))
     if s.loss is not None:
@@ -292,14 +293,14 @@ def _print_one(line: Line) -> None:
     if s.next_window is not None:
         when = f"; {s.expected.text()}" if s.expected is not None else ""
         paragraph(out, "waits", s.next_window.text().partition(" ")[2] + when)
-    windows = f"{o.generations.get('CURRENT', 0):,} published with {o.published_rows:,} rows"
+    windows = f"{o.generations.get('CURRENT', 0):,} published with {many(o.published_rows, 'row')}"
     busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
     paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))
     paragraph(out, "due", _due_words(s))
     for n, h in enumerate(s.held[:MANY_HELD]):
         paragraph(out, "" if n else "counts", f"{iso(h.window_ms)} {h.comparison.text}", "yellow")
     if len(s.held) > MANY_HELD:
-        paragraph(out, "", f"and {len(s.held) - MANY_HELD:,} more windows that another system's count holds")
+        paragraph(out, "", f"and {many(len(s.held) - MANY_HELD, 'more window')} that another system's count holds")
     late = late_words(s.late_left, s.name)
     if late:
         paragraph(out, "late", late, "yellow")
@@ -307,7 +308,7 @@ def _print_one(line: Line) -> None:
         batches = ", ".join(map(str, s.side_duties))
         paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
     if o.lost_offsets:
-        paragraph(out, "lost", f"{o.lost_offsets:,} offsets were gone from the topic before they were read")
+        paragraph(out, "lost", f"{those(o.lost_offsets, 'offset', 'were')} gone from the topic before they were read")
     if o.intents:
         paragraph(out, "catalogue", f"{o.intents} changes without an answer")
     for n, event in enumerate(o.events):
@@ -323,7 +324,7 @@ def _open_words(batch: BatchRow | None) -> str:
         return "none"
     ranges = ", ".join(f"{r.range.partition}: [{r.range.start}, {r.range.end})" for r in batch.ranges)
     epoch = f" (epoch {batch.epoch})" if batch.epoch else ""
-    what = f"redrive of {batch.records:,} dirty rows" if batch.is_redrive else f"{batch.records:,} offsets"
+    what = f"redrive of {many(batch.records, 'dirty row')}" if batch.is_redrive else f"{many(batch.records, 'offset')}"
     return (
         f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {what}"
         + (f"\npartition {ranges}" if ranges else "")
@@ -337,7 +338,7 @@ def _behind_words(line: Line) -> str:
     lag = line.status.lag
     worst = sorted(((n, p) for p, n in lag.partitions.items() if n), reverse=True)[:4]
     most = ", ".join(f"partition {p}: {n:,}" for n, p in worst)
-    return f"{lag.records:,} records" + (f" ({most}{', ...' if len(worst) == 4 else ''})" if most else "")
+    return f"{many(lag.records, 'record')}" + (f" ({most}{', ...' if len(worst) == 4 else ''})" if most else "")
 
 
 def _due_words(status: PipelineStatus) -> str:

@@ -15,6 +15,7 @@ from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
 from tidegate.core.window import CURRENT
+from tidegate.core.wording import many, those
 
 RESTORE = "the ledger was changed by something else than Tidegate: compare with a backup of it before going on"
 
@@ -124,7 +125,9 @@ class Books:
             yield Problem("balance", found.balance.text(), "the problems of single batches say where")
         if found.balance.rerouted != self._rerouted:
             read, there = found.balance.rerouted, self._rerouted
-            yield Problem("balance", f"{read:,} rows were rerouted, {there:,} by the windows they went to", RESTORE)
+            yield Problem(
+                "balance", f"{those(read, 'row', 'were')} rerouted, {there:,} by the windows they went to", RESTORE
+            )
         if found.balance.data + found.reopened != found.published + found.waiting:
             late = f" + {found.reopened:,} late ones taken up" if found.reopened else ""
             yield Problem(
@@ -182,7 +185,7 @@ class Redrives:
         for owner, partition in sorted(set(self._taken) | set(self._read)):
             took, read = self._taken[owner, partition], self._read[owner, partition]
             if took != read and self._landed(owner):
-                what = f"partition {partition}: {read:,} rows redriven, its sources hold {took:,}"
+                what = f"partition {partition}: {many(read, 'row')} redriven, its sources hold {took:,}"
                 yield Problem(f"batch {owner}", what, RESTORE)
 
 
@@ -232,20 +235,22 @@ def _batch(batch: BatchRow, files: tuple[FileEntry, ...]) -> Iterator[Problem]:
         if not row.balance.holds:
             b = row.balance
             yield Problem(
-                subject, f"{where}: {b.text()}, {b.read:,} + {b.gaps:,} gaps of {b.offsets:,} offsets", RESTORE
+                subject, f"{where}: {b.text()}, {b.read:,} + {b.gaps:,} gaps of {many(b.offsets, 'offset')}", RESTORE
             )
         for kind in (DATA, LATE, DIRTY):
             counted[kind, row.range.partition] += getattr(row.balance, kind)
     written: dict[tuple[str, int], int] = defaultdict(int)
     for f in files:
         if f.rows != sum(p.rows for p in f.partitions):
-            yield Problem(subject, f"{f.path}: {f.rows:,} rows, its Kafka partitions add up differently", RESTORE)
+            yield Problem(subject, f"{f.path}: {many(f.rows, 'row')}, its Kafka partitions add up differently", RESTORE)
         for part in f.partitions:
             written[f.kind, part.partition] += part.rows
     for kind, partition in sorted(set(counted) | set(written)):
         read, wrote = counted[kind, partition], written[kind, partition]
         if read != wrote:
-            yield Problem(subject, f"partition {partition}: {read:,} {kind} rows read, {wrote:,} in its files", RESTORE)
+            yield Problem(
+                subject, f"partition {partition}: {many(read, f'{kind} row')} read, {wrote:,} in its files", RESTORE
+            )
     if batch.manifest_digest != manifest_digest(files):
         yield Problem(subject, "its files in the ledger are not the ones it was sealed with (manifest digest)", RESTORE)
 
@@ -271,7 +276,7 @@ def _window_totals(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[
 
 
 def _rows(entry: tuple[int, int, int] | None) -> str:
-    return "no rows" if entry is None else f"{entry[0]:,} rows at [{entry[1]}, {entry[2]}]"
+    return "no rows" if entry is None else f"{many(entry[0], 'row')} at [{entry[1]}, {entry[2]}]"
 
 
 def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem]:
@@ -295,10 +300,10 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
             there[0, p.partition] += p.rows
     name = f"generation {current.number}"
     for (_, partition), (due, has) in window_difference(owed, there).items():
-        yield Problem(subject, f"partition {partition}: {due:,} rows landed, {has:,} in {name}", RESTORE)
+        yield Problem(subject, f"partition {partition}: {many(due, 'row')} landed, {has:,} in {name}", RESTORE)
     rows = sum(f.rows for f in current.files)
     if current.rows != rows or any(f.rows != sum(p.rows for p in f.partitions) for f in current.files):
-        yield Problem(subject, f"{name}: its files hold {rows:,} rows, the ledger says {current.rows:,}", RESTORE)
+        yield Problem(subject, f"{name}: its files hold {many(rows, 'row')}, the ledger says {current.rows:,}", RESTORE)
     if current.digest != content_digest(current.files):
         yield Problem(subject, f"{name}: its files are not what it was built of (content digest)", RESTORE)
     landed = [f for i, f in page.batch_files if i in current.batches and f.kind == DATA]

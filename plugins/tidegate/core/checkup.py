@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegate.core.instants import iso
 from tidegate.core.layout import SUCCESS
 from tidegate.core.totals import Totals
+from tidegate.core.wording import many, those
 
 EVERY_MS = 86_400_000
 NEWEST_WINDOWS = 48
@@ -40,7 +41,7 @@ def of_sums(name: str, totals: Totals) -> list[Flaw]:
         found.append(Flaw(f"over all landed batches: {balance.text()}", FULL.format(name=name)))
     apart = totals.ingested.unaccounted + totals.redriven.unaccounted
     if apart:
-        found.append(Flaw(f"{apart:,} records have no fate, range by range", FULL.format(name=name)))
+        found.append(Flaw(f"{those(apart, 'record', 'have')} no fate, range by range", FULL.format(name=name)))
     return found
 
 
@@ -49,13 +50,13 @@ def of_window(name: str, shown: Shown) -> list[Flaw]:
     advice = f"airflow tasks clear {name}.archive --yes -s {at} -e {at} verifies it, and rebuilds what is lost"
     found = []
     if shown.rows != shown.owed:
-        found.append(Flaw(f"window {at} shows {shown.rows:,} rows, its batches brought {shown.owed:,}", advice))
+        found.append(Flaw(f"window {at} shows {many(shown.rows, 'row')}, its batches brought {shown.owed:,}", advice))
     if shown.listing is None:
         return [*found, Flaw(f"window {at}: its directory is gone", advice)]
     lost = [path for path, size in shown.manifest.items() if shown.listing.get(path) != size]
     if lost:
-        many = f"{len(lost):,} of {len(shown.manifest):,} files"
-        found.append(Flaw(f"window {at}: {many} are gone or of another length, such as {min(lost)}", advice))
+        gone = f"{len(lost):,} of {len(shown.manifest):,} files"
+        found.append(Flaw(f"window {at}: {gone} are gone or of another length, such as {min(lost)}", advice))
     if SUCCESS not in shown.listing:
         found.append(Flaw(f"window {at}: {SUCCESS} is gone", advice))
     return found

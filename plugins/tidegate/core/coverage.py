@@ -15,6 +15,7 @@ from typing import Protocol
 from tidegate.core.audit import Problem
 from tidegate.core.offsets import Interval
 from tidegate.core.slabs import Slab
+from tidegate.core.wording import many, those
 
 SHOWN = 3
 Columns = tuple[tuple[str, str], ...]
@@ -139,13 +140,14 @@ def check_coverage(found: Findings, allowed: Allowance) -> Iterator[Problem]:
     for excess in found.excess:
         yield Problem(
             f"partition {excess.partition}",
-            f"{excess.rows:,} rows too many, at offsets {_shown(excess.first)}; in {', '.join(excess.files[:SHOWN])}",
+            f"{many(excess.rows, 'row')} too many, at offsets {_shown(excess.first)}; in "
+            f"{', '.join(excess.files[:SHOWN])}",
             "readers see these rows twice, or rows that the ledger does not know: find out who wrote the file",
         )
     for stray in found.strays:
         yield Problem(
             f"batch {stray.batch_id}",
-            f"never landed, but {stray.rows:,} rows are of it, the first one at partition {stray.partition} "
+            f"never landed, but {those(stray.rows, 'row')} of it, the first one at partition {stray.partition} "
             f"offset {stray.offset} in {stray.file}",
             "find out who wrote the file",
         )
@@ -171,10 +173,10 @@ def check_coverage(found: Findings, allowed: Allowance) -> Iterator[Problem]:
         spare = allowed.anywhere.get(partition, 0)
         if spare and rows <= due + spare and all(s[1] >= s[2] for s in spans):
             continue  # a file that could not be read is a problem of its own
-        more = f" and {len(spans) - 1} batches more" if len(spans) > 1 else ""
+        more = f" and {many(len(spans) - 1, 'batch')} more" if len(spans) > 1 else ""
         yield Problem(
             f"partition {partition}",
-            f"{rows:,} offsets that were read are in no file, {due + spare:,} may be: {_shown(spans[0][3])} "
+            f"{many(rows, 'offset')} that were read are in no file, {due + spare:,} may be: {_shown(spans[0][3])} "
             f"of batch {spans[0][0]}{more}",
             "compare the files of the batches with these offsets: `tidegate where` says where each should be",
         )

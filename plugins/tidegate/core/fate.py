@@ -16,6 +16,7 @@ from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
 from tidegate.core.thresholds import too_dirty
 from tidegate.core.views import BatchRow, LossRow, RangeRow
+from tidegate.core.wording import many
 
 PUBLISHED, WAITING = "published", "waiting"
 FILTERED, DROPPED, GAP = "filtered", "dropped", "gap"
@@ -238,7 +239,7 @@ def _rerouted(life: Life, batch: BatchRow, event: int | None, window_ms: int, ar
         return ""
     if event is None:
         n = sum(r.balance.rerouted for r in batch.ranges if r.balance is not None)
-        return f"perhaps rerouted, as {n:,} rows of batch {batch.batch_id}" if n else ""
+        return f"perhaps rerouted, as {many(n, 'row')} of batch {batch.batch_id}" if n else ""
     own = window_start(event, windows)
     return "" if own == window_ms else f"rerouted: {late_because(life.floor, own, windows, batch)}"
 

@@ -15,6 +15,7 @@ from tidegate.core.layout import window_end, window_start
 from tidegate.core.offsets import Interval, union
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, LATE, Receipt
+from tidegate.core.wording import many
 
 SIDE, REROUTE, DROP = "side", "reroute", "drop"
 """Late policies: into the late table; into the window that was the oldest open one; counted and not written."""
@@ -94,6 +95,9 @@ def _miscounted(floor: Floor, policy: str, receipt: Receipt) -> Iterator[str]:
         where = f"partition {r.range.partition}"
         for needed, kind in _COUNTED_AS.items():
             if getattr(r, kind) and policy != needed:
-                yield f"{where}: {getattr(r, kind)} rows {kind}, but late.policy is {policy}"
+                yield f"{where}: {many(getattr(r, kind), 'row')} {kind}, but late.policy is {policy}"
         if r.rerouted > target[r.range.partition]:
-            yield f"{where}: {r.rerouted} rows rerouted, {target[r.range.partition]} in the window that they went to"
+            yield (
+                f"{where}: {many(r.rerouted, 'row')} rerouted, {target[r.range.partition]} "
+                "in the window that they went to"
+            )

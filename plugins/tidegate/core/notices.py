@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tidegate.core.errors import TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.window import WindowKey
+from tidegate.core.wording import many, those
 
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
 
@@ -211,7 +212,7 @@ def of_event(event: Happening, columns: str = "") -> Finding | None:
         return None
     lost = sum(int(x["end"]) - int(x["start"]) for x in losses)
     places = ", ".join(f"partition {x['partition']}: {x['start']} to {x['end']}" for x in losses[:5])
-    what = f"{lost:,} offsets were gone from the topic before {event.subject} read them ({places})"
+    what = f"{those(lost, 'offset', 'were')} gone from the topic before {event.subject} read them ({places})"
     advice = "the ledger has recorded them as lost; give the topic a longer retention, or the pipeline more room"
     return Finding("data_loss", key, event.subject, what, advice, True)
 
@@ -223,8 +224,8 @@ def _field(detail: Any, name: str) -> Any:
 def of_audit(name: str, outcome: AuditOutcome | None) -> list[Finding]:
     if outcome is None or not outcome.problems:
         return []
-    many = f"{outcome.problems:,} problem{'s' if outcome.problems > 1 else ''}"
-    what = f"the audit of {iso(outcome.at_ms)} found {many}, the first: {outcome.first}"
+    problems = many(outcome.problems, "problem")
+    what = f"the audit of {iso(outcome.at_ms)} found {problems}, the first: {outcome.first}"
     return [Finding("audit_failed", "audit", "audit", what, outcome.advice or f"tidegate audit {name} shows them all")]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tidegate.core.layout import PartitionValues
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.wording import many
 
 OVERFLOW_VALUE = "__tidegate_overflow__"
 OVERFLOW_COLUMN = ("_overflow", "map<string,string>")
@@ -66,7 +67,8 @@ def told(overflow: Overflow, names: Iterable[str], limit: int) -> str:
     """For the log and the events."""
     more = "or more " if overflow.values >= MAX_COUNTED else ""
     return (
-        f"{overflow.rows:,} rows with {overflow.values:,} {more}values of {', '.join(names)} went to the overflow "
+        f"{many(overflow.rows, 'row')} with {many(overflow.values, f'{more}value')} of "
+        f"{', '.join(names)} went to the overflow "
         f"partition (at most {limit:,} in a window, and none that no directory can be named after), "
         f"such as {', '.join(overflow.samples)}"
     )

@@ -13,6 +13,7 @@ from tidegate.core.offsets import share
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
+from tidegate.core.wording import many
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def _starts(
             if pipeline.source.on_data_loss != "record":
                 raise DataLoss(
                     f"partition {p}: offsets [{start}, {offsets.log_start}) are gone from the topic "
-                    f"({offsets.log_start - start} records at most): retention passed them before they were read"
+                    f"({many(offsets.log_start - start, 'record')} at most): retention "
+                    "passed them before they were read"
                 )
             losses.append(loss)
             start = offsets.log_start
@@ -145,7 +147,7 @@ def _nothing_new(plan: Plan) -> str:
         return "no new records"
     most = max(held, key=lambda p: p.high_watermark - p.last_stable_offset)
     return (
-        f"no new records that are committed: open transactions hold {len(held)} partitions back, for example "
+        f"no new records that are committed: open transactions hold {many(len(held), 'partition')} back, for example "
         f"partition {most.partition} from offset {most.last_stable_offset} of {most.high_watermark} on"
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.overflow import Overflow
 from tidegate.core.plain import dumps
+from tidegate.core.wording import many
 
 DATA, LATE, DIRTY = "data", "late", "dirty"
 CHECKSUM_MODULUS = 2**64
@@ -169,7 +170,7 @@ def arithmetic_errors(
     in_files = {DATA: {}, LATE: {}, DIRTY: {}}  # type: dict[str, dict[int, int]]
     for file in receipt.files:
         if file.rows != sum(p.rows for p in file.partitions):
-            errors.append(f"{file.path}: {file.rows} rows, but its Kafka partitions add up differently")
+            errors.append(f"{file.path}: {many(file.rows, 'row')}, but its Kafka partitions add up differently")
         for part in file.partitions:
             in_files[file.kind][part.partition] = in_files[file.kind].get(part.partition, 0) + part.rows
     for r in receipt.ranges:
@@ -177,10 +178,11 @@ def arithmetic_errors(
         if r.read != r.data + r.late + r.dirty + r.filtered + r.dropped:
             errors.append(f"{where}: read {r.read} is not data + late + dirty + filtered + dropped")
         if not 0 <= r.rerouted <= r.data:
-            errors.append(f"{where}: {r.rerouted} of {r.data} data rows are said to be rerouted")
+            errors.append(f"{where}: {r.rerouted} of {r.data:,} data rows are said to be rerouted")
         if r.read + sum(len(g) for g in r.gaps) != r.range.count:
             errors.append(
-                f"{where}: {r.read} records and {sum(len(g) for g in r.gaps)} gaps of {r.range.count} offsets"
+                f"{where}: {many(r.read, 'record')} and {sum(len(g) for g in r.gaps)} gaps "
+                f"of {many(r.range.count, 'offset')}"
             )
         if r.gaps and gaps == "forbid":
             first = r.gaps[0]

@@ -15,6 +15,7 @@ from tidegate.core.batch import DirtySource, Plan
 from tidegate.core.offsets import Interval, OffsetRange, subtract
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import PartitionRows, Receipt
+from tidegate.core.wording import many
 
 _HEADERS = ("$.headers", "$['headers']", '$["headers"]')
 KINDS = ("data", "late", "dirty", "filtered", "dropped", "rerouted")
@@ -170,7 +171,7 @@ def errors(plan: Plan, receipt: Receipt) -> list[str]:
         due[s.partition] = due.get(s.partition, 0) + s.rows
     read = {r.range.partition: r.read for r in receipt.ranges}
     return [
-        f"partition {p}: {read.get(p, 0)} rows read, its sources hold {due.get(p, 0)}"
+        f"partition {p}: {many(read.get(p, 0), 'row')} read, its sources hold {due.get(p, 0)}"
         for p in sorted(due.keys() | read.keys())
         if read.get(p, 0) != due.get(p, 0)
     ]
@@ -184,7 +185,7 @@ def in_vain(receipt: Receipt) -> str | None:
     example = "" if first is None else (
         f", for example partition {first.partition} offset {first.offset}: {first.field or 'record'}: {first.reason}"
     )  # fmt: skip
-    return f"none of the {receipt.read_rows:,} dirty rows became readable{example}"
+    return f"none of the {many(receipt.read_rows, 'dirty row')} became readable{example}"
 
 
 def coordinates(range_: OffsetRange, gaps: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -16,6 +16,7 @@ from tidegate.core.overflow import Overflow
 from tidegate.core.pipeline import Reopening
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry, content_digest
 from tidegate.core.window import BUILDING
+from tidegate.core.wording import many, those
 
 if TYPE_CHECKING:
     from tidegate.core.ledger import OwedSpan
@@ -111,7 +112,7 @@ def over_budget(window: LateWindow, end_ms: int, budget: Reopening, now_ms: int)
     if budget.age_ms is not None and now_ms - end_ms > budget.age_ms:
         found.append(f"it ended at {iso(end_ms)} (late.reopen_age: {_hours(budget.age_ms)})")
     if budget.rows is not None and rows > budget.rows:
-        found.append(f"{rows:,} late rows wait (late.reopen_rows: {budget.rows:,})")
+        found.append(f"{those(rows, 'late row', 'wait')} (late.reopen_rows: {budget.rows:,})")
     return found
 
 
@@ -192,14 +193,14 @@ def errors(
         found.append("the rows of the generation in force are not what they were (content digest)")
     due, has = sum(f.rows for f in late), sum(f.rows for f in receipt.added)
     if has != due:
-        found.append(f"{has:,} late rows written, the late files hold {due:,}")
+        found.append(f"{many(has, 'late row')} written, the late files hold {due:,}")
     if not receipt.overflow and _checksum(receipt.added) != _checksum(late):
         found.append("the late rows are not those of the late files (checksum)")
     found += _by_batch(receipt.batches, owed)
     found += _by_partition(receipt)
     for f in receipt.files:
         if listing.get(f.path) != f.bytes:
-            found.append(f"{f.path}: {f.bytes} bytes written, {listing.get(f.path)} in the work directory")
+            found.append(f"{f.path}: {many(f.bytes, 'byte')} written, {listing.get(f.path)} in the work directory")
     return found
 
 
@@ -219,7 +220,7 @@ def _by_batch(batches: Iterable[BatchRows], owed: Iterable[OwedSpan]) -> list[st
 
 
 def _rows(entry: tuple[int, int, int] | None) -> str:
-    return "no rows" if entry is None else f"{entry[0]:,} rows at [{entry[1]}, {entry[2]}]"
+    return "no rows" if entry is None else f"{many(entry[0], 'row')} at [{entry[1]}, {entry[2]}]"
 
 
 def _by_partition(receipt: ReopenReceipt) -> list[str]:
@@ -232,7 +233,7 @@ def _by_partition(receipt: ReopenReceipt) -> list[str]:
     for b in receipt.batches:
         counted_rows[b.partition] += b.rows
     return [
-        f"partition {p}: {in_files[p]:,} rows in the files, {counted_rows[p]:,} counted"
+        f"partition {p}: {many(in_files[p], 'row')} in the files, {counted_rows[p]:,} counted"
         for p in sorted(in_files.keys() | counted_rows.keys())
         if in_files[p] != counted_rows[p]
     ]

@@ -15,6 +15,7 @@ from tidegate.core.instants import iso
 from tidegate.core.pipeline import Windows
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import CLOSED, OPEN, WindowKey
+from tidegate.core.wording import many
 
 WindowRef = tuple[str, int]
 """(pipeline, start of the window)."""
@@ -155,7 +156,7 @@ class PublishedWait:
             return Answer(False, left.text(look, now_ms)), left
         if later:
             done = self.of - len(later)
-            return Answer(False, f"{self.pipeline}: {done:,} of {_count(self.of, 'window')} published so far"), left
+            return Answer(False, f"{self.pipeline}: {done:,} of {many(self.of, 'window')} published so far"), left
         return Answer(True, f"{self.pipeline}: {self._all()}"), left
 
     def text(self, look: Look, now_ms: int) -> str:
@@ -163,12 +164,12 @@ class PublishedWait:
         named = "; ".join(self._why(look, key, now_ms) for key in self.missing[:MOST_NAMED])
         more = len(self.missing) - MOST_NAMED
         rest = f"; and {more:,} more, up to {iso(self.missing[-1].start_ms)}" if more > 0 else ""
-        return f"{self.pipeline}: {len(self.missing):,} of {_count(self.of, 'window')} not published: {named}{rest}"
+        return f"{self.pipeline}: {len(self.missing):,} of {many(self.of, 'window')} not published: {named}{rest}"
 
     def _all(self) -> str:
         if self.of == 0:
             return "no window of this time: it ends before windows.start, and nothing belongs there"
-        return f"{_count(self.of, 'window')} published"
+        return f"{many(self.of, 'window')} published"
 
     def _generation(self, look: Look, key: WindowKey) -> int:
         standing = look.standings.get((self.pipeline, key.start_ms))
@@ -185,10 +186,6 @@ class PublishedWait:
         if certificate.ready:
             return f"{name} (ready, but {self.pipeline}.archive has not closed it)"
         return f"{name} (blocked: {certificate.reason})"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def union(waits: Sequence[Wait]) -> tuple[set[str], set[WindowRef]]:

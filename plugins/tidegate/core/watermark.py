@@ -25,6 +25,7 @@ from tidegate.core.completeness import Comparison
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import EventTime, Windows
 from tidegate.core.window import WindowKey
+from tidegate.core.wording import many
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
     elif blocking:
         ready, reason = False, "; ".join(_blocked(m, window) for m in blocking[:3])
         if len(blocking) > 3:
-            reason += f"; and {len(blocking) - 3} more partitions"
+            reason += f"; and {many(len(blocking) - 3, 'more partition')}"
     else:
         ready, reason = True, f"watermark {iso(low)} has passed the window's end {iso(window.end_ms)}"
     return Certificate(

@@ -13,6 +13,7 @@ from tidegate.core.errors import AskedWrong, NotReady, ReplayRefused, TidegateEr
 from tidegate.core.instants import iso
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
+from tidegate.core.wording import many
 from tidegate.orchestration.timetable import to_ms
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def of_run(pipeline: Pipeline, context: Context, now_ms: int) -> Asked:
 def words(it: Asked) -> str:
     """For the log; what the conf says of itself is told as that."""
     first, last = iso(it.windows[0].start_ms), iso(it.windows[-1].start_ms)
-    which = first if len(it.windows) == 1 else f"{len(it.windows):,} windows, {first} to {last}"
+    which = first if len(it.windows) == 1 else f"{many(len(it.windows), 'window')}, {first} to {last}"
     to = "" if it.generation is None else f" to generation {it.generation}"
     return f"asked to {it.do} {which}{to}; by (so the conf says): {it.by or 'nobody'}; why: {it.why or 'not said'}"
 

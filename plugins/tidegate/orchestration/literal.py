@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from tidegate.core.wording import many
 from tidegate.orchestration import headroom
 from tidegate.orchestration.backfill import live_backfills, sweep
 
@@ -206,7 +207,7 @@ def wait(found: Range) -> None:
             nobody = model is None or model.is_paused or not _scheduler_alive(session)
         if not left or nobody or found.interrupted:
             return ""
-        return f"{len(left)} runs that the scheduler works on: {', '.join(left[:NAMED])}"
+        return f"{many(len(left), 'run')} that the scheduler works on: {', '.join(left[:NAMED])}"
 
     _until_nothing(found.dag, unfinished)
 
@@ -240,7 +241,8 @@ def _settle_leftovers(dag: DAG, first: datetime, last: datetime) -> None:
                 dag.log.warning("%s: another backfill is at work; %s runs may be its", dag.dag_id, len(runs))
                 return ""
         return (
-            f"{len(runs)} runs of a backfill that was killed: its tasks end first, or two minutes pass without a beat"
+            f"{many(len(runs), 'run')} of a backfill that was killed: its tasks end first, "
+            "or two minutes pass without a beat"
         )
 
     _until_nothing(dag, left)

@@ -35,7 +35,7 @@ def _check(folder: str) -> int:
     errors = [one.error for one in loaded if one.error]
     for error in errors:
         print(error, file=sys.stderr)
-    print(f"{len(loaded) - len(errors)} of {len(loaded)} pipelines are right")
+    print(f"{len(loaded) - len(errors)} of {len(loaded):,} pipelines are right")
     return 1 if errors else 0
 
 

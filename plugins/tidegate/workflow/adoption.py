@@ -17,6 +17,7 @@ from tidegate.core.planning import PlanningView
 from tidegate.core.record import BatchRecord, GenerationRecord, same_plan
 from tidegate.core.recovery import Seen
 from tidegate.core.window import BUILT, CURRENT, DISCARDED, RETIRED, PublishedGeneration, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow import ahead, landing, records, sealing, verification
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import look, manifest_of, try_rename
@@ -121,7 +122,7 @@ def adopt(ctx: Context, found: Survey, why: str) -> list[str]:
         say(f"set aside: {path} was never counted by any ledger; its offsets are read again (now at {quarantine})")
     for record in found.batches:
         _adopt_batch(ctx, record, why)
-        what = "abandoned" if record.manifest is None else f"{record.manifest.rows:,} rows"
+        what = "abandoned" if record.manifest is None else f"{many(record.manifest.rows, 'row')}"
         say(f"adopted: batch {record.plan.batch_id} ({what})")
     for record in found.generations:
         _adopt_generation(ctx, record, found.generations, why, say)
@@ -191,7 +192,7 @@ def _adopt_generation(
     state, gone = _state_of(ctx, record, newest)
     name = f"generation {record.number} of {iso(record.window.start_ms)}"
     ctx.ledger.recovery.restore(record, state, why, gone, _made_way(ctx, record) if state == CURRENT else None)
-    say(f"adopted: {name} as {state}, {sum(f.rows for f in record.files):,} rows")
+    say(f"adopted: {name} as {state}, {many(sum(f.rows for f in record.files), 'row')}")
     if state == CURRENT:
         _verify(ctx, record, say)
 

@@ -24,6 +24,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
+from tidegate.core.wording import many
 from tidegate.workflow import (
     ahead,
     assembly,
@@ -84,7 +85,7 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
     for line in found.mended:
         ctx.say(f"mended: {line}")
     if not found.lost_files:
-        ctx.say(f"generation {generation.number} is as it was published ({len(generation.files)} files)")
+        ctx.say(f"generation {generation.number} is as it was published ({many(len(generation.files), 'file')})")
         return standing(ctx, generation, "verified")
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
     number = brought_back.again(ctx, generation)

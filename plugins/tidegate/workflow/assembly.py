@@ -11,6 +11,7 @@ from tidegate.core.plain import dumps
 from tidegate.core.receipt import FileEntry, content_digest
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import BuildingGeneration, BuiltGeneration
+from tidegate.core.wording import many
 from tidegate.workflow.context import Context
 from tidegate.workflow.merging import as_published, merge_small, published_path
 from tidegate.workflow.moves import MovedOn, manifest_of, move_files
@@ -65,7 +66,9 @@ def collect(
         ctx.ledger.windows.block(ctx.name, key, str(e))
         raise
     rows = sum(e.rows for e in entries)
-    ctx.say(f"assembled {rows:,} rows in {len(entries)} files of {len(generation.batches)} batches")
+    ctx.say(
+        f"assembled {many(rows, 'row')} in {many(len(entries), 'file')} of {many(len(generation.batches), 'batch')}"
+    )
     return built
 
 

@@ -15,6 +15,7 @@ from tidegate.core.errors import LedgerError
 from tidegate.core.slabs import UNBOUNDED, Slab
 from tidegate.core.views import BatchPage, GenerationRow, LedgerReads, Spine, WindowPage
 from tidegate.core.window import BUILDING, BUILT, CURRENT, SWAPPING
+from tidegate.core.wording import many, those
 from tidegate.workflow.audit_files import Files, Listing, Pace
 from tidegate.workflow.audit_inside import Inside
 from tidegate.workflow.audit_outside import Partitions, Produced, Topic
@@ -112,12 +113,15 @@ class _Audit:
         slabs = self._reads.slabs(self._ctx.name) if self._deep else [Slab(0, UNBOUNDED, 0)]
         for number, slab in enumerate(slabs, 1):
             if len(slabs) > 1:
-                say(f"slab {number} of {len(slabs)}: {slab.offsets:,} offsets, batches from {max(1, slab.first)} on")
+                say(
+                    f"slab {number} of {len(slabs)}: {many(slab.offsets, 'offset')}, "
+                    f"batches from {max(1, slab.first)} on"
+                )
             self._slab(slab, first=number == 1)
         self._note(self._books.sums())
         self._note(self._files.unknown_batches())
         landed, published = self._spine.states.get("LANDED", 0), self._books.published_windows
-        say(f"ledger: {landed:,} landed batches, {published:,} published windows")
+        say(f"ledger: {many(landed, 'landed batch')}, {many(published, 'published window')}")
         say(f"files: {self._found:,} in their places, {self._lost:,} not")
         if self._depth.catalogue:
             self._note(self._partitions.compare())
@@ -129,7 +133,9 @@ class _Audit:
         inside = self._inside
         notes = [*self._notes, *self._partitions.notes, *self._topic.notes]
         if inside is not None and inside.without_columns:
-            notes.append(f"{inside.without_columns:,} files have no Kafka columns: their coordinates were not checked")
+            notes.append(
+                f"{those(inside.without_columns, 'file', 'have')} no Kafka columns: their coordinates were not checked"
+            )
         if len(self._problems) >= MAX_PROBLEMS:
             notes.append(f"the first {MAX_PROBLEMS:,} problems are shown, there are more")
         return Report(
@@ -179,7 +185,9 @@ class _Audit:
             self._topic.planned(batch)
             self._note(self._books.batch(batch, files))
             if batch.state == "LANDED":
-                self._pace.say(lambda n=batch.batch_id: f"batches up to {n:,}, {self._found:,} files in their places")
+                self._pace.say(
+                    lambda n=batch.batch_id: f"batches up to {n:,}, {many(self._found, 'file')} in their places"
+                )
                 self._partitions.expect_batch(batch, files)
                 self._look(self._files.of_batch(batch, files))
                 if batch.is_redrive and self._deep:

@@ -12,6 +12,7 @@ from tidegate.core.layout import SUCCESS, join, window_id
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow, Spine
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
+from tidegate.core.wording import many
 from tidegate.workflow import places
 from tidegate.workflow.ahead import unknown_publications
 from tidegate.workflow.context import Context
@@ -159,9 +160,9 @@ class Files:
             if size is not None and other is None:
                 other = (join(directory, path), size)
         if other is not None:
-            return None, f"{other[0]} has {other[1]:,} bytes, the manifest says {item.entry.bytes:,}"
+            return None, f"{other[0]} has {many(other[1], 'byte')}, the manifest says {item.entry.bytes:,}"
         place = join(*item.homes[0])
-        return None, f"{place} is not there ({item.entry.rows:,} {item.entry.kind} rows)"
+        return None, f"{place} is not there ({many(item.entry.rows, f'{item.entry.kind} row')})"
 
     # ------------------------------------------------------------ what must not be there, or must besides
 
@@ -208,4 +209,4 @@ class Files:
 def _foreign(subject: str, directory: str, listing: dict[str, int], manifest: set[str]) -> Iterator[Problem]:
     """Files that readers see although no manifest names them."""
     for path in places.strays(listing, manifest):
-        yield Problem(subject, f"{join(directory, path)} is in no manifest ({listing[path]:,} bytes)", _FOREIGN)
+        yield Problem(subject, f"{join(directory, path)} is in no manifest ({many(listing[path], 'byte')})", _FOREIGN)

@@ -13,6 +13,7 @@ from tidegate.core.redriving import coordinates
 from tidegate.core.slabs import Slab
 from tidegate.core.tables import told_columns
 from tidegate.core.views import BatchRow
+from tidegate.core.wording import many
 from tidegate.workflow.audit_files import Found, Listing, Pace, Wanted
 
 CHUNK = 500
@@ -64,7 +65,7 @@ class Inside:
                     self.files += 1
                     self.rows += footer.rows
                     yield from problems
-                self._pace.say(lambda: f"read {self.files:,} files, {self.rows:,} rows")
+                self._pace.say(lambda: f"read {many(self.files, 'file')}, {many(self.rows, 'row')}")
 
     def end(self) -> Iterator[Problem]:
         if self._deep:

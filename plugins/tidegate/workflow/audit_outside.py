@@ -12,6 +12,7 @@ from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.core.views import BatchRow, GenerationRow, Spine
 from tidegate.core.window import CURRENT, SWAPPING, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow.context import Context
 from tidegate.workflow.publication import wanted_partitions, window_values
 
@@ -63,7 +64,7 @@ class Partitions:
         ):
             if not expected:
                 continue  # the table may not have been created yet
-            self._ctx.say(f"catalogue: {len(expected):,} partitions of {table}")
+            self._ctx.say(f"catalogue: {many(len(expected), 'partition')} of {table}")
             try:
                 have = self._ctx.catalogue.partitions(table)
             except TidegateError as e:

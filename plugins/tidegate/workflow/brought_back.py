@@ -14,6 +14,7 @@ from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.receipt import DATA, content_digest
 from tidegate.core.tables import told_columns
 from tidegate.core.window import RETIRED, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow import jobs
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
@@ -65,7 +66,8 @@ def refuse_if_lost(ctx: Context, old: PublishedGeneration) -> None:
     gone = rollback.lost(old.files, {f.path: f.bytes for f in ctx.storage.list_files(old.location) or []})
     if gone:
         raise ReplayRefused(
-            f"{iso(old.window.start_ms)}: {join(old.location, gone[0])} and {len(gone) - 1} more files of generation "
+            f"{iso(old.window.start_ms)}: {join(old.location, gone[0])} and "
+            f"{many(len(gone) - 1, 'more file')} of generation "
             f"{old.number} are not there as its manifest says",
             advice="restore them from a backup of the filesystem, or replay the window from Kafka",
         )

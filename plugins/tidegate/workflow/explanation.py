@@ -16,6 +16,7 @@ from tidegate.core.rollback import ROLLBACK, Origin
 from tidegate.core.views import GenerationRow, LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow import truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import backfill
@@ -153,7 +154,7 @@ def _words(
     working = [g for g in view.generations if g.state not in (CURRENT, RETIRED, DISCARDED)]
     late = sum(t.rows for t in view.totals if t.kind == LATE)
     if current is not None:
-        words = f"published: generation {current.number} ({current.kind}), {current.rows:,} rows"
+        words = f"published: generation {current.number} ({current.kind}), {many(current.rows, 'row')}"
         if current.origin is not None:
             told = Origin(current.origin, current.why or "")
             words = f"published: generation {current.number}, {current.rows:,} {told.words()}"
@@ -183,8 +184,12 @@ def _words(
         return "ready, but nobody has published it", run
     if now.blockers:
         when = f"; {expected.text()}" if expected is not None else ""
-        many = len(now.blockers)
-        who = f"blocked by {now.reason}" if many == 1 else f"blocked by {many} of {len(now.partitions)}: {now.reason}"
+        blockers = len(now.blockers)
+        who = (
+            f"blocked by {now.reason}"
+            if blockers == 1
+            else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
+        )
         return f"{who}{when}", next_step(name, ctx.pipeline.windows, now)
     if now.completeness is not None:
         return f"not ready: {now.reason}", f"to publish it as it is: {truth.remedy(name, key.start_ms)}"

@@ -27,6 +27,7 @@ from tidegate.core.plain import dumps, to_plain
 from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
 from tidegate.core.redriving import source_batches
+from tidegate.core.wording import many
 from tidegate.workflow import ahead, landing, records, redriven, sealing, tables
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
@@ -63,7 +64,10 @@ def plan(ctx: Context, run: str) -> int | None:
             continue  # somebody planned, closed a window or accepted a topic meanwhile: gather again
         for loss in decided.losses:
             ctx.say(f"LOST: partition {loss.partition} offsets [{loss.start}, {loss.end}) ({loss.reason})")
-        ctx.say(f"planned batch {decided.batch_id}: {decided.records:,} offsets in {len(decided.ranges)} partitions")
+        ctx.say(
+            f"planned batch {decided.batch_id}: {many(decided.records, 'offset')} in "
+            f"{many(len(decided.ranges), 'partition')}"
+        )
         return decided.batch_id
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
 

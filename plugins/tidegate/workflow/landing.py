@@ -8,6 +8,7 @@ from tidegate.core.errors import Alarm, CatalogueError, LostComparison, StorageA
 from tidegate.core.layout import PartitionValues, join, parse_partition_path
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import dirty_table, late_table
+from tidegate.core.wording import many
 from tidegate.workflow import records, redriven, reopened
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory, move_files
@@ -38,7 +39,7 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         if not isinstance(now, LandedBatch):
             raise LostComparison(f"batch {batch_id} is {now.state}: another task works on it") from None
         result = now
-    what = f"redrive: {redriving.outcome(batch.manifest)}" if plan.is_redrive else f"{plan.records:,} offsets"
+    what = f"redrive: {redriving.outcome(batch.manifest)}" if plan.is_redrive else f"{many(plan.records, 'offset')}"
     ctx.say(f"landed batch {batch_id} ({what})")
     return result
 

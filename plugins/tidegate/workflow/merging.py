@@ -17,6 +17,7 @@ from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.pipeline import table_columns
 from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.window import BuildingGeneration, PublishedGeneration, WindowKey
+from tidegate.core.wording import many, those
 from tidegate.workflow import jobs
 from tidegate.workflow.context import Context
 
@@ -66,12 +67,12 @@ def merge_small(ctx: Context, generation: BuildingGeneration, landed: Sequence[L
     if not merges:
         return nothing
     files = sum(len(m.sources) for m in merges)
-    ctx.say(f"merging {files} small files into {len(merges)}")
+    ctx.say(f"merging {many(files, 'small file')} into {len(merges)}")
     job = jobs.merge_plan(ctx, generation, merges)
     try:
         receipt = _run(ctx, generation, job)
     except TidegateError as e:
-        ctx.say(f"WARNING: {files} small files are published as they are, merging them failed: {e}")
+        ctx.say(f"WARNING: {those(files, 'small file')} published as they are, merging them failed: {e}")
         return nothing
     listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
     wrong = rules.errors(merges, receipt, listing)

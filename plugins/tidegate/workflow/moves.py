@@ -9,6 +9,7 @@ from tidegate.core.layout import join
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import FileEntry
 from tidegate.core.recovery import Do, Seen, decide, held_against
+from tidegate.core.wording import many
 from tidegate.workflow.context import ATTEMPTS
 
 
@@ -92,7 +93,7 @@ def _alarm(
     if todo is Do.ALARM_LOST or not wrong:
         return Alarm(message)
     return Alarm(
-        f"{message}; {join(damaged, wrong[0])} and {len(wrong) - 1} more files are not what the manifest says",
+        f"{message}; {join(damaged, wrong[0])} and {many(len(wrong) - 1, 'more file')} are not what the manifest says",
         advice="restore them from a backup of the filesystem, then `tidegate repair` and clear the task",
     )
 
@@ -142,7 +143,7 @@ def move_files(
         if not still_mine():
             raise MovedOn
         raise Alarm(
-            f"{join(destination, missing[0])} and {len(missing) - 1} more files are not what the manifest says",
+            f"{join(destination, missing[0])} and {many(len(missing) - 1, 'more file')} are not what the manifest says",
             advice="restore them from a backup of the filesystem, then `tidegate repair` and clear the task",
         )
 

@@ -17,6 +17,7 @@ from tidegate.core.errors import LostComparison, SourceError, TidegateError
 from tidegate.core.notices import RAISED, Finding, Message, NotTold
 from tidegate.core.tables import data_table
 from tidegate.core.views import LedgerReads
+from tidegate.core.wording import those
 from tidegate.workflow import overview
 from tidegate.workflow.context import Context
 
@@ -145,7 +146,7 @@ def deliver(
         said.append(f"WARNING: given up after a week, nobody was told: {notice.finding.what}")
     for number, message in enumerate(send):
         if time.monotonic() > end:
-            return [*said, f"WARNING: {len(send) - number:,} messages wait for the next run"]
+            return [*said, f"WARNING: {those(len(send) - number, 'message', 'wait')} for the next run"]
         body = rules.payload(ctx.name, ctx.pipeline.owner, message, now, board_url)
         try:
             channels[0].send(body)
@@ -154,7 +155,7 @@ def deliver(
                 said.append(f"WARNING: not delivered, sent again later: {body['title']}: {_words(e)}")
                 continue
             left = len(send) - number
-            return [*said, f"WARNING: {left:,} messages were not delivered and are sent again: {_words(e)}"]
+            return [*said, f"WARNING: {those(left, 'message', 'were')} not delivered, to be sent again: {_words(e)}"]
         _remember(ctx, message)
         said.append(f"told {channels[0].who}: {body['title']}")
         said += _also(channels[1:], body)

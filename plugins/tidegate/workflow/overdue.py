@@ -12,6 +12,7 @@ from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.views import LedgerReads
 from tidegate.core.window import WindowKey
+from tidegate.core.wording import many, those
 
 RANGES_SHOWN = 3
 MAINTAINED_MS = 3_600_000
@@ -64,7 +65,11 @@ def concerns(
     name, over = pipeline.name, ended(due, note)
     found: list[Concern] = []
     if over:
-        runs = f"the archive runs of {len(over):,} windows have" if len(over) > 1 else "the archive run of a window has"
+        runs = (
+            f"the archive runs of {those(len(over), 'window', 'have')}"
+            if len(over) > 1
+            else "the archive run of a window has"
+        )
         found.append(
             Concern(
                 f"{runs} ended without a publication: {_instants(over)}",
@@ -104,13 +109,16 @@ def _clear(name: str, over: tuple[int, ...], due: Due) -> str:
     parts = list(stretches(due.windows, over))
     first, last = parts[0], window_start(parts[0].end - 1, due.windows)
     command = f"airflow tasks clear {name}.archive --yes -s {iso(first.start)} -e {iso(last)}"
-    return f": {command}" if len(parts) == 1 else f", and likewise for the {len(parts) - 1:,} other ranges: {command}"
+    return (
+        f": {command}"
+        if len(parts) == 1
+        else f", and likewise for the {many(len(parts) - 1, 'other range')}: {command}"
+    )
 
 
 def count(due: Due) -> str:
     """`1 window is`, `12 windows are`."""
-    number = due.count
-    return f"{number:,} window{' is' if number == 1 else 's are'}"
+    return those(due.count, "window")
 
 
 def ranges(due: Due) -> str:
@@ -119,7 +127,7 @@ def ranges(due: Due) -> str:
     shown = [_range(first.start_ms, last.start_ms) for first, last in parts[:RANGES_SHOWN]]
     if len(parts) > RANGES_SHOWN:
         last = _range(parts[-1][0].start_ms, parts[-1][1].start_ms)
-        shown.append(f"and {len(parts) - RANGES_SHOWN:,} more ranges, the last {last}")
+        shown.append(f"and {many(len(parts) - RANGES_SHOWN, 'more range')}, the last {last}")
     return ", ".join(shown)
 
 

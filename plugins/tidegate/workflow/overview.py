@@ -22,6 +22,7 @@ from tidegate.core.thresholds import too_dirty
 from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
+from tidegate.core.wording import those
 from tidegate.workflow import overdue, reconcile, reopen, truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import Concern
@@ -178,7 +179,7 @@ def _with_concerns(
     elif lag is not None and lag.lost:
         concerns.append(
             Concern(
-                f"{lag.lost:,} offsets are gone from the topic before they were read",
+                f"{those(lag.lost, 'offset')} gone from the topic before they were read",
                 "source.on_data_loss: record goes on without them",
                 "data_loss",
             )
@@ -207,8 +208,11 @@ def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> l
     long = [h for h in held if now_ms - h.since_ms > pipeline.archive.sla_ms]
     if not long:
         return []
-    oldest, many = long[0], f"{len(long):,} window{' is' if len(long) == 1 else 's are'}"
-    what = f"{many} held by another system's count, the oldest ({iso(oldest.window_ms)}): {oldest.comparison.text}"
+    oldest = long[0]
+    what = (
+        f"{those(len(long), 'window')} held by another system's count, the oldest "
+        f"({iso(oldest.window_ms)}): {oldest.comparison.text}"
+    )
     advice = f"find out what is missing; to publish it as it is: {truth.remedy(pipeline.name, oldest.window_ms)}"
     return [Concern(what, advice, "held_window")]
 
@@ -219,8 +223,8 @@ def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
     if not refused:
         return []
     at = iso(refused[0].window.start_ms)
-    many = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
-    what, advice = f"reopening {at}{many} was refused: its late rows wait", f"tidegate reopen {name} {at} says why"
+    others = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    what, advice = f"reopening {at}{others} was refused: its late rows wait", f"tidegate reopen {name} {at} says why"
     return [Concern(what, advice, "late_rows")]
 
 
@@ -261,8 +265,8 @@ def late_words(left: tuple[Choice, ...], name: str) -> str:
     over = [c for c in left if c.over]
     if not over:
         return ""
-    at, many = iso(over[0].window.start_ms), f" and {len(over) - 1:,} more" if len(over) > 1 else ""
-    words = f"late rows of {at}{many} wait, over the budget: {'; '.join(over[0].over)}"
+    at, others = iso(over[0].window.start_ms), f" and {len(over) - 1:,} more" if len(over) > 1 else ""
+    words = f"late rows of {at}{others} wait, over the budget: {'; '.join(over[0].over)}"
     return f"{words}; to take them up: tidegate reopen {name} {at} --over-budget --why '...'"
 
 

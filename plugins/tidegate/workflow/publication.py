@@ -18,6 +18,7 @@ from tidegate.core.ports import PartitionSwitch, TableDef
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, REOPEN, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow import records, reopened
 from tidegate.workflow.assembly import certify_built
 from tidegate.workflow.context import Context
@@ -50,7 +51,7 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     except LostComparison:
         raise MovedOn from None
     rows = sum(f.rows for f in generation.files)
-    ctx.say(f"published generation {generation.number}: {rows:,} rows at {location}")
+    ctx.say(f"published generation {generation.number}: {many(rows, 'row')} at {location}")
     return published
 
 
@@ -192,7 +193,8 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
         have = ctx.catalogue.partitions(table.name, time)
         if have != want:
             raise CatalogueError(
-                f"{table.name} {partition_path(time)}: the catalogue says {len(have)} partitions after the change, "
+                f"{table.name} {partition_path(time)}: the catalogue says "
+                f"{many(len(have), 'partition')} after the change, "
                 f"{len(want)} were set; first difference: {_first_difference(have, want)}",
                 advice="the next try aligns it again; if it stays, somebody else alters this table",
             )

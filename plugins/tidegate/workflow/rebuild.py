@@ -21,6 +21,7 @@ from tidegate.core.redriving import source_batches
 from tidegate.core.replaying import AUTO, KEPT
 from tidegate.core.rereading import Rereading, compare, listed
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
+from tidegate.core.wording import many
 from tidegate.workflow import redriven
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
@@ -115,7 +116,7 @@ def _together(ctx: Context, chooser: Chooser, choices: list[Choice]) -> dict[int
     job = _job_plan(ctx, chooser, todo)
     receipts = run_replay(ctx, job, join(ctx.layout.plans(), f"{job.attempt}.json"))
     if len(todo) > 1 and all(isinstance(r, BatchRefused) for r in receipts.values()):
-        ctx.say(f"the job for {len(todo)} windows was refused: they are tried in two halves")
+        ctx.say(f"the job for {many(len(todo), 'window')} was refused: they are tried in two halves")
         half = len(todo) // 2
         for some in (todo[:half], todo[half:]):
             found |= _together(ctx, chooser, [replace(c, work=renewed(ctx, c.work)) for c in some])
@@ -142,7 +143,7 @@ def _believed(ctx: Context, choice: Choice, receipt: ReplayReceipt) -> Rebuilt |
         return e
     copied = sum(c.rows for c in receipt.copied)
     if copied:
-        ctx.say(f"{iso(choice.work.window.start_ms)}: {copied:,} rows came from the files in force")
+        ctx.say(f"{iso(choice.work.window.start_ms)}: {many(copied, 'row')} came from the files in force")
     files = receipt.receipt.files
     return Rebuilt(choice.work, _directory(ctx, choice.work), files, receipt.job_read, copied)
 
@@ -242,13 +243,13 @@ def _compare(ctx: Context, choice: Choice, found: ReplayReceipt) -> None:
     counted = sum(r.data for r in receipt.ranges) + sum(c.rows for c in found.copied)
     written = sum(f.rows for f in receipt.files)
     if written != counted:
-        raise ReplayRefused(f"{window}: the rebuild wrote {written} rows but counted {counted}")
+        raise ReplayRefused(f"{window}: the rebuild wrote {many(written, 'row')} but counted {counted}")
     owing = {(s.batch_id, s.partition) for s in choice.spans}
     for key, results in sorted(read.items()):
         stray = 0 if key in owing else sum(r.data for r in results)
         if stray:
             raise ReplayRefused(
-                f"{window}: batch {key[0]}, partition {key[1]} owes nothing, the topic gives {stray} rows: "
+                f"{window}: batch {key[0]}, partition {key[1]} owes nothing, the topic gives {many(stray, 'row')}: "
                 "a spec that moves rows?",
                 advice=KEPT,
             )
@@ -279,7 +280,8 @@ def _compare(ctx: Context, choice: Choice, found: ReplayReceipt) -> None:
 def _other_rows(where: str, owed: int, rows: int, again: Rereading) -> ReplayRefused:
     gone = f" (nothing any more at {listed(again.vanished)})" if again.vanished else ""
     return ReplayRefused(
-        f"{where} owes {owed} rows, the topic gives {rows}{gone}: compaction, retention, or a spec that moves rows",
+        f"{where} owes {many(owed, 'row')}, the topic gives {rows}{gone}: compaction, "
+        "retention, or a spec that moves rows",
         advice=KEPT,
     )
 
@@ -298,7 +300,7 @@ def _compare_copied(window: str, choice: Choice, found: ReplayReceipt) -> None:
             whose = f"batch {key[0]}, partition {key[1]}" if carries_batch else f"partition {key[1]}"
             rows, owed = (side.get(key, (0, 0, 0))[0] for side in (has, due))
             raise ReplayRefused(
-                f"{window}: {whose} owes {owed} rows, the files in force give {rows}, or others", advice=KEPT
+                f"{window}: {whose} owes {many(owed, 'row')}, the files in force give {rows}, or others", advice=KEPT
             )
 
 

@@ -15,6 +15,7 @@ from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissin
 from tidegate.core.lateness import floor_of
 from tidegate.core.planning import PlanningView
 from tidegate.core.redriving import Cause, Choice, DirtyBatch, DirtyReader, source_batches
+from tidegate.core.wording import many
 from tidegate.workflow import ahead, ingest, landing, records, redriven, tables
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 
@@ -37,8 +38,8 @@ class Redriven:
     @property
     def words(self) -> str:
         """For people."""
-        of = f"batch {self.sources[0]}" if len(self.sources) == 1 else f"{len(self.sources)} batches"
-        name = f"batch {self.batch_id} (redrive of {self.rows:,} dirty rows of {of})"
+        of = f"batch {self.sources[0]}" if len(self.sources) == 1 else f"{many(len(self.sources), 'batch')}"
+        name = f"batch {self.batch_id} (redrive of {many(self.rows, 'dirty row')} of {of})"
         if self.refused:
             return f"{name} was given up, every row stays where it is: {self.refused}"
         return f"{name}: {redriving.counted({k: getattr(self, k) for k in redriving.KINDS})}"
@@ -81,7 +82,10 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
         except LostComparison:
             continue  # somebody planned, closed a window or redrove meanwhile: gather again
         ids = source_batches(planned)
-        ctx.say(f"planned batch {planned.batch_id}: redrive of {planned.records:,} dirty rows of {len(ids)} batches")
+        ctx.say(
+            f"planned batch {planned.batch_id}: redrive of "
+            f"{many(planned.records, 'dirty row')} of {many(len(ids), 'batch')}"
+        )
         return planned.batch_id
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
 

@@ -11,6 +11,7 @@ from tidegate.core.layout import window_end
 from tidegate.core.reopening import MOST_REFUSED, LateWindow, is_abandoned
 from tidegate.core.tables import data_table
 from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey
+from tidegate.core.wording import many, those
 from tidegate.workflow import ahead, archive, landing
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
@@ -114,7 +115,9 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
             if e.retry:
                 break  # what is down costs each window its time-out: the rest waits for the next run
             continue
-        done.append(f"{iso(key.start_ms)} was reopened as generation {published.generation}: {published.rows:,} rows")
+        done.append(
+            f"{iso(key.start_ms)} was reopened as generation {published.generation}: {many(published.rows, 'row')}"
+        )
     return done
 
 
@@ -134,7 +137,7 @@ def _gone_on_with(ctx: Context, most: int) -> list[str]:
             if e.retry:
                 break
             continue
-        done.append(f"{iso(key.start_ms)} was reopened as generation {one.number}: {published.rows:,} rows")
+        done.append(f"{iso(key.start_ms)} was reopened as generation {one.number}: {many(published.rows, 'row')}")
     return done
 
 
@@ -157,7 +160,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
         return archive.standing(ctx, newest, "no late rows wait")
     if not choice.late.settled:
         raise NotReady(
-            f"{ctx.name} {iso(key.start_ms)}: {choice.late.rows:,} late rows are not in the late table yet",
+            f"{ctx.name} {iso(key.start_ms)}: {those(choice.late.rows, 'late row')} not in the late table yet",
             advice="the lines above say why; try again once Hive answers",
         )
     if choice.over and not over_budget:
@@ -165,7 +168,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
     bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
     number = ctx.ledger.windows.begin_generation(ctx.name, key, newest.number, REOPEN, why)
     rows = sum(b.rows for b in choice.late.settled)
-    ctx.say(f"reopening {iso(key.start_ms)}: {rows:,} late rows become part of generation {number}")
+    ctx.say(f"reopening {iso(key.start_ms)}: {those(rows, 'late row', 'become')} part of generation {number}")
     return archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, number))
 
 

@@ -15,6 +15,7 @@ from tidegate.core.layout import PartitionValues, join, partition_path, time_val
 from tidegate.core.receipt import LATE, FileEntry
 from tidegate.core.tables import late_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration
+from tidegate.core.wording import many
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import move_out
 from tidegate.workflow.tables import bring_up
@@ -43,7 +44,7 @@ def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
     for window_ms, number, batch_id in ctx.ledger.reopenings.duties(ctx.name):
         windows[window_ms, number].append(batch_id)
     for (window_ms, number), batches in windows.items():
-        name = f"{iso(window_ms)}: late rows of {len(batches)} batches"
+        name = f"{iso(window_ms)}: late rows of {many(len(batches), 'batch')}"
         try:
             _drop(ctx, window_ms, batches)
             for batch_id in batches:

@@ -20,6 +20,7 @@ from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import ReopenReceipt
 from tidegate.core.tables import told_columns
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
+from tidegate.core.wording import many
 from tidegate.workflow import jobs, overflow, reopened
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
@@ -68,7 +69,8 @@ def _refuse_if_lost(ctx: Context, current: PublishedGeneration) -> None:
     lost = [f.path for f in current.files if there.get(f.path) != f.bytes]
     if lost:
         raise ReplayRefused(
-            f"{iso(current.window.start_ms)}: {join(current.location, lost[0])} and {len(lost) - 1} more files of "
+            f"{iso(current.window.start_ms)}: {join(current.location, lost[0])} and "
+            f"{many(len(lost) - 1, 'more file')} of "
             f"generation {current.number} are not what the manifest says",
             advice="clear the window's publish task, which rebuilds it, then reopen it again",
         )

@@ -21,6 +21,7 @@ from tidegate.core.replaying import AUTO, MOST_ROWS, MOST_WINDOWS
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow import ahead, archive, rebuild
 from tidegate.workflow.assembly import REBUILT
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
@@ -166,7 +167,7 @@ class _Range:
         if not taken or self._down is not None:
             return
         if len(taken) > 1:
-            self._ctx.say(f"{len(taken)} windows from {iso(min(taken).start_ms)} on share one reading")
+            self._ctx.say(f"{many(len(taken), 'window')} from {iso(min(taken).start_ms)} on share one reading")
         works = [rebuild.work_of(self._ctx, g) for g in taken.values()]
         try:
             found = rebuild.read_again(self._ctx, works, self._wanted)

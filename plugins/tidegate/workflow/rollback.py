@@ -10,6 +10,7 @@ from tidegate.core.instants import iso
 from tidegate.core.rollback import ROLLBACK, PartitionChange
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILDING, PublishedGeneration, WindowKey
+from tidegate.core.wording import many
 from tidegate.workflow import ahead, archive, brought_back
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
@@ -98,7 +99,10 @@ def _once(ctx: Context, key: WindowKey, to: int | None, why: str) -> Published:
     bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
     number = ctx.ledger.rollbacks.begin(ctx.name, key, found.now.number, found.then.number, why)
     rows = sum(f.rows for f in found.then.files)
-    ctx.say(f"rolling {iso(key.start_ms)} back: {rows:,} rows of generation {found.then.number} as generation {number}")
+    ctx.say(
+        f"rolling {iso(key.start_ms)} back: {many(rows, 'row')} of generation "
+        f"{found.then.number} as generation {number}"
+    )
     return archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, number))
 
 

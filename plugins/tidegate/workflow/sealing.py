@@ -20,6 +20,7 @@ from tidegate.core.plain import loads
 from tidegate.core.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.record import same_plan
 from tidegate.core.thresholds import refusal
+from tidegate.core.wording import many
 from tidegate.workflow import overflow, records
 from tidegate.workflow.attempts import refuse_other_records
 from tidegate.workflow.context import Context
@@ -81,8 +82,8 @@ def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str)
     there = {f.path: f.bytes for f in ctx.storage.list_files(directory) or []}
     for f in receipt.files:
         if there.get(f.path) != f.bytes:
-            found = f"has {there[f.path]:,} bytes" if f.path in there else "is not there"
-            return f"{join(directory, f.path)} {found}, its receipt says {f.bytes:,} bytes"
+            found = f"has {many(there[f.path], 'byte')}" if f.path in there else "is not there"
+            return f"{join(directory, f.path)} {found}, its receipt says {many(f.bytes, 'byte')}"
     return None
 
 
@@ -233,11 +234,13 @@ def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:
         there |= {f"{kind}/{f.path}": f.bytes for f in moved}
     missing = [f.path for f in receipt.files if there.get(f.path) != f.bytes]
     if missing:
-        raise StorageAhead(f"{directory}: {missing[0]} and {len(missing) - 1} more files of its receipt have moved on")
+        raise StorageAhead(
+            f"{directory}: {missing[0]} and {many(len(missing) - 1, 'more file')} of its receipt have moved on"
+        )
 
 
 def _summary(receipt: Receipt) -> str:
     total = {k: sum(getattr(r, k) for r in receipt.ranges) for k in _COUNTED}
     windows = {f.window_ms for f in receipt.files if f.window_ms is not None}
     counts = ", ".join(f"{k} {n:,}" for k, n in total.items() if n or k not in ("dropped", "rerouted"))
-    return f"{counts}; {len(receipt.files)} files for {len(windows)} windows"
+    return f"{counts}; {many(len(receipt.files), 'file')} for {many(len(windows), 'window')}"
