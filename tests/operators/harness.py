@@ -70,6 +70,8 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__MIN_FILE_PROCESS_INTERVAL": "300",
     "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
     "AIRFLOW__CORE__DAG_FILE_PROCESSOR_TIMEOUT": "360",
+    # Where a parse is slow, Airflow takes all that it has found for gone, until the next one.
+    "AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD": "360",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
     "AIRFLOW__CORE__KILLED_TASK_CLEANUP_TIME": "20",
@@ -356,13 +358,16 @@ class Rig:
         return found[0][0] if found else "absent"
 
     def wait_task(self, dag_id: str, run_id: str, task_id: str, *states: str | None, after: int = 0) -> None:
-        """Until the task is in one of these states, in a try later than `after`."""
+        """Until the task is in one of these states, in a try later than `after`. Fails at once when it has succeeded
+        and that is none of them."""
+        what = f"{dag_id} {run_id} {task_id} is {states}"
 
-        def look() -> Any:
+        def look() -> bool:
             state, attempt = self.task(dag_id, run_id, task_id)
+            assert state != "success" or attempt <= after or state in states, f"{what}: it has succeeded"
             return state in states and attempt > after
 
-        self.eventually(f"{dag_id} {run_id} {task_id} is {states}", look, lambda: self.story(dag_id, run_id))
+        self.eventually(what, look, lambda: self.story(dag_id, run_id))
 
     def wait_run(self, dag_id: str, run_id: str, *states: str) -> None:
         """Until the run is in one of these states. Fails at once when it has failed and that is none of them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import airflow_home  # noqa: F401  (before airflow)
 import pytest
@@ -21,7 +21,9 @@ from tests.operators.harness import Rig
 WHOLE = os.environ.get("TIDEGATE_OPERATORS") == "all"
 CELLS = every() if WHOLE else sample(every(), SEED)
 AT_ONCE = 24
-"""Cells whose pipelines are there; they are taken away before the next ones come."""
+"""Cells whose pipelines are there; each one costs all tasks time, for every parse reads them."""
+MORE = 8
+"""Are added together, once as many have ended and are taken away: a slow cell keeps nobody waiting."""
 SIDE_BY_SIDE = 8
 
 
@@ -40,12 +42,18 @@ def outcomes(request: pytest.FixtureRequest, rig: Rig) -> Iterator[Callable[[Cel
 def _outcome(
     rig: Rig, pool: ThreadPoolExecutor, chosen: list[Cell], played: dict[Cell, Future[None]], cell: Cell
 ) -> None:
-    if cell not in played:
-        rig.remove(*(f"c_{one.name}" for one in played))
-        group = [one for one in chosen if one not in played][:AT_ONCE]
-        print(f"{len(group)} cells, {SIDE_BY_SIDE} side by side")
-        plays = [Play(rig, one, lane) for one, lane in zip(group, rig.add(*map(lane_of, group)), strict=True)]
-        played |= {play.cell: pool.submit(_timed, play) for play in plays}
+    while cell not in played or not played[cell].done():
+        left = [one for one in chosen if one not in played]
+        at_work = [future for future in played.values() if not future.done()]
+        room = AT_ONCE - len(at_work)
+        if left and room >= min(MORE, len(left)):
+            rig.remove(*(f"c_{one.name}" for one, future in played.items() if future.done()))
+            group = left[:room]
+            print(f"{len(group)} cells more, {SIDE_BY_SIDE} side by side")
+            plays = [Play(rig, one, lane) for one, lane in zip(group, rig.add(*map(lane_of, group)), strict=True)]
+            played |= {play.cell: pool.submit(_timed, play) for play in plays}
+        else:
+            wait(at_work, return_when=FIRST_COMPLETED)
     played[cell].result()
 
 
