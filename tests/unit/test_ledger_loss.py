@@ -6,6 +6,8 @@ notices says so, `repair --adopt` brings the rows back, the next runs go on, and
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -324,6 +326,17 @@ def test_a_damaged_record_is_named(world: World) -> None:
     (world.folder / "lake/readings/_tidegate/hwm/2").write_bytes(b"\x1f\x8bgarbage")
     with pytest.raises(StorageAhead, match="hwm/2 cannot be read"):
         adoption.survey(world.context())
+
+
+def test_a_record_of_a_newer_release_is_whole(world: World) -> None:
+    """This host has not been upgraded yet: nothing is to be restored."""
+    first_records(world)
+    world.ingest("r1")
+    newer = json.loads(gzip.decompress((world.folder / "lake/readings/_tidegate/hwm/1").read_bytes())) | {"more": 1}
+    (world.folder / "lake/readings/_tidegate/hwm/2").write_bytes(gzip.compress(json.dumps(newer).encode()))
+    with pytest.raises(StorageAhead, match=r"hwm/2 cannot be read: .*unknown \['more'\]: a newer release") as refused:
+        adoption.survey(world.context())
+    assert refused.value.advice.startswith("finish the upgrade")
 
 
 def test_an_audit_tells_of_a_publication_that_the_ledger_forgot(world: World) -> None:

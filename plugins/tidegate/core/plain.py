@@ -16,6 +16,10 @@ T = TypeVar("T")
 _ATOMS = frozenset({type(None), bool, int, float, str})
 
 
+class UnknownFields(ValueError):
+    """A later version of the class was written."""
+
+
 def to_plain(value: Any) -> Any:
     """Dataclass -> dict, tuple and frozenset -> list; everything else as it is."""
     if type(value) in _ATOMS:
@@ -66,7 +70,9 @@ def from_plain(kind: type[T] | Any, value: Any) -> T:
         hints = _hints(kind)
         unknown = set(value) - set(hints)
         if unknown:
-            raise ValueError(f"{kind.__name__}: unknown {sorted(unknown)}")
+            raise UnknownFields(
+                f"{kind.__name__}: unknown {sorted(unknown)}: a newer release wrote it, install that here"
+            )
         try:
             return kind(**{k: from_plain(hints[k], v) for k, v in value.items()})
         except TypeError as e:

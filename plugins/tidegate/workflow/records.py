@@ -7,6 +7,7 @@ from typing import TypeVar
 from tidegate.core.batch import AbandonedBatch, SealedBatch
 from tidegate.core.errors import PathExists, PathMissing, StorageAhead
 from tidegate.core.layout import join, parse_assembly
+from tidegate.core.plain import UnknownFields
 from tidegate.core.record import BatchRecord, GenerationRecord, pack, unpack
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import BuiltGeneration
@@ -83,6 +84,9 @@ def generation_record(ctx: Context, path: str) -> GenerationRecord:
 def _unpacked(kind: type[T], path: str, content: bytes) -> T:
     try:
         return unpack(kind, content)
+    except UnknownFields as e:
+        advice = "finish the upgrade on this host, then run this again; the record is whole, leave it where it is"
+        raise StorageAhead(f"{path} cannot be read: {e}", advice=advice) from e
     except ValueError as e:
         raise StorageAhead(f"{path} cannot be read: {e}", advice="restore it from a backup of the filesystem") from e
 
