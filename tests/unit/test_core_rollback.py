@@ -93,6 +93,12 @@ def test_cleaned_files_are_refused_by_the_keys_that_let_them_go() -> None:
     assert chosen(gone, current(2), to=2) == 2
 
 
+def test_files_that_were_cleaned_before_the_spec_kept_them_for_ever_are_gone_all_the_same() -> None:
+    kept = replace(SPEC, clean=replace(SPEC.clean, generations_ms=None))
+    with pytest.raises(ReplayRefused, match="clean.generations null"):
+        choose([retired(1, cleaned_ms=T0), current(2)], None, kept)
+
+
 @pytest.mark.parametrize(
     ("earlier", "later", "late", "words"),
     [

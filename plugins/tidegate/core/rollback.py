@@ -100,10 +100,11 @@ def choose(generations: Sequence[Known], to: int | None, pipeline: Pipeline) -> 
 def _refuse_cleaned(found: Known, pipeline: Pipeline) -> None:
     if found.cleaned_ms is None:
         return
-    days = pipeline.clean.generations_ms / 86_400_000
+    kept_ms = pipeline.clean.generations_ms
+    kept = "null" if kept_ms is None else f"{kept_ms / 86_400_000:g} days"
     raise ReplayRefused(
         f"the files of generation {found.number} were cleaned at {iso(found.cleaned_ms)}: archive.keep_generations "
-        f"is {pipeline.archive.keep_generations}, clean.generations {days:g} days",
+        f"is {pipeline.archive.keep_generations}, clean.generations {kept}",
         advice="replay the window from Kafka while it has the records, with the columns as they were; raise the two "
         "keys so that generations are kept for longer from now on",
     )
