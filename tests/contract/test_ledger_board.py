@@ -18,8 +18,10 @@ from tidegate.adapters.ledger import SqlLedger, reads_board, requests, schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.requests import SqlRequests
 from tidegate.core.errors import LedgerError
+from tidegate.core.notices import Finding
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.plain import dumps
 from tidegate.core.window import WindowKey
 
 __all__ = ["url"]  # a fixture
@@ -34,6 +36,8 @@ START = WELL.windows.start_ms
 EVERYTHING = Interval(0, 2**62)
 BUILDING = {3: "BUILDING", 4: "BUILT", 5: "SWAPPING", 6: "DISCARDED"}
 """A second generation of these hours."""
+OVER = {"ended": ({"ended_ms": NOW}, False), "closed": ({"closed_ms": NOW}, False), "once": ({}, True)}
+"""Notices of WELL that do not stand."""
 WINDOWS = 103
 """Of batch 7: three more than are listed."""
 
@@ -98,6 +102,9 @@ def more(engine: Engine) -> None:
             c.execute(insert(schema.run_bindings).values(**of, run=run, batch_id=7))
         for source, part in ((9, 1), (7, 0), (7, 1)):
             c.execute(insert(schema.batch_sources).values(**took_up, source=source, partition=part))
+        for at, (end, once) in OVER.items():
+            what = dumps(Finding("alarm", at, "", "over", once=once))
+            c.execute(insert(schema.notices).values(**of, key=at, content=what, first_ms=NOW, **end))
         c.execute(insert(schema.row_owners).values(**owner))
         c.execute(insert(schema.batch_files), list(files(7)))
         c.execute(update(schema.batches).where(schema.batches.c.batch_id == 9).values(receipt=None))
@@ -271,6 +278,7 @@ def test_events_are_paged_without_a_gap(ledger: SqlLedger) -> None:
     paged, before = [], None
     while page := reads.event_page(WELL.name, 50, before, None):
         assert len(page) <= 50
+        assert len(paged) < len(whole), "no end of pages"
         paged += page
         before = page[-1].id
     assert paged == whole
