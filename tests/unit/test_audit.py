@@ -260,8 +260,8 @@ def test_other_rows_under_an_intact_footer_are_found_by_coordinates_alone(world:
     assert look(world, coordinates=False).balanced
     report = look(world)
     assert any("by Kafka partition (rows, first, last offset)" in p.what for p in report.problems)
-    assert any("rows too many, at offsets [1002, 1003)" in p.what for p in report.problems), report.problems
-    assert any("offsets that were read are in no file" in p.what for p in report.problems), report.problems
+    assert any("row too many, at offsets [1002, 1003)" in p.what for p in report.problems), report.problems
+    assert any("offsets read, but in no file" in p.what for p in report.problems), report.problems
 
 
 def forge(world: World, path: Path, change: Callable[[pa.Table], pa.Table]) -> None:

@@ -71,7 +71,7 @@ def test_rows_that_claim_another_batch_are_found(world: World, cut: bool, reques
     words = [p.what for p in look(world).problems]
     assert any("has rows of batches [2, 2], its generation is of [1, 1]" in w for w in words), words
     assert cut or any("1 row too many, at offsets [0, 1)" in w for w in words), words
-    assert any("1 offset that were read are in no file, 0 may be: [0, 1) of batch 1" in w for w in words), words
+    assert any("offsets read, but in no file: 1, where 0 may be: [0, 1) of batch 1" in w for w in words), words
     forge(world, published(world, 0)[0], lambda t: column(t, "_batch_id", lambda _: 99))
     problems = look(world).problems
     assert any("has rows of batches [99, 99]" in p.what for p in problems)
@@ -95,7 +95,7 @@ def test_a_row_that_is_in_two_files_is_found(world: World) -> None:
     forge(world, published(world, 0)[0], lambda t: column(t, "_offset", lambda _: 1))
     words = [p.what for p in look(world).problems]
     assert any("1 row too many, at offsets [1, 2)" in w for w in words), words
-    assert any("in no file, 0 may be: [0, 1) of batch 1" in w for w in words), words
+    assert any("in no file: 1, where 0 may be: [0, 1) of batch 1" in w for w in words), words
 
 
 def test_filtered_rows_may_be_missing_and_no_more(world: World) -> None:
@@ -111,7 +111,7 @@ def test_filtered_rows_may_be_missing_and_no_more(world: World) -> None:
     )
     assert not [p for p in look(world).problems if "no file" in p.what]
     sql(world, "UPDATE batch_ranges SET filtered = 2 WHERE batch_id = 2")
-    words = "1 offset that were read are in no file, 2 may be: [5, 6) of batch 2"
+    words = "offsets read, but in no file: 1, where 2 may be: [5, 6) of batch 2"
     assert any(words in p.what for p in look(world).problems)
 
 

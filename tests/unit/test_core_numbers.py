@@ -260,8 +260,8 @@ def test_exactly_as_many_rows_are_missing_as_were_filtered_or_dropped() -> None:
     assert problems(Findings(), {(3, 0): 0}) == []
     for due in (0, 3, 5):
         (one,) = problems(missing, {(3, 0): due})
-        assert one == f"partition 0: 4 offsets that were read are in no file, {due} may be: [5, 9) of batch 3"
-    assert "0 offsets that were read are in no file, 2 may be:  of batch 4" in problems(Findings(), {(4, 1): 2})[0]
+        assert one == f"partition 0: offsets read, but in no file: 4, where {due} may be: [5, 9) of batch 3"
+    assert "offsets read, but in no file: 0, where 2 may be:  of batch 4" in problems(Findings(), {(4, 1): 2})[0]
 
 
 @pytest.mark.parametrize(("spare", "fine"), [(0, False), (1, False), (2, True), (3, True)])
@@ -283,21 +283,19 @@ def test_what_one_batch_misses_does_not_make_up_for_what_another_has_too_much() 
 def test_rows_of_an_unreadable_file_do_not_hide_a_filtered_row_that_is_in_a_file() -> None:
     found = Findings(10, (Missing(3, 0, 1, spans((5, 6))), Missing(4, 0, 4, spans((9, 13)))))
     (both,) = problems(found, {(3, 0): 2, (4, 0): 2}, {0: 5})
-    assert "5 offsets that were read are in no file" in both
+    assert "offsets read, but in no file: 5" in both
 
 
 def test_a_spare_row_is_no_excuse_for_one_that_was_to_be_missing() -> None:
     (one,) = problems(Findings(10, (Missing(3, 0, 1, spans((5, 6))),)), {(3, 0): 2}, {0: 5})
-    assert "1 offset that were read are in no file, 7 may be" in one
+    assert "offsets read, but in no file: 1, where 7 may be" in one
 
 
 def test_several_batches_of_a_partition_are_one_problem() -> None:
     found = Findings(10, tuple(Missing(b, p, 1, spans((b, b + 1))) for b in (3, 4, 5) for p in (1, 0)))
     first, second = problems(found, {})
-    assert (
-        first == "partition 0: 3 offsets that were read are in no file, 0 may be: [3, 4) of batch 3 and 2 batches more"
-    )
-    assert second.startswith("partition 1: 3 ")
+    assert first == "partition 0: offsets read, but in no file: 3, where 0 may be: [3, 4) of batch 3 and 2 batches more"
+    assert second.startswith("partition 1: offsets read, but in no file: 3")
 
 
 def test_rows_too_many_and_rows_of_nobody() -> None:

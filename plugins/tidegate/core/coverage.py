@@ -176,7 +176,7 @@ def check_coverage(found: Findings, allowed: Allowance) -> Iterator[Problem]:
         more = f" and {many(len(spans) - 1, 'batch')} more" if len(spans) > 1 else ""
         yield Problem(
             f"partition {partition}",
-            f"{many(rows, 'offset')} that were read are in no file, {due + spare:,} may be: {_shown(spans[0][3])} "
+            f"offsets read, but in no file: {rows:,}, where {due + spare:,} may be: {_shown(spans[0][3])} "
             f"of batch {spans[0][0]}{more}",
             "compare the files of the batches with these offsets: `tidegate where` says where each should be",
         )
