@@ -236,9 +236,60 @@ def test_queued_runs_are_set_aside_and_neither_scheduled_nor_counted(session: Se
     add_job(session, 5)
     assert sweep([ARCHIVE], session) == []  # the backfill lives, and comes to them
     session.query(Job).update({"end_date": timezone.utcnow()})
+    assert sweep([ARCHIVE], session) == []  # there is no job yet, or its next part has none yet
+    session.query(DagRun).update({"updated_at": timezone.utcnow() - timedelta(minutes=3)})
     assert len(sweep([ARCHIVE], session)) == 2
     session.commit()
     assert runs(session) == kept | {0: ("scheduled", "queued"), 2: ("scheduled", "queued")}
+
+
+def test_the_schedule_can_make_no_run_of_a_part_that_begins(session: Session, dags: DagBag) -> None:
+    """8 slots: 4 runs at a time."""
+    seen: list[dict[int, tuple[str, str]]] = []
+
+    def work(first: int, last: int) -> None:
+        seen.append(runs(session))
+        finish(session, dags, *range(first, last + 1))
+
+    parts(dags, 0, 5, work)
+    aside, over = ("backfill", "failed"), ("scheduled", "success")
+    assert seen[0] == dict.fromkeys(range(4), aside)
+    assert {n: seen[1][n] for n in (4, 5)} == {4: aside, 5: aside}
+    assert runs(session) == dict.fromkeys(range(6), over)
+    [interval] = {run.data_interval_end - run.data_interval_start for run in session.query(DagRun)}
+    assert interval == QUARTER
+
+
+def test_what_the_schedule_begins_in_the_last_moment_is_left_to_it(
+    session: Session, dags: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = literal.aside.take
+
+    def begun(dag_id: str, first: datetime, last: datetime, own: Session) -> int:
+        if first == at(0) and 2 not in runs(session):
+            add_run(session, dags, 2, "running")
+        return take(dag_id, first, last, own)
+
+    def work(first: int, last: int) -> None:
+        finish(session, dags, *range(first, last + 1), 2)
+
+    monkeypatch.setattr(literal.aside, "make_missing", lambda *_: set())
+    monkeypatch.setattr(literal.aside, "take", begun)
+    assert parts(dags, 0, 3, work) == [(0, 1), (3, 3)]
+
+
+def test_nothing_is_left_of_what_it_made_and_did_not_begin(session: Session, dags: DagBag) -> None:
+    """Ctrl-C: what it had taken is queued again, what was not there is not there."""
+    add_run(session, dags, 1, "queued")
+
+    def work(first: int, last: int) -> None:
+        finish(session, dags, 0)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(AirflowException, match="5 of 6 runs"):
+        parts(dags, 0, 5, work)
+    assert runs(session) == {0: ("scheduled", "success"), 1: ("scheduled", "queued")}
 
 
 def test_a_run_of_a_part_of_the_tasks_has_not_succeeded_as_a_whole(session: Session, dags: DagBag) -> None:

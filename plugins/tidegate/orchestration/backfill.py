@@ -59,7 +59,7 @@ def to_scheduled(context: Context) -> None:
 def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
     """Runs of these DAGs left as type backfill become scheduled ones. Those that nobody works on any more fail, with
     their tasks where they were: Clear, and the same backfill again, go on there. Those that a backfill had set aside
-    (`literal.begin`) or somebody has cleared are queued.
+    (`aside`) or somebody has cleared are queued.
 
     A backfill that lives and may be at work on its DAG protects every unfinished backfill run, because a run does not
     say whose it is (`creating_job_id` is wrong after a take-over); so does a running task with a live job. Returns what
@@ -84,11 +84,14 @@ def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
 
 def _settle(run: DagRun, backfilling: bool, session: Session) -> str | None:
     """What has become of it, in words; None while somebody works on it."""
+    from airflow.utils import timezone
     from airflow.utils.state import DagRunState, State, TaskInstanceState
 
     over, aside = run.state in State.finished_dr_states, run.state == DagRunState.FAILED and run.end_date is None
     if (backfilling and (aside or not over)) or _busy(run, session):
         return None
+    if aside and run.updated_at is not None and run.updated_at > timezone.utcnow() - HEARTBEAT_LIMIT:
+        return None  # its backfill is about to begin its job, which is what tells that it lives
     if aside or run.state == DagRunState.QUEUED:
         run.state = DagRunState.QUEUED
         return "its backfill is gone and had not come to it, queued"

@@ -5,7 +5,7 @@ comes here before and after Airflow's own work:
 - runs that the scheduler is working on stay the scheduler's, and are waited for: Airflow would do nothing at all for
   the whole range, and exit with 0;
 - queued runs (`--reset-dagruns`) are set aside at once: the scheduler would start them beside the backfill, and as
-  long as they are queued the schedule makes no new ones;
+  long as they are queued the schedule makes no new ones; a part's missing runs are made before it begins (`aside`);
 - it takes at most `headroom.most` runs at a time, so that the schedule finds room: Airflow's own work is asked for part
   by part;
 - afterwards no run is left as type backfill, and the exit code is not 0 unless every run of the range succeeded.
@@ -24,7 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.wording import many
-from tidegate.orchestration import headroom
+from tidegate.orchestration import aside, headroom
 from tidegate.orchestration.backfill import live_backfills, sweep
 
 if TYPE_CHECKING:
@@ -40,12 +40,14 @@ Part = tuple[datetime, datetime]
 
 
 class Range:
-    """The windows of the command. `others`: runs (ids) in it that the scheduler has begun."""
+    """The windows of the command. `others`: runs (ids) in it that the scheduler has begun; `made`: those that were made
+    for it before it came to them."""
 
     def __init__(self, dag: DAG, dates: Sequence[datetime]) -> None:
         """`dates`: logical dates, oldest first."""
         self.dag, self.dates = dag, tuple(dates)
         self.others: set[str] = set()
+        self.made: set[str] = set()
         self.interrupted = False
 
     def parts(self, backwards: bool = False) -> Iterator[Part]:
@@ -67,7 +69,10 @@ class Range:
                 todo = [date for date in todo if date not in busy]
                 part = next_part(todo, busy, self._room(session), backwards)
                 if part:
-                    _set_aside(self.dag.dag_id, part[0], part[-1], session)
+                    self.made |= aside.make_missing(self.dag, part, session)
+                    aside.take(self.dag.dag_id, part[0], part[-1], session)
+                    if self._leave_to_the_scheduler(session) & set(part):  # begun since the last look
+                        part = []
             if part:
                 yield part[0], part[-1]
                 todo = [date for date in todo if date not in part]
@@ -106,6 +111,7 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
             wait(found)
     finally:  # after Ctrl-C too
         with create_session() as session:
+            aside.give_back(dag.dag_id, found.dates, found.made, session)
             for line in sweep([dag.dag_id], session):
                 dag.log.info(line)
     with create_session() as session:
@@ -142,9 +148,9 @@ def begin(found: Range) -> None:
         )
     _settle_leftovers(dag, dates[0], dates[-1])
     with create_session() as session:
-        aside = _set_aside(dag.dag_id, dates[0], dates[-1], session)
-    if aside:
-        dag.log.info("%s: %s queued runs of the range are this backfill's now", dag.dag_id, f"{aside:,}")
+        taken = aside.take(dag.dag_id, dates[0], dates[-1], session)
+    if taken:
+        dag.log.info("%s: %s queued runs of the range are this backfill's now", dag.dag_id, f"{taken:,}")
 
 
 def next_part(todo: Sequence[datetime], busy: Container[datetime], room: int, backwards: bool) -> list[datetime]:
@@ -255,23 +261,6 @@ def _until_nothing(dag: DAG, look: Callable[[], str]) -> None:
             dag.log.info("%s: waiting for %s", dag.dag_id, text)
             said = time.monotonic()
         time.sleep(POLL_S)
-
-
-def _set_aside(dag_id: str, first: datetime, last: datetime, session: Session) -> int:
-    """Queued runs of the schedule become failed ones of type backfill without an end, which neither the scheduler nor
-    max_active_runs looks at; the backfill begins each when it comes to it, and `sweep` queues the rest again."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import update
-
-    mine = (DagRun.dag_id == dag_id, DagRun.execution_date >= first, DagRun.execution_date <= last)
-    change = (
-        update(DagRun)
-        .where(*mine, DagRun.state == DagRunState.QUEUED, DagRun.run_type == DagRunType.SCHEDULED)
-        .values(state=DagRunState.FAILED, run_type=DagRunType.BACKFILL_JOB, end_date=None)
-    )
-    return session.execute(change.execution_options(synchronize_session=False)).rowcount
 
 
 def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills: bool) -> Select[Any]:
