@@ -61,8 +61,8 @@ def repair(
     ingest run plans them anew. A batch that has landed is refused.
 
     --release is for a batch that was refused as too dirty (`dirty:`), and shall land as it is: all its dirty rows go
-    into the dirty table. The limits stay what they are for every other batch; if the pipeline's spec changes before
-    the batch lands, they are in force for this one again.
+    into the dirty table, by the spec that it was refused with: one that came since waits for the next batch. The
+    limits stay what they are for every other batch.
 
     --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
     and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
