@@ -192,7 +192,7 @@ def test_a_worker_that_goes_by_another_policy_lands_nothing(world: World, monkey
 
     with monkeypatch.context() as changed:
         changed.setattr(Router, "_by_policy", as_before)
-        with pytest.raises(BatchRefused, match="1 rows late, but late.policy is reroute"):
+        with pytest.raises(BatchRefused, match="1 row late, but late.policy is reroute"):
             world.ingest("r2")
     ingest.write(world.context(), "r2")
     ingest.land(world.context(), "r2")
@@ -245,7 +245,7 @@ def test_rerouted_rows_have_the_partition_values_of_their_target(tmp_path: Path)
     values = {dict(v)["site"]: world.rows_at(at) for v, at in world.partitions("lake.readings").items()
               if dict(v)["hour"] == "01"}  # fmt: skip
     assert values == {"a": [(0, 1), (0, 3)], OVERFLOW_VALUE: [(0, 2)]}
-    assert any("overflow: window 2013-01-05T01:00Z: 1 rows" in line for line in world.said)
+    assert any("overflow: window 2013-01-05T01:00Z: 1 row" in line for line in world.said)
     assert world.replay(1).note == "unchanged"
     balanced(world)
 
