@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -47,11 +48,28 @@ class Held:
         return self.rig.task(self.dag_id, self.run_id, self.task_id)[1]
 
     def process(self) -> psutil.Process:
-        """The task's own process, which runs the operator; its parent supervises it."""
+        """The task's own process, which runs the operator; its parent supervises it. Waits for the next try between
+        two: a held request ends by its own time-out, which on a busy machine is soon."""
+        found: list[psutil.Process] = []
+
+        def look() -> bool:
+            with contextlib.suppress(psutil.Error):
+                found[:] = [self._present()]
+            return bool(found)
+
+        self.rig.eventually(
+            f"{self.dag_id} {self.task_id} runs", look, lambda: self.rig.story(self.dag_id, self.run_id)
+        )
+        return found[0]
+
+    def _present(self) -> psutil.Process:
+        """Raises psutil.NoSuchProcess between two tries: no number at all would mean this process."""
         found = self.rig.airflow(
             "SELECT pid FROM task_instance WHERE dag_id = :d AND run_id = :r AND task_id = :t",
             d=self.dag_id, r=self.run_id, t=self.task_id,
         )  # fmt: skip
+        if found[0][0] is None:
+            raise psutil.NoSuchProcess(0, msg="no try is at work")
         return psutil.Process(found[0][0])
 
     def of_job(self, kind: str) -> psutil.Process:
@@ -60,7 +78,7 @@ class Held:
 
         def look() -> bool:
             try:
-                below = self.process().children(recursive=True)
+                below = self._present().children(recursive=True)
                 found[:] = [p for p in below if kind_of(p.cmdline()) == kind]
             except psutil.Error:
                 return False
