@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.engine.sinks import finished
 from tests.hooks import Died, Hook, die
-from tests.unit.test_audit import in_process
+from tests.unit.reopenings import balanced
 from tests.unit.test_each_format import FORMATS
 from tests.world import World, make_pipeline, record, window
 from tidegate.core.errors import JobFailed, LostComparison, NotReady, ReplayRefused
@@ -19,7 +19,6 @@ from tidegate.core.pipeline import Column, Pipeline
 from tidegate.core.rollback import ROLLBACK, Origin
 from tidegate.core.tables import told_columns
 from tidegate.workflow import adoption, archive, cleaning, explanation, reopen, rollback
-from tidegate.workflow.audit import audit
 
 OLD = {"a": ["1", "1"], "b": ["1"]}
 NEW = {"a": ["2"], "c": ["2", "2"]}
@@ -65,13 +64,6 @@ def rolled_back(world: World, to: int | None = None, why: str = "a test") -> arc
         archive.announced(ctx, published)
     world.close()
     return published
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems)
 
 
 @pytest.mark.parametrize("swap", ["pointer", "directory"])

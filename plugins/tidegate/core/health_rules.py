@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.core import patience
 from tidegate.core.health import OK, WARNING, WRONG, Finding, ok
+from tidegate.core.wording import many
 
 PYTHON = "3.11"
 BEAT_S = 60.0
@@ -172,26 +173,22 @@ def pools(wanted: Mapping[str, Collection[str]], found: Mapping[str, int]) -> li
     """`wanted`: which pipelines use a pool. `found`: slots, -1 for no limit."""
     findings = []
     for name, users in sorted(wanted.items()):
-        slots, many = found.get(name), _many(len(users), "pipeline")
+        slots, theirs = found.get(name), many(len(users), "pipeline")
         if slots is None:
-            means = f"tasks of {many} stay scheduled for ever"
+            means = f"tasks of {theirs} stay scheduled for ever"
             mend = f"tidegate doctor --fix, or: airflow pools set {name} 4 'Tidegate'"
             findings.append(Finding("pools", WRONG, f"there is no pool {name}", means, mend, name))
         elif slots == 0:
-            means = f"tasks of {many} stay scheduled for ever"
+            means = f"tasks of {theirs} stay scheduled for ever"
             findings.append(Finding("pools", WRONG, f"pool {name} has no slot", means, _set_pool(name, 4), name))
         elif 0 < slots * SHARED_POOL < len(users):
-            means, more = f"{many} share them and wait for each other", -(-len(users) // SHARED_POOL)
-            what = f"pool {name} has {_many(slots, 'slot')}"
+            means, more = f"{theirs} share them and wait for each other", -(-len(users) // SHARED_POOL)
+            what = f"pool {name} has {many(slots, 'slot')}"
             findings.append(Finding("pools", WARNING, what, means, _set_pool(name, more), name))
         else:
-            said = "no limit" if slots < 0 else _many(slots, "slot")
-            findings.append(ok("pools", f"pool {name}: {said} for {many}", name))
+            said = "no limit" if slots < 0 else many(slots, "slot")
+            findings.append(ok("pools", f"pool {name}: {said} for {theirs}", name))
     return findings
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _set_pool(name: str, slots: int) -> str:
