@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.embedded import keeper
 from tidegate.embedded.errors import PartDied, StackError
 from tidegate.embedded.processes import Identity, Launcher, Program, Running, end_all, sweep
 
@@ -115,6 +116,13 @@ def test_a_daemon_tree_survives_and_is_swept_by_its_mark_only(tmp_path: Path) ->
     assert tree.running.alive
     assert set(sweep("test-daemon")) >= {tree.program.pid, tree.grandchild.pid}
     assert tree.gone
+
+
+def test_a_keepers_program_comes_first_though_numbers_have_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An orphan that the keeper took over later may have the lower number."""
+    monkeypatch.setattr(keeper, "parents", lambda: {900: 1, 31_000: 900, 77: 900, 31_001: 31_000})
+    monkeypatch.setattr(keeper, "start_ticks", {31_000: 5, 31_001: 6, 77: 9}.get)
+    assert keeper.descendants(900) == [31_000, 77, 31_001]
 
 
 def test_a_pid_that_was_used_again_is_not_signalled(owner: subprocess.Popen[bytes]) -> None:

@@ -356,6 +356,8 @@ class Oracle:
         told = [m for m in marks if m is not None]
         if s.idle == "follow":
             due = max(told, default=None)
+        elif not any(self._known.advanced.values()):
+            due = None  # nothing has ever been read, so nothing has fallen silent
         elif s.idle == "clock" and s.on_silence == "close" and not self._times.lags(self._known):
             due = clock - s.apart - s.delay
         else:

@@ -8,8 +8,9 @@ import json
 import os
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from tidegate.core.layout import time_values, window_end
 from tidegate.core.pipeline import Merge
 from tidegate.core.window import WindowKey
 from tidegate.workflow import archive, ingest
+
+Life = tuple[Setting, random.Random, World, Oracle]
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +158,26 @@ def _message(event: int | None, kind: str) -> bytes:
 
 @pytest.mark.parametrize(("idle", "late"), [("clock", "side"), ("follow", "reroute")])
 def test_the_product_decides_as_the_course_does(tmp_path: Path, rng: random.Random, idle: str, late: str) -> None:
-    seed = rng.randrange(2**32)
+    life = _life_that_closes_windows(rng, idle, late)
+    both = Both(*life(), tmp_path)
+    both.live()
+    both.check_tables()
+    assert both.ledger.closed
+
+
+def _life_that_closes_windows(rng: random.Random, idle: str, late: str) -> Callable[[], Life]:
+    """In ten windows an outage of a day may begin early, and then no time ever comes: such lives are drawn again. Drawn
+    in memory, where one is a matter of milliseconds."""
+    for _ in range(50):
+        life = partial(_life, rng.randrange(2**32), idle, late)
+        course = Course(*life())
+        course.live()
+        if course.ledger.closed:
+            return life
+    raise AssertionError("no life closes a window")
+
+
+def _life(seed: int, idle: str, late: str) -> Life:
     drawn = draw(random.Random(seed), HOUR)
     setting = replace(
         drawn,
@@ -178,7 +200,4 @@ def test_the_product_decides_as_the_course_does(tmp_path: Path, rng: random.Rand
     )
     generated = World(setting, random.Random(f"{seed} world"))
     oracle = Oracle(setting, generated.topic, calendar_of(setting))
-    both = Both(setting, random.Random(f"{seed} course"), generated, oracle, tmp_path)
-    both.live()
-    both.check_tables()
-    assert both.ledger.closed
+    return setting, random.Random(f"{seed} course"), generated, oracle

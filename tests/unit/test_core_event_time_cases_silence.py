@@ -15,6 +15,8 @@ from tidegate.core.instants import iso
 from tidegate.core.planning import NothingToPlan
 from tidegate.core.watermark import (
     Held,
+    PartitionFacts,
+    TopicFacts,
     lag_ms,
     lags,
 )
@@ -117,6 +119,17 @@ def test_whole_topic_silent() -> None:
         topic.plan(34)
         assert topic.ready(10) == ready
         assert topic.ready(32) == ready
+
+
+def test_a_topic_that_has_not_begun_is_not_silent() -> None:
+    """`source.start: latest` on a topic that nobody writes to: batch 1 pins where it stands, and reads nothing."""
+    topic = Topic(on_silence="close", idle_max_lag_ms=None)
+    topic.logs = {0: [], 1: []}
+    topic.facts = TopicFacts(1, at(0), tuple(PartitionFacts(p, None, True, None) for p in topic.logs))
+    topic.ends, topic.next_id = {0: 0, 1: 0}, 2
+    assert isinstance(topic.plan(30), NothingToPlan)
+    assert not topic.ready(1)
+    assert topic.low() is None
 
 
 def test_records_that_come_after_a_silence_was_closed() -> None:

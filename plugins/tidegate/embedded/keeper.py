@@ -54,12 +54,14 @@ def parents() -> dict[int, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, nearest first."""
+    """Every process below `root`, nearest first, of those the oldest first: below a keeper that is its program.
+
+    Not the one with the lowest number: numbers begin again, and the keeper's children are also its orphans."""
     tree = parents()
     found, edge = [], {root}
     while edge:
         edge = {pid for pid, parent in tree.items() if parent in edge}
-        found += sorted(edge)
+        found += sorted(edge, key=lambda pid: (start_ticks(pid) or sys.maxsize, pid))
     return found
 
 
