@@ -145,6 +145,8 @@ def test_room(session: Session, dags: DagBag) -> None:
     for n in range(13, 20):
         add_run(session, dags, n, "queued")
     assert archive().room(0, None) == 1
+    gone = RangeRuns(ARCHIVE, [POOL, "nowhere"])  # deleted while a backfill is at work
+    assert (gone.room(0, None), gone.room(0, 2)) == (0, 0)
 
 
 def test_ground(session: Session, dags: DagBag) -> None:

@@ -262,7 +262,8 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> Progr
                     if time.monotonic() - answered > PATIENCE_S or (isinstance(e, LedgerError) and not e.retry):
                         raise
                     progress(f"no answer, trying again: {str(e).splitlines()[0]}")
-                waiting = not found.done and time.monotonic() < give_up and not asked.stop_on_failure
+                stopped = asked.stop_on_failure and bool(found.counts.get("failed"))
+                waiting = not found.done and not stopped and time.monotonic() < give_up
                 if not found.moving(asked.stop_on_failure) and not (waiting and found.counts.get("not ready")):
                     return found
                 time.sleep(options.poll_s)

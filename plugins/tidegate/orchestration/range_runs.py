@@ -84,12 +84,12 @@ class RangeRuns:
         return {start: run for start, (_, run) in found.items()}
 
     def room(self, own: int, most: int | None) -> int:
-        """See `headroom`. Raises LookupError for a pool that is not there."""
+        """See `headroom`. None for a DAG or a pool that is not there (any more): `ground` says so."""
         from airflow.models.dagrun import DagRun
 
         with _session() as session:
             model = self._model(session)
-            if model is None:
+            if model is None or self._missing(session):
                 return 0
             max_active_runs = model.max_active_runs or 1
             limit = most or headroom.most(max_active_runs, headroom.slots_of(self._pools, session))

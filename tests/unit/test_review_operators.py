@@ -1,0 +1,49 @@
+"""What operators' commands do when something else happens at the same time, and the words that they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.unit.test_cli_commands import Tide, tide, world
+from tests.unit.test_filling import FILL, Scheduler, scheduler
+from tests.world import World, record
+from tidegate.core.filling import Run
+from tidegate.core.window import WindowKey
+from tidegate.orchestration.range_runs import Ground
+
+__all__ = ["scheduler", "tide", "world"]
+
+
+# ---------------------------------------------------------------- tidegate backfill
+
+
+def test_a_pool_that_is_deleted_during_a_backfill_is_waited_for(tide: Tide, scheduler: Scheduler) -> None:
+    asked, room = [], scheduler.room
+
+    def without_pool(own: int, most: int | None) -> int:
+        asked.append(own)
+        scheduler.state = Ground(missing_pools=("tidegate_archive",)) if len(asked) == 2 else Ground()
+        return 0 if scheduler.state.missing_pools else room(own, most)
+
+    scheduler.room = without_pool  # type: ignore[method-assign]
+    done = tide(*FILL)
+    assert done.exit_code == 0, done.output
+    assert scheduler.begun == [1, 2, 3]
+    assert "there is no pool tidegate_archive: its runs wait until there is one" in done.stderr
+
+
+def test_windows_are_waited_for_although_a_failure_would_stop(tide: Tide, scheduler: Scheduler, world: World) -> None:
+    looks, look = [], scheduler.look
+
+    def later(keys: Sequence[WindowKey]) -> dict[int, Run]:
+        looks.append(keys)
+        if len(looks) == 6:
+            world.produce(record("z0", 19.5), partition=0)
+            world.produce(record("z1", 19.5), partition=1)
+            world.ingest("readings.ingest/r3")
+        return look(keys)
+
+    scheduler.look = later  # type: ignore[method-assign]
+    words = ("backfill", "readings", "-s", "2013-01-05T07:00Z", "-e", "2013-01-05T09:00Z", "--poll", "1ms")
+    done = tide(*words, "--wait", "10m", "--stop-on-failure")
+    assert (done.exit_code, scheduler.begun) == (0, [7, 8, 9]), done.output
