@@ -106,7 +106,7 @@ def test_a_try_that_is_followed_by_another_says_when(kind: type[errors.TidegateE
         (job_failed(ended_with(2), ["odd"]), ("spark-submit ended with exit code 2: odd",)),
         (
             errors.BatchRefused("attempt 3.2-ab: 7 of 9 records are dirty (partition 1, offset 42, field fare)"),
-            ("(partition 1, offset 42, field fare)", "raise the threshold", "run: tidegate dirty readings"),
+            ("(partition 1, offset 42, field fare)", "raise the threshold", "run: tidegate status readings"),
         ),
         (errors.Alarm("landed/7 differs"), ("landed/7 differs", "run: tidegate repair readings")),
         (

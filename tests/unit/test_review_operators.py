@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from tests.unit.test_cli_commands import Tide, tide, world
 from tests.unit.test_filling import FILL, Scheduler, scheduler
 from tests.world import World, record
+from tidegate.core.errors import BatchRefused
 from tidegate.core.filling import Run
+from tidegate.core.pipeline import DirtyLimits
 from tidegate.core.window import WindowKey
+from tidegate.orchestration.last_words import explained
 from tidegate.orchestration.range_runs import Ground
+from tidegate.workflow import ingest
 
 __all__ = ["scheduler", "tide", "world"]
 
@@ -47,3 +53,27 @@ def test_windows_are_waited_for_although_a_failure_would_stop(tide: Tide, schedu
     words = ("backfill", "readings", "-s", "2013-01-05T07:00Z", "-e", "2013-01-05T09:00Z", "--poll", "1ms")
     done = tide(*words, "--wait", "10m", "--stop-on-failure")
     assert (done.exit_code, scheduler.begun) == (0, [7, 8, 9]), done.output
+
+
+# ---------------------------------------------------------------- a batch that is too dirty
+
+
+@pytest.fixture
+def refused(world: World) -> BatchRefused:
+    """Batch 2 is too dirty, which its write task has just said."""
+    world.change_spec(dirty=DirtyLimits(1, None))
+    world.produce(b"x", b"y")
+    ctx = world.context()
+    ingest.plan(ctx, "readings.ingest/r2")
+    with pytest.raises(BatchRefused) as caught:
+        ingest.write(ctx, "readings.ingest/r2")
+    world.close()
+    return caught.value
+
+
+def test_the_last_line_of_a_refused_write_names_a_command_that_knows_the_batch(
+    tide: Tide, refused: BatchRefused
+) -> None:
+    command = explained(refused, "readings", "batch 2")[2].split()
+    assert command[0] == "tidegate"
+    assert "2 of 2 records are dirty" in " ".join(tide(*command[1:]).stdout.split())

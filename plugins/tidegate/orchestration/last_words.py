@@ -151,7 +151,7 @@ def _command(error: TidegateError, pipeline: str, look: str, ask: str) -> str:
     if isinstance(error, WrongRevision):
         return "tidegate db revision"
     if isinstance(error, BatchRefused):
-        return f"tidegate dirty {pipeline}" if "dirty" in str(error) else f"tidegate status {pipeline}"
+        return f"tidegate status {pipeline}"  # its dirty rows are in no table yet: `tidegate dirty` has others
     if isinstance(error, Alarm):
         return f"tidegate repair {pipeline}"
     if isinstance(error, NotReady):
