@@ -19,8 +19,8 @@ from tidegate.core.window import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, Wind
 from tidegate.core.wording import many
 from tidegate.workflow import truth
 from tidegate.workflow.context import Context
-from tidegate.workflow.overdue import backfill
-from tidegate.workflow.overview import first_line
+from tidegate.workflow.overdue import backfill, clear
+from tidegate.workflow.overview import after_refusal, first_line
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,6 @@ def _words(
 ) -> tuple[str, str]:
     """(where it stands, what to do next)."""
     name, key = ctx.name, now.window
-    run = backfill(name, key, key)
     if view.window is not None and view.window.blocked:
         return (
             f"blocked by an alarm: {first_line(view.window.blocked)}",
@@ -165,17 +164,24 @@ def _words(
         taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
         if taken_up:
             words += f", of which {taken_up:,} came late and were taken up"
-        step = f"nothing; to rebuild it from Kafka: {run.replace('.archive', '.replay')}"
+        step = f"nothing; to rebuild it from Kafka: {backfill(name, key, key).replace('.archive', '.replay')}"
         if late > taken_up:
             words += f"; rows that came late ({late - taken_up:,}) are in {ctx.pipeline.sink.table}__late"
             step += f"; to take the late rows up: {_reopen(name, key)}"
         return words, step
+    if key.end_ms <= ctx.pipeline.windows.start_ms and view.window is None:
+        words = f"it ends before windows.start ({iso(ctx.pipeline.windows.start_ms)}): nothing belongs here"
+        return words + (f"; rows that came late ({late:,}) are in {ctx.pipeline.sink.table}__late" if late else ""), (
+            "nothing"
+        )
+    stuck = _stuck_batch(ctx)
     if waits_for:
         batches = ", ".join(map(str, waits_for))
         return (
             f"closing, waits for batch {batches}, which was planned before",
-            f"nothing if {name}.ingest is running; otherwise look at its last run",
+            stuck or f"nothing if {name}.ingest is running; otherwise look at its last run",
         )
+    run = _run(ctx, key)
     if working:
         return f"closed, generation {working[-1].number} is {working[-1].state}", f"if no run is at work: {run}"
     if view.window is not None:
@@ -190,20 +196,50 @@ def _words(
             if blockers == 1
             else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
         )
-        return f"{who}{when}", next_step(name, ctx.pipeline.windows, now)
+        return f"{who}{when}", stuck or next_step(name, ctx.pipeline.windows, now)
+    if now.completeness is not None and now.completeness.asked_ms is None:
+        return f"not ready: {now.reason}", f"its archive run asks: {run}"
     if now.completeness is not None:
         return f"not ready: {now.reason}", f"to publish it as it is: {truth.remedy(name, key.start_ms)}"
-    return f"not ready: {now.reason}", f"look at the runs of {name}.ingest"
+    return f"not ready: {now.reason}", stuck or f"look at the runs of {name}.ingest"
+
+
+def _run(ctx: Context, key: WindowKey) -> str:
+    """What has the window published, by what maintenance has seen of its archive run: a backfill leaves one that has
+    failed as it is."""
+    note, command = ctx.ledger.due.note(ctx.name), backfill(ctx.name, key, key)
+    if note is not None and key.start_ms in note.ended:
+        again = clear(ctx.name, key.start_ms, key.start_ms)
+        return f"look at the log of the failed task of its archive run and mend what it says, then: {again}"
+    if note is not None and note.paused:
+        return f"{ctx.name}.archive was paused when last looked at: unpause it, or run: {command}"
+    return command
+
+
+def _stuck_batch(ctx: Context) -> str:
+    """What helps the open batch, if nobody but a human lands it: no watermark moves before. "" for none."""
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None:
+        return ""
+    number = batch.plan.batch_id
+    blocked = [b.reason for b in ctx.ledger.pipelines.blocks(ctx.name) if b.subject == f"batch {number}"]
+    if blocked:
+        return f"batch {number} is blocked: {first_line(blocked[0])}; look at it, then: tidegate repair {ctx.name}"
+    refused = ctx.ledger.batches.refusal(ctx.name, number)
+    if refused is None:
+        return ""
+    return f"batch {number} was refused: {first_line(refused)}; {after_refusal(ctx.name, number, refused)}"
 
 
 def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
-    """Who began a generation finishes it; archive finishes a heal, replay a replay."""
+    """Who began a generation finishes it; the archive run finishes a heal, and has run before."""
     if generation.kind == REOPEN:
         return _reopen(name, key)
-    command = backfill(name, key, key)
     if generation.kind == ROLLBACK:
         return f"tidegate rollback {name} {iso(key.start_ms)} --to {generation.origin} --why '...'"
-    return command.replace(".archive", ".replay") if generation.kind == "replay" else command
+    if generation.kind == "replay":
+        return f"tidegate replay {name} {iso(key.start_ms)}"
+    return clear(name, key.start_ms, key.start_ms)
 
 
 def _reopen(name: str, key: WindowKey) -> str:

@@ -104,11 +104,16 @@ def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
     return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
 
 
+def clear(name: str, first_ms: int, last_ms: int) -> str:
+    """The command that has the archive runs of these windows (starts) run again: a backfill leaves runs that have
+    failed as they are."""
+    return f"airflow tasks clear {name}.archive --yes -s {iso(first_ms)} -e {iso(last_ms)}"
+
+
 def _clear(name: str, over: tuple[int, ...], due: Due) -> str:
     """Range by range: whatever lies between is published, and clearing it would verify all of it."""
     parts = list(stretches(due.windows, over))
-    first, last = parts[0], window_start(parts[0].end - 1, due.windows)
-    command = f"airflow tasks clear {name}.archive --yes -s {iso(first.start)} -e {iso(last)}"
+    command = clear(name, parts[0].start, window_start(parts[0].end - 1, due.windows))
     return (
         f": {command}"
         if len(parts) == 1
