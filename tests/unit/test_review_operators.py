@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.test_cli_commands import Tide, tide, world
+from tests.unit.test_cli_rollback import working
 from tests.unit.test_filling import FILL, Scheduler, scheduler
 from tests.world import World, record
 from tidegate.core.errors import BatchRefused
@@ -17,7 +18,8 @@ from tidegate.orchestration.last_words import explained
 from tidegate.orchestration.range_runs import Ground
 from tidegate.workflow import ingest
 
-__all__ = ["scheduler", "tide", "world"]
+__all__ = ["scheduler", "tide", "working", "world"]
+HOUR_1 = "2013-01-05T01:00Z"
 
 
 # ---------------------------------------------------------------- tidegate backfill
@@ -77,3 +79,17 @@ def test_the_last_line_of_a_refused_write_names_a_command_that_knows_the_batch(
     command = explained(refused, "readings", "batch 2")[2].split()
     assert command[0] == "tidegate"
     assert "2 of 2 records are dirty" in " ".join(tide(*command[1:]).stdout.split())
+
+
+# ---------------------------------------------------------------- a window that was never published
+
+
+@pytest.mark.parametrize(
+    "words", [("replay",), ("replay", "--dry-run"), ("rollback", "--why", "x"), ("rollback", "--dry-run")]
+)
+def test_what_was_never_published_gets_a_command_that_can_be_run(working: Tide, words: tuple[str, ...]) -> None:
+    """Airflow wants the dates of a backfill."""
+    command, *options = words
+    done = working(command, "readings", HOUR_1, *options)
+    assert done.exit_code == 1
+    assert f"airflow dags backfill readings.archive -s {HOUR_1} -e {HOUR_1}" in done.output, done.output

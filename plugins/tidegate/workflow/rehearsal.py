@@ -19,6 +19,7 @@ from tidegate.core.window import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow import ahead, rebuild
 from tidegate.workflow.context import Context, guard
 from tidegate.workflow.origins import Work
+from tidegate.workflow.overdue import backfill
 from tidegate.workflow.rebuild import Rebuilt
 
 SAME, DIFFERS, REFUSED, FAILED = "same", "differs", "refused", "failed"
@@ -116,7 +117,7 @@ def _told(
 ) -> Rehearsed:
     if current is None:
         why = f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay"
-        return Rehearsed(key, REFUSED, why=why, advice=f"publish it first: airflow dags backfill {ctx.name}.archive")
+        return Rehearsed(key, REFUSED, why=why, advice=f"publish it first: {backfill(ctx.name, key, key)}")
     result = results[key.start_ms]
     base = Rehearsed(key, SAME, current.number, _content(current.files), columns=_columns(ctx, current))
     if isinstance(result, TidegateError):

@@ -26,6 +26,7 @@ from tidegate.workflow import ahead, archive, rebuild
 from tidegate.workflow.assembly import REBUILT
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.overdue import backfill
 from tidegate.workflow.rebuild import Rebuilt
 from tidegate.workflow.tables import bring_up
 
@@ -293,5 +294,5 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
 def _never_published(ctx: Context, key: WindowKey) -> NotReady:
     return NotReady(
         f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay",
-        advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+        advice=f"publish it first: {backfill(ctx.name, key, key)}",
     )

@@ -14,6 +14,7 @@ from tidegate.core.wording import many
 from tidegate.workflow import ahead, archive, brought_back
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.overdue import backfill
 from tidegate.workflow.tables import bring_up
 
 
@@ -37,7 +38,7 @@ def preview(ctx: Context, window: WindowKey, to: int | None = None) -> Preview:
     if state.current is None:
         raise NotReady(
             f"{ctx.name} {iso(window.start_ms)} was never published: there is nothing to go back to",
-            advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+            advice=f"publish it first: {backfill(ctx.name, window, window)}",
         )
     to = _untold(ctx, window, state.current) if to is None else to
     try:
