@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
+from click.testing import Result
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
-from tests.world import TOPIC, World, record
+from tests.world import HOUR, T0, TOPIC, World, record, window
+from tidegate.core.due import ArchiveNote
 from tidegate.core.errors import BatchRefused
 from tidegate.core.pipeline import DirtyLimits
-from tidegate.workflow import ingest
+from tidegate.spec import load_file
+from tidegate.workflow import archive, ingest
 
 __all__ = ["tide", "world"]  # fixtures
 
@@ -157,3 +160,27 @@ def test_an_unknown_command_has_a_hint(tide: Tide) -> None:
     result = tide("audti")
     assert result.exit_code == 2
     assert "audit" in result.output
+
+
+def test_the_command_that_fills_is_for_windows_that_it_fills(tide: Tide, world: World) -> None:
+    """A backfill leaves a run that has failed as it is, and one of a window that a count holds would wait as well."""
+    world.produce(record("x", 9.0))
+    world.ingest("r2")
+    to_fill = "to fill: airflow dags backfill readings.archive -s 2013-01-05T0{}:00Z -e 2013-01-05T0{}:00Z"
+    assert to_fill.format(1, 7) in words(tide("status", "readings"))
+    world.context().ledger.due.save("readings", ArchiveNote((), False, (T0 + HOUR,), world.clock.now_ms()), None)
+    shown = words(tide("status", "readings"))
+    assert to_fill.format(2, 7) in shown
+    assert "1 of them has a run that has ended" in shown
+    path = world.folder / "pipelines/readings.yaml"
+    path.write_text(path.read_text() + "\ncompleteness: {from: topic, topic: audit}\n")
+    world.pipeline = load_file(path)
+    for hour in range(1, 8):
+        archive.ready(world.context(), window(hour))
+    shown = words(tide("status", "readings"))
+    assert "7 windows are due and not published" in shown
+    assert "to fill" not in shown
+
+
+def words(result: Result) -> str:
+    return " ".join(result.output.split())

@@ -347,13 +347,26 @@ def _due_words(status: PipelineStatus) -> str:
     if not status.due:
         return "none"
     since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
-    *_, (_, last) = status.due.ranges
     over = len(overdue.ended(status.due, status.archive))
     return (
         f"{overdue.count(status.due)} due and not published: {overdue.ranges(status.due)}{since}"
-        + (f"; {over:,} of them have a run that has ended" if over else "")
-        + f"\nto fill: {overdue.backfill(status.name, next(iter(status.due)), last)}"
+        + (f"; {over:,} of them {'has a run that has' if over == 1 else 'have runs that have'} ended" if over else "")
+        + _to_fill(status)
     )
+
+
+def _to_fill(status: PipelineStatus) -> str:
+    """The command for those that it publishes: a backfill leaves runs that have failed as they are, and another
+    system's count would hold its runs too."""
+    from tidegate.core.due import due
+    from tidegate.workflow import overdue
+
+    others = {*overdue.ended(status.due, status.archive), *(h.window_ms for h in status.held)}
+    left = due(status.due.windows, status.due.parts, sorted(others))
+    if not left:
+        return ""
+    *_, (_, last) = left.ranges
+    return f"\nto fill: {overdue.backfill(status.name, next(iter(left)), last)}"
 
 
 def _counts(counts: dict[str, int]) -> str:
