@@ -12,11 +12,13 @@ from tests.crash.faults import OVERTAKEN, ProcessGone
 from tests.crash.life import STEPS
 from tests.crash.matrix import Case, Reference
 from tests.crash.pool import Pool, failures
-from tests.hooks import Hook
+from tests.hooks import Hook, Once
+from tests.unit.reopenings import BOTH, WORK, begun, once
 from tests.world import World, record, window
-from tidegate.core.errors import CatalogueUnsure
-from tidegate.core.pipeline import Column
-from tidegate.workflow import ingest, replay
+from tidegate.core.errors import CatalogueUnsure, JobFailed, PathMissing
+from tidegate.core.pipeline import Column, Reopening
+from tidegate.core.rehearsing import GIVEN_UP_MS
+from tidegate.workflow import archive, ingest, reconcile, replay
 from tidegate.workflow.context import Context
 
 
@@ -133,3 +135,50 @@ def test_a_late_alter_of_an_older_replay_cannot_bring_it_back(world: World) -> N
     places = world.partitions("lake.readings")
     assert all(place.startswith(published.location) for place in places.values()), places
     assert world.table() == [(0, 0)]
+
+
+# ---------------------------------------------------------------- a replay that was given up, and lives
+
+
+@pytest.mark.parametrize(
+    ("port", "when", "call"),
+    [
+        ("launcher", "before", "run"),
+        ("launcher", "after", "run"),
+        ("windows", "after", "holds"),
+        ("storage", "before", "rename_no_replace"),
+        ("storage", "after", "rename_no_replace"),
+        ("windows", "before", "built"),
+    ],
+)
+def test_a_driver_that_comes_back_to_a_replay_that_was_given_up(world: World, port: str, when: str, call: str) -> None:
+    """It has lost its epoch: what it made is nobody's, what it was asked for it does anew, and every row is there once,
+    those that were taken up meanwhile, too. What it wrote after a cleaner had passed goes with the next one."""
+    begun(world)
+    world.change_spec(columns=(*world.pipeline.columns[:2], Column("value", "int", "$.other")))
+    world.change_spec(reopening=Reopening(after_ms=0))
+    ended: list[str] = []
+
+    def a_day_later(*_: object) -> None:
+        world.clock.advance(GIVEN_UP_MS)
+        ended.extend(reconcile.maintain(world.context(), None, lambda windows: set()))
+        world.clock.advance(GIVEN_UP_MS + 1)
+        reconcile.maintain(world.context(), None, lambda windows: set())
+
+    world.wrap = lambda name, p: Hook(p, **{when: {call: Once(a_day_later)}}) if name == port else p
+    zombie = world.context()
+    world.wrap = lambda name, p: p
+    try:
+        published = replay.replay(zombie, window(0))
+    except (PathMissing, JobFailed):  # its plan or receipt was cleaned: a try that failed, the next one goes on
+        assert call == "run"
+        published = replay.replay(world.context(), window(0))
+    archive.announced(zombie, published)
+    assert ["given up" in line for line in ended if "generation" in line] == [True, False]
+    assert (published.generation, published.new) == (4, True)
+    once(world, BOTH)
+    world.clock.advance(2 * GIVEN_UP_MS)
+    reconcile.maintain(world.context())
+    work = world.folder / WORK
+    assert [path for folder in ("tmp", "publish", "generations") for path in (work / folder).glob("*Z.2.*")] == []
+    once(world, BOTH)

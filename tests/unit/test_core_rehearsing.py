@@ -8,7 +8,16 @@ from core_values import HOUR, T0
 from tidegate.core.cleaning import Moment
 from tidegate.core.layout import Layout
 from tidegate.core.pipeline import Cleaning
-from tidegate.core.rehearsing import EVENT, Rehearsal, may_go, parse_rehearsal
+from tidegate.core.rehearsing import (
+    EVENT,
+    GIVEN_UP_MS,
+    Rehearsal,
+    Unfinished,
+    is_given_up,
+    may_go,
+    parse_rehearsal,
+    touched_ms,
+)
 
 PATHS = Layout("file:///lake/t", "file:///lake/t/_tidegate")
 TTL = Cleaning(attempts_ms=HOUR)
@@ -79,3 +88,48 @@ def test_a_spec_that_keeps_attempts_for_ever_keeps_these_too() -> None:
         found = may_go(history, Cleaning(attempts_ms=None), T0)
         assert (found.go, found.odd) == (False, False)
         assert "for ever" in found.why
+
+
+# ---------------------------------------------------------------- replays that nobody goes on with
+
+
+def begun_at(number: int, *at_ms: int) -> list[Moment]:
+    return [Moment(at, "assembling", {"generation": number, "epoch": n + 1}) for n, at in enumerate(at_ms)]
+
+
+def test_the_newest_event_of_a_generation_says_when_somebody_was_at_it() -> None:
+    history = [*begun_at(2, T0 + 2, T0 + 1), *begun_at(3, T0 + 9), Moment(T0 + 20, "assembling", {})]
+    assert touched_ms(history, 2) == T0 + 2
+    assert touched_ms(history, 3) == T0 + 9
+    assert touched_ms(history, 4) is None
+    assert touched_ms([], 2) is None
+
+
+@pytest.mark.parametrize(
+    ("began_ms", "event_ms", "now_ms", "over"),
+    [
+        (T0, T0, T0 + GIVEN_UP_MS - 1, False),
+        (T0, T0, T0 + GIVEN_UP_MS, True),
+        (T0, T0, T0 + 9 * GIVEN_UP_MS, True),
+        (None, T0, T0 + GIVEN_UP_MS - 1, False),
+        (None, T0, T0 + GIVEN_UP_MS, True),
+        (T0 + 1, T0, T0 + GIVEN_UP_MS, False),
+        (T0, T0 + 1, T0 + GIVEN_UP_MS, False),
+        (T0, None, T0 + 9 * GIVEN_UP_MS, False),
+        (None, None, T0 + 9 * GIVEN_UP_MS, False),
+        (T0, T0, T0 - GIVEN_UP_MS, False),
+    ],
+)
+def test_a_replay_is_given_up_a_day_after_its_last_try_began(
+    began_ms: int | None, event_ms: int | None, now_ms: int, over: bool
+) -> None:
+    assert is_given_up(Unfinished(T0, 2, "replay", "BUILDING", began_ms), event_ms, now_ms) is over
+
+
+@pytest.mark.parametrize(("kind", "state"), [("replay", "BUILT"), ("replay", "SWAPPING"), ("rollback", "BUILDING")])
+def test_nothing_else_is_given_up(kind: str, state: str) -> None:
+    assert not is_given_up(Unfinished(T0, 2, kind, state, T0), T0, T0 + 9 * GIVEN_UP_MS)
+
+
+def test_a_day() -> None:
+    assert GIVEN_UP_MS == 24 * HOUR

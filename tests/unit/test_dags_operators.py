@@ -17,9 +17,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tests.world import make_pipeline
 from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
 from tidegate.core.plain import dumps
+from tidegate.core.rehearsing import AtWork
 from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
-from tidegate.orchestration import datasets, gauges, hub, operators, runs, sensors
+from tidegate.orchestration import datasets, gauges, hub, operators, replay_runs, runs, sensors
 from tidegate.workflow import announcing, archive, certificates, ingest, reconcile, replay
 from tidegate.workflow.context import Published
 
@@ -163,13 +164,19 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
         done.append(f"fill {windows}")
         return runs.Filled(("a run",), ("another",), "seen")  # type: ignore[arg-type]
 
+    def maintain(c: Any, seen: str, at_work: AtWork) -> list[str]:
+        done.append(f"maintain {seen}")
+        assert at_work([WINDOW]) == {1}
+        return []
+
     monkeypatch.setattr(runs, "create_missing_runs", fill)
     monkeypatch.setattr(reconcile, "due", lambda c: ["w"])
-    monkeypatch.setattr(reconcile, "maintain", lambda c, seen: done.append(f"maintain {seen}") or [])
+    monkeypatch.setattr(reconcile, "maintain", maintain)
+    monkeypatch.setattr(replay_runs, "at_work", lambda name, windows, session: done.append(f"{name} {windows}") or {1})
     monkeypatch.setattr(announcing, "due", lambda c: done.append("announce") or [])
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
-    assert done == ["sweep", "revive", "start", "fill ['w']", "maintain seen", "announce"]
+    assert done == ["sweep", "revive", "start", "fill ['w']", "maintain seen", f"readings {[WINDOW]}", "announce"]
 
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")
@@ -177,7 +184,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(operators.PipelineOperator, "_open", down)
     with pytest.raises(AirflowException, match="ledger is down"):
         run(operators.MaintainOperator, context(), **more)
-    assert done[6:] == ["sweep", "revive", "start"]
+    assert done[7:] == ["sweep", "revive", "start"]
 
 
 class _Session:

@@ -70,7 +70,7 @@ def test_what_was_left_is_said_with_the_command_that_goes_on(world: World) -> No
     ctx = world.context()
     explained = explanation.explain(ctx, ctx.ledger.reads, window(1))  # type: ignore[attr-defined]
     assert "generation 2 (replay) is BUILDING" in explained.summary
-    assert "readings.replay" in explained.next_step
+    assert "tidegate replay readings 2013-01-05T01:00Z" in explained.next_step
     found = replay.replay_range(ctx, [window(h) for h in (0, 1, 3)])
     assert [o.what for o in found] == ["replayed"] * 3
     assert told(world) == []

@@ -3,7 +3,7 @@ when that may be deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,9 +11,16 @@ from tidegate.core.cleaning import Moment, Verdict
 from tidegate.core.layout import DRY_RUN, parse_window_id
 from tidegate.core.pipeline import Cleaning
 from tidegate.core.reopening import QUIET_MS
-from tidegate.core.window import WindowKey
+from tidegate.core.window import BUILDING, WindowKey
 
 EVENT = "dry run"
+GIVEN_UP_MS = 24 * 3_600_000
+"""So long after the last try began, a replay that is still being built is given up, if no run can go on with it."""
+BEGUN = ("generation begun", "assembling")
+"""Events that say when somebody began a generation, or began to build it once more."""
+
+AtWork = Callable[[Sequence[WindowKey]], Collection[int]]
+"""Which of these windows (starts, UTC ms) a scheduler's run may still be at, or come to."""
 
 
 @dataclass(frozen=True, order=True)
@@ -61,6 +68,21 @@ class Unfinished:
     def at_work(self, now_ms: int) -> bool:
         """Whether somebody may be at it still."""
         return self.began_ms is not None and now_ms - self.began_ms < QUIET_MS
+
+
+def touched_ms(history: Iterable[Moment], number: int) -> int | None:
+    """When somebody last began (to build) this generation, by the window's events `BEGUN`; UTC ms."""
+    return max((m.at_ms for m in history if m.detail.get("generation") == number), default=None)
+
+
+def is_given_up(one: Unfinished, touched_ms: int | None, now_ms: int) -> bool:
+    """Whether nobody goes on with a replay, by its age alone.
+
+    What is built may lie where readers look; and a rollback could not be begun again once late rows have been taken up.
+    Without an event nobody knows an age."""
+    if one.kind != "replay" or one.state != BUILDING or touched_ms is None:
+        return False
+    return now_ms - max(touched_ms, one.began_ms or touched_ms) >= GIVEN_UP_MS
 
 
 class ReplayLedger(Protocol):

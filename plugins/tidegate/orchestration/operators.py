@@ -267,13 +267,21 @@ class MaintainOperator(PipelineOperator):
         for run_id in filled.started:
             self.log.info("%s: started %s, which was queued behind runs that wait", self.archive_dag_id, run_id)
         try:
-            for line in reconcile.maintain(ctx, filled.seen):
+            for line in reconcile.maintain(ctx, filled.seen, self._at_work):
                 self.log.info(line)
         finally:  # also where something waits for a human: other DAGs wait for these
             for notice in announcing.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
             gauges.tell(ctx, context["ti"], self.log)
             messages.tell(ctx, self.log)
+
+    def _at_work(self, windows: Sequence[WindowKey]) -> set[int]:
+        from airflow.utils.session import create_session
+
+        from tidegate.orchestration.replay_runs import at_work
+
+        with create_session() as session:
+            return at_work(self.pipeline.name, windows, session)
 
 
 @contextmanager

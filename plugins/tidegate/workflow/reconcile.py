@@ -12,19 +12,22 @@ from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, StepMissing
 from tidegate.core.offsets import Interval
+from tidegate.core.rehearsing import AtWork
 from tidegate.core.thresholds import too_dirty
 from tidegate.core.window import WindowKey
-from tidegate.workflow import cleaning, landing, records, reopen
+from tidegate.workflow import abandoned, cleaning, landing, records, reopen
 from tidegate.workflow.context import Context, guard
 
 
-def maintain(ctx: Context, runs: RunsSeen | None = None) -> list[str]:
-    """The maintenance DAG's duties for one pipeline; what was done, in words. `runs`: None where nobody has looked."""
+def maintain(ctx: Context, runs: RunsSeen | None = None, at_work: AtWork | None = None) -> list[str]:
+    """The maintenance DAG's duties for one pipeline; what was done, in words. `runs`: None where nobody has looked;
+    `at_work`: None where nobody can look."""
     guard(ctx)
     note_archive(ctx, runs)
     add_up(ctx)
+    done = abandoned.give_up(ctx, at_work)  # before late rows are looked at, which may wait for it
     try:
-        done = landing.finish_side_duties(ctx, strict=True)
+        done += landing.finish_side_duties(ctx, strict=True)
     except Alarm:
         # one batch that waits for a human must neither hide other rows nor fill the disk
         reopen.by_itself(ctx)
