@@ -88,3 +88,31 @@ def test_partitions_are_local_and_the_second_hour_of_a_change_of_clocks_has_its_
     for hour in ("date=2013-10-27/hour=02", "date=2013-10-27/hour=02-fold", "date=2013-10-27/hour=03"):
         names[hour] = the_json(tide("explain", "berlin", hour, "--json"))["window"]["start"]
     assert list(names.values()) == ["2013-10-27T00:00Z", "2013-10-27T01:00Z", "2013-10-27T02:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("date=2013-03-31/hour=02", "clocks of Europe/Berlin"),  # the hour that is skipped
+        ("date=2013-03-31/hour=03-fold", "clocks of Europe/Berlin"),  # comes once
+        ("date=2013-10-27/hour=01-fold", "clocks of Europe/Berlin"),
+    ],
+)
+def test_a_partition_that_no_window_has_is_told_from_what_is_none(
+    tide: Tide, world: World, text: str, why: str
+) -> None:
+    add_yaml(world.folder, "berlin", "Europe/Berlin")
+    result = tide("explain", "berlin", text)
+    assert result.exit_code == 2
+    assert "is neither" not in result.output
+    assert f"no window has the partition {text}" in " ".join(result.output.split())
+    assert why in result.output
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("text", ["9999-12-31T23", "9999-12-31T23:30+01:00", "0001-01-01T00", "0001-01-01T00+01:00"])
+def test_the_ends_of_the_calendar_are_no_defect(tide: Tide, world: World, zone: str, text: str) -> None:
+    add_yaml(world.folder, "far", zone)
+    result = tide("explain", "far", text)
+    assert "defect" not in result.output, result.output
+    assert result.exit_code in (1, 2)

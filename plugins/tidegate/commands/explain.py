@@ -58,10 +58,13 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
 
 def parse_window(spec: Pipeline, text: str) -> WindowKey:
     """Raises click.BadParameter."""
+    from tidegate.core.layout import time_values
     from tidegate.workflow.explanation import window_at
 
     try:
-        return window_at(spec, _instant_ms(spec, text.strip()))
+        key = window_at(spec, _instant_ms(spec, text.strip()))
+        time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)  # within the years that a calendar has
+        return key
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"{text!r} is neither an instant (2013-01-26T16:00Z), a partition (date=2013-01-26/hour=16) "
@@ -92,7 +95,11 @@ def _partition_ms(spec: Pipeline, text: str) -> int:
         raise ValueError(text)
     start = window_named(given, spec.windows)
     if start is None:
-        raise ValueError(text)
+        size, zone = spec.windows.size_ms // 60_000, spec.windows.timezone
+        raise click.BadParameter(
+            f"no window has the partition {text}: none of {size:,} min begins there by the clocks of {zone}",
+            param_hint="WINDOW",
+        )
     return start
 
 
