@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TextIO
 
+from spark_jobs.engine import paths
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.formats import decoder_for
@@ -62,7 +63,7 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
         event_time=EventTime(None),
         where=None,
     )
-    known = {pipeline.event_time.path.split(".")[1]} if pipeline.event_time.path else set()
+    known = {paths.parse(pipeline.event_time.path)[0]} if pipeline.event_time.path else set()
     found, read = _Fields(known), 0
     with _as_a_job_is_told(registry):
         decoder = decoder_for(asked)

@@ -126,6 +126,24 @@ def test_what_no_column_takes_is_counted_with_examples() -> None:
     assert found["fields"].keys() == {"gate", "legs"}, "neither the event time nor what a column takes"
 
 
+@pytest.mark.parametrize(
+    ("path", "known", "others"),
+    [
+        ('$."event.time"', "event.time", ('"event', "event")),
+        ('$."a \\"b\\""."c.d"', 'a "b"', ('"a ', "c.d")),
+        ("$.at.ms", "at", ("ms",)),
+    ],
+)
+def test_the_event_times_field_is_none_to_propose_however_its_path_is_written(
+    path: str, known: str, others: tuple[str, ...]
+) -> None:
+    asked = replace(spec(), event_time=replace(spec().event_time, path=path))
+    values = [json.dumps({name: 1 for name in (known, *others)}).encode()]
+    request = {"pipeline": to_plain(asked), "settings": {}, "topic_id": "t", "ranges": [[0, 0, 1]]}
+    found = sample(request, lambda plan, settings: FakeReader({0: records(values)}))
+    assert found["fields"].keys() == set(others)
+
+
 def test_the_registrys_login_is_for_the_decoder_and_not_for_kafkas_client() -> None:
     told: list[dict] = []
 
