@@ -409,3 +409,36 @@ def test_a_long_run_id_has_a_key_that_fits() -> None:
     long = failed_task("d.t", "r" * 400, 1, "w", "")
     assert len(long.key) < 300
     assert long.key != failed_task("d.t", "r" * 401, 1, "w", "").key
+
+
+# ---------------------------------------------------------------- what has changed before anybody was told
+
+
+def test_what_was_not_delivered_is_told_as_it_is_by_then(world: World) -> None:
+    """An hour that was published while the receiver was down is no news any more."""
+    late(world)
+    world.clock.advance(HOUR)
+    lost = Lost()
+    told(world, lost)
+    assert "2 windows are ready and not published" in lost.got[0]["what"]
+    world.archive(0)
+    people = Channel()
+    told(world, people)
+    (message,) = people.got
+    assert message["what"].startswith("1 window is ready and not published, the oldest (2013-01-05T01:00Z)")
+    assert message["advice"].endswith("-s 2013-01-05T01:00Z -e 2013-01-05T01:00Z")
+    assert message["id"] == lost.got[0]["id"]
+
+
+def test_a_failed_task_tells_of_itself_only_and_of_no_condition_that_nobody_has_looked_at(world: World) -> None:
+    late(world)
+    world.clock.advance(HOUR)
+    told(world, Lost())
+    for hour in (0, 1):
+        world.archive(hour)
+    ctx, people = world.context(), Channel()
+    notices.happened(ctx, failed_task("d.t", "r", 1, "broke", ""))
+    deliver(ctx, [people])
+    assert people.take() == [("task_failed", RAISED)]
+    told(world, people)
+    assert people.take() == [], "what was over before anybody was told of it"

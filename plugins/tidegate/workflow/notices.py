@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tidegate.core import notices as rules
@@ -45,13 +46,13 @@ def tell(
     """What was told, and what could not be, in words. Raises LedgerError."""
     if not channels:
         return []
-    look(ctx, reads)
+    seen = look(ctx, reads)
     ctx.ledger.notices.forget(ctx.name, ctx.clock.now_ms() - rules.KEEP_MS)
-    return deliver(ctx, channels, board_url, deadline_s)
+    return deliver(ctx, channels, board_url, deadline_s, seen)
 
 
-def look(ctx: Context, reads: LedgerReads) -> None:
-    """Remember what begins, what is over, and what has happened since the last look."""
+def look(ctx: Context, reads: LedgerReads) -> dict[str, Finding]:
+    """Remember what begins, what is over, and what has happened since the last look; what holds now, by key."""
     ledger = ctx.ledger.notices
     standing = ledger.standing(ctx.name)
     found, unknown = _conditions(ctx, reads)
@@ -64,6 +65,7 @@ def look(ctx: Context, reads: LedgerReads) -> None:
         for notice in changes.over:
             ledger.ended(ctx.name, notice)
     _news(ctx)
+    return {finding.key: finding for finding in found}
 
 
 def happened(ctx: Context, finding: Finding) -> None:
@@ -134,11 +136,19 @@ def _columns(ctx: Context, event: rules.Happening) -> str:
 
 
 def deliver(
-    ctx: Context, channels: Sequence[Channel], board_url: str = "", deadline_s: float = DEADLINE_S
+    ctx: Context,
+    channels: Sequence[Channel],
+    board_url: str = "",
+    deadline_s: float = DEADLINE_S,
+    seen: Mapping[str, Finding] | None = None,
 ) -> list[str]:
-    """By the first channel, which decides whether people were told; the others get what it took."""
+    """By the first channel, which decides whether people were told; the others get what it took.
+
+    `seen`: what `look` has found. None where nobody has looked, and then only what has no end is told: all else may be
+    over by now."""
     ledger, now, end = ctx.ledger.notices, ctx.clock.now_ms(), time.monotonic() + deadline_s
-    send, given_up = rules.messages(ledger.standing(ctx.name).values(), now)
+    waiting, given_up = rules.messages(ledger.standing(ctx.name).values(), now)
+    send = [_in_todays_words(m, seen or {}) for m in waiting if seen is not None or m.notice.finding.once]
     said: list[str] = []
     for notice in given_up:
         with suppress(LostComparison):
@@ -160,6 +170,14 @@ def deliver(
         said.append(f"told {channels[0].who}: {body['title']}")
         said += _also(channels[1:], body)
     return said
+
+
+def _in_todays_words(message: Message, seen: Mapping[str, Finding]) -> Message:
+    """A condition may have changed since it was remembered, as when one of two windows was published."""
+    finding = seen.get(message.notice.finding.key)
+    if finding is None or message.status != RAISED:
+        return message
+    return replace(message, notice=replace(message.notice, finding=finding))
 
 
 def _remember(ctx: Context, message: Message) -> None:
