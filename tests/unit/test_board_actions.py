@@ -28,7 +28,7 @@ from tidegate.core.errors import BatchRefused
 from tidegate.core.pipeline import DirtyLimits, Reopening
 from tidegate.orchestration import asking
 from tidegate.spec import load_file
-from tidegate.workflow import ingest
+from tidegate.workflow import ingest, reconcile
 
 FOUR = "2013-01-05T01:00Z"
 
@@ -292,3 +292,17 @@ def test_a_form_that_this_page_did_not_make_is_refused(world: World) -> None:
     for token in ("", "x", "0123456789ABCDEF", "0" * 17, "../../../etc/pas"):
         assert op.post("/tidegate/readings/act/replay", data=sent | {"token": token}).status_code == 400
     assert runs() == []
+
+
+def test_a_release_of_a_batch_that_was_given_up_meanwhile_is_not_said_to_be_done(world: World) -> None:
+    """One person releases it, another gives it up, a third comes with a page from before."""
+    batch, op = refused(world), board_app.client("Op")
+    mine, late = (
+        form(op.get(f"/tidegate/readings/act/release?batch={batch}")) | {"why": why} for why in ("they know", "me too")
+    )
+    assert op.post("/tidegate/readings/act/release", data=mine).status_code == 303
+    assert op.post("/tidegate/readings/act/release", data=late).status_code == 303, "the other's entry is shown"
+    reconcile.abandon(world.context(), batch, "retention has passed it")
+    for sent in (mine, late):
+        answer = op.post("/tidegate/readings/act/release", data=sent)
+        assert (answer.status_code, f"batch {batch} is not the open one" in answer.text) == (409, True)

@@ -26,6 +26,9 @@ _DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", RELEASE: "ingest
 """Whose runs an action concerns: who may not make them may not act either."""
 
 CLEARED = "write task cleared"
+_DONE = ("released", CLEARED, "topic accepted")
+_ANEW = ("planned", "refused", "withdrawn", "abandoned")
+"""After one of these a batch is not what was released before."""
 
 
 class TidegateActions(TidegatePages):
@@ -170,8 +173,8 @@ def _done_before(spec: Pipeline, question: Question, token: str) -> int | None:
         return event if known else None
     if question.obstacle:  # it is done: by this form, or by somebody else
         events = ledger.reads.events(spec.name, 20, question.subject)
-        event = next((e for e in events if e.what in ("released", CLEARED, "topic accepted")), None)
-        return None if event is None else event.id
+        event = next((e for e in events if e.what in (*_DONE, *_ANEW)), None)
+        return None if event is None or event.what in _ANEW else event.id
     return None
 
 
