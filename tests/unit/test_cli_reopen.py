@@ -85,6 +85,20 @@ def test_a_window_that_was_never_published(working: Tide) -> None:
     result = working("reopen", "readings", "2013-01-05T03:00Z")
     assert result.exit_code == 1
     assert "was never published: there is nothing to reopen" in result.output
+    assert "airflow dags backfill readings.archive -s 2013-01-05T03:00Z -e 2013-01-05T03:00Z" in result.output
+
+
+def test_late_rows_before_the_first_window_stay_where_they_are(working: Tide, world: World) -> None:
+    """Nobody is told to publish it: a backfill refuses what is before `windows.start`."""
+    world.produce(record("too early", -4.5))
+    world.ingest("readings.ingest/r3")
+    (listed, _) = working("reopen", "readings").stdout.splitlines()
+    assert listed.endswith("; it ends before windows.start: they stay in lake.readings__late")
+    result = working("reopen", "readings", "2013-01-04T19:00Z")
+    assert result.exit_code == 1
+    assert "ends before windows.start" in result.output
+    assert "query lake.readings__late" in result.output
+    assert "backfill" not in result.output
 
 
 def test_not_a_window(working: Tide) -> None:

@@ -69,7 +69,7 @@ def _list(spec: Pipeline, as_json: bool) -> None:
         click.echo(f"{spec.name}: no late rows wait")
     else:
         for choice in found:
-            click.echo(_words(choice))
+            click.echo(_words(spec, choice))
 
 
 def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool) -> None:
@@ -82,7 +82,7 @@ def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool
     elif choice.late is None:
         click.echo(f"{spec.name}: no late rows wait for this window")
     else:
-        click.echo(_words(choice))
+        click.echo(_words(spec, choice))
         for batch in choice.late.batches:
             left = "" if batch.settled else ", not in the late table yet"
             click.echo(f"  batch {batch.batch_id}: {many(batch.rows, 'row')}{left}")
@@ -102,14 +102,17 @@ def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json
     click.echo(f"generation {published.generation} {what}{note}: {many(published.rows, 'row')} at {published.location}")
 
 
-def _words(choice: Choice) -> str:
+def _words(spec: Pipeline, choice: Choice) -> str:
     from tidegate.core.instants import iso
 
     late = choice.late
     assert late is not None
-    batches = f"{len(late.batches):,} batch" + ("es" if len(late.batches) > 1 else "")
-    words = f"{iso(choice.window.start_ms)}: {many(late.rows, 'late row')} of {batches} wait since "
-    words += iso(late.waiting_since_ms)
+    rows = (
+        f"{many(late.rows, 'late row')} of {many(len(late.batches), 'batch')} {'waits' if late.rows == 1 else 'wait'}"
+    )
+    words = f"{iso(choice.window.start_ms)}: {rows} since {iso(late.waiting_since_ms // 1000 * 1000)}"
+    if late.current is None and choice.window.end_ms <= spec.windows.start_ms:
+        return f"{words}; it ends before windows.start: they stay in {spec.sink.table}__late"
     if late.current is None:
         return f"{words}; the window was never published"
     if late.working:

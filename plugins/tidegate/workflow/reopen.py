@@ -16,6 +16,7 @@ from tidegate.core.wording import many, those
 from tidegate.workflow import abandoned, ahead, archive, landing
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.overdue import backfill
 from tidegate.workflow.tables import bring_up
 
 MOST = 3
@@ -36,9 +37,14 @@ def preview(ctx: Context, window: WindowKey) -> Choice:
     _refuse_spec(ctx)
     state = ctx.ledger.windows.get(ctx.name, window)
     if state.current is None:
+        never = window.end_ms <= ctx.pipeline.windows.start_ms
         raise NotReady(
-            f"{ctx.name} {iso(window.start_ms)} was never published: there is nothing to reopen",
-            advice=f"publish it first: airflow dags backfill {ctx.name}.archive",
+            f"{ctx.name} {iso(window.start_ms)} "
+            + ("ends before windows.start" if never else "was never published")
+            + ": there is nothing to reopen",
+            advice=f"late rows of it stay where they are: query {ctx.pipeline.sink.table}__late"
+            if never
+            else f"publish it first: {backfill(ctx.name, window, window)}",
         )
     found = ctx.ledger.reopenings.candidates(ctx.name, window.start_ms)
     if not found:
