@@ -18,6 +18,7 @@ from tidegate.core import announcing as rules
 from tidegate.core.completeness import Comparison
 from tidegate.core.errors import LostComparison
 from tidegate.core.instants import iso
+from tidegate.core.pipeline import Completeness
 from tidegate.orchestration import datasets
 from tidegate.workflow import announcing, archive, reopen
 
@@ -153,6 +154,23 @@ def test_a_warning_of_completeness_reaches_the_consumer(world: World) -> None:
 
     assert warned("warn")["warning"] == "3 rows fewer than audit says"
     assert warned("publish")["warning"] is None
+
+
+def test_a_warning_is_not_said_of_a_reopened_window_as_if_nothing_had_come_since(world: World) -> None:
+    """The rows that were missing when it was closed may be in it by now; nobody asks again: the warning stays."""
+    world.change_spec(completeness=Completeness("topic", "kafka", topic="audit", poll_ms=60_000, policy="warn"))
+    hours(world, "a")
+    world.truth.counts[window(0).start_ms] = 2
+    published(world)
+    world.produce(record("missed", 0.7))
+    world.ingest("r2")
+    ctx = world.context()
+    reopen.reopen(ctx, window(0), over_budget=True)
+    notice = announcing.notice(ctx, window(0), 2)
+    assert notice is not None
+    extra = rules.extra(world.pipeline, notice)
+    assert (extra["rows"], extra["late_rows_taken_up"]) == (2, 1)
+    assert str(extra["warning"]).endswith("published with a warning; since then 1 late row was taken up")
 
 
 def test_each_generation_is_one_event_however_often_it_is_told(world: World, airflow: Any) -> None:

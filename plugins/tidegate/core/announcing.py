@@ -11,6 +11,7 @@ from tidegate.core.layout import partition_path, time_values, window_id
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import REOPEN, WindowKey
+from tidegate.core.wording import those
 
 MOST_DAYS_MS = 7 * 86_400_000
 """How long after its publication a generation that nobody has announced is still news."""
@@ -92,14 +93,20 @@ def extra(pipeline: Pipeline, notice: Notice) -> dict[str, Value]:
         "watermark": None if certificate is None else _instant(certificate.watermark_ms),
         "ready_reason": None if certificate is None else _short(certificate.reason),
         "decided_at": None if certificate is None else _instant(certificate.decided_ms),
-        "warning": warning(certificate),
+        "warning": warning(certificate, notice.taken_up),
     }
 
 
-def warning(certificate: Certificate | None) -> str | None:
-    """What a reader should know before trusting the window: it was published although another system says otherwise."""
+def warning(certificate: Certificate | None, taken_up: int = 0) -> str | None:
+    """What a reader should know before trusting the window: it was closed although another system says otherwise.
+
+    Nobody is asked again for a window that is closed: of a generation that has `taken_up` late rows since it is only
+    said that it has."""
     found = certificate and certificate.completeness
-    return _short(found.text) if found and found.action == WARN else None
+    if not found or found.action != WARN:
+        return None
+    since = f"; since then {those(taken_up, 'late row', 'were')} taken up" if taken_up else ""
+    return _short(found.text) + since
 
 
 def same(told: dict[str, Value], known: dict[str, Value]) -> bool:
