@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_commands import Tide, tide, world
+from tests.unit.test_cli_commands import Tide, the_json, tide, world
+from tests.unit.test_cli_complete import counts
 from tests.unit.test_cli_rollback import working
 from tests.unit.test_filling import FILL, Scheduler, scheduler
 from tests.world import World, record
@@ -18,7 +20,7 @@ from tidegate.orchestration.last_words import explained
 from tidegate.orchestration.range_runs import Ground
 from tidegate.workflow import ingest
 
-__all__ = ["scheduler", "tide", "working", "world"]
+__all__ = ["counts", "scheduler", "tide", "working", "world"]
 HOUR_1 = "2013-01-05T01:00Z"
 
 
@@ -93,3 +95,27 @@ def test_what_was_never_published_gets_a_command_that_can_be_run(working: Tide, 
     done = working(command, "readings", HOUR_1, *options)
     assert done.exit_code == 1
     assert f"airflow dags backfill readings.archive -s {HOUR_1} -e {HOUR_1}" in done.output, done.output
+
+
+# ---------------------------------------------------------------- --json
+
+
+@pytest.mark.parametrize("option", ["--release", "--abandon", "--reread"])
+def test_repair_prints_no_text_where_json_was_asked_for(
+    tide: Tide, refused: BatchRefused, world: World, option: str
+) -> None:
+    """And does nothing before it has said so."""
+    done = tide("repair", "readings", option, "2", "--why", "x", "--yes", "--json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--json" in done.stderr
+    batch = world.context().ledger.batches.open("readings")
+    assert batch is not None
+    assert world.context().ledger.batches.refusal("readings", 2) is not None
+
+
+def test_complete_asks_no_question_in_the_middle_of_json(tide: Tide, counts: Path) -> None:
+    asked = tide("complete", "readings", HOUR_1, "--why", "x", "--json", input="y\n")
+    assert (asked.exit_code, asked.stdout) == (2, "")
+    assert "--yes" in asked.stderr
+    accepted = the_json(tide("complete", "readings", HOUR_1, "--why", "x", "--json", "--yes"))
+    assert accepted["comparison"]["accepted"] == "x"

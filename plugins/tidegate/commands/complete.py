@@ -45,6 +45,8 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
     spec = surroundings.pipeline_named(pipeline)
     if spec.completeness is None:
         raise click.UsageError(f"{pipeline}: no other system is asked for counts: its YAML has no `completeness:`")
+    if as_json and why.strip() and not yes:
+        raise click.UsageError("--json asks nothing: add --yes to accept the window")
     key = parse_window(spec, window)
     with surroundings.ledger() as ledger:
         ctx = _asking(spec, ledger)

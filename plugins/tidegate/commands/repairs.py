@@ -86,6 +86,8 @@ def repair(
     given = sum(option is not None for option in (batch, window, abandon, reread, release)) + adopt
     if given > 1:
         raise click.UsageError("only one of --batch, --window, --abandon, --reread, --release and --adopt")
+    if as_json and given:
+        raise click.UsageError("--json goes with the list of blocks alone: what changes the ledger is for people")
     with surroundings.ledger() as ledger:
         if only_list or not given:
             _list_blocks(ledger, pipeline, as_json)
