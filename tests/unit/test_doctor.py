@@ -73,14 +73,14 @@ class Setup:
         now = datetime.now(UTC).replace(tzinfo=None)
         self.sql("CREATE TABLE job (job_type, state, latest_heartbeat)")
         self.sql("CREATE TABLE slot_pool (pool, slots, description, include_deferred)")
-        self.sql("CREATE TABLE dag (dag_id, is_paused, is_active)")
+        self.sql("CREATE TABLE dag (dag_id, is_paused, is_active, fileloc)")
         self.sql("CREATE TABLE import_error (filename, stacktrace)")
         for kind in ("SchedulerJob", "TriggererJob"):
             self.sql("INSERT INTO job VALUES (?, 'running', ?)", kind, str(now))
         for pool in ("tidegate_ingest", "tidegate_archive"):
             self.sql("INSERT INTO slot_pool VALUES (?, 4, '', 0)", pool)
         for kind in KINDS:
-            self.sql("INSERT INTO dag VALUES (?, 0, 1)", f"readings.{kind}")
+            self.sql("INSERT INTO dag VALUES (?, 0, 1, NULL)", f"readings.{kind}")
 
     def sql(self, statement: str, *values: Any) -> list[tuple]:
         with sqlite3.connect(self.airflow) as connection:

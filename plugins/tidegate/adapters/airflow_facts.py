@@ -79,8 +79,8 @@ def _beats(connection: Connection) -> dict[str, float | None]:
 
 
 def _dags(connection: Connection) -> dict[str, DagFacts]:
-    rows = _rows(connection, "SELECT dag_id, is_paused, is_active FROM dag")
-    return {dag_id: DagFacts(bool(paused), bool(active)) for dag_id, paused, active in rows}
+    rows = _rows(connection, "SELECT dag_id, is_paused, is_active, fileloc FROM dag")
+    return {dag_id: DagFacts(bool(paused), bool(active), file or "") for dag_id, paused, active, file in rows}
 
 
 def _import_errors(connection: Connection) -> tuple[tuple[str, str], ...]:

@@ -32,11 +32,11 @@ _STYLES = {"wrong": "bold red", "warning": "yellow", "unknown": "magenta", "ok":
 def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, seconds: float) -> None:
     """Look at the whole set-up: what is wrong, what that means, and the command that mends it.
 
-    Python, libraries, installations, Spark; Airflow's database, scheduler, triggerer, pools, DAGs, import errors; the
-    ledger; each connection that a YAML names; Kafka, Hive and storage as each pipeline uses them; clocks. Without
-    PIPELINE, for every YAML of the pipelines folder. Servers are asked side by side; one that leaves a question
-    unanswered is asked no more, and what was not looked at for that is named. Nothing is changed: in storage a
-    directory of its own is made and removed again.
+    Python, libraries, installations, Spark; Airflow's database, scheduler, triggerer, pools, DAGs, import errors, how
+    long the DAG file takes to parse; the ledger; each connection that a YAML names; Kafka, Hive and storage as each
+    pipeline uses them; clocks. Without PIPELINE, for every YAML of the pipelines folder. Servers are asked side by
+    side; one that leaves a question unanswered is asked no more, and what was not looked at for that is named. Nothing
+    is changed: in storage a directory of its own is made and removed again.
 
     \b
     Examples:

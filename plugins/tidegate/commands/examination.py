@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.commands import surroundings
+from tidegate.commands import parsing, surroundings
 from tidegate.commands.side_by_side import ask
 from tidegate.core import health_rules as rules
 from tidegate.core.errors import CatalogueError, SourceUnavailable, TidegateError, WrongRevision
@@ -253,7 +253,7 @@ class Examination:
         for p in self.pipelines:
             found += rules.dags(p.name, KINDS, facts.dags)
         ours = [e for e in facts.import_errors if "tidegate" in e[0] or e[0].rpartition(":")[2].endswith(".yaml")]
-        return found + rules.import_errors(ours)
+        return found + rules.import_errors(ours) + parsing.findings([p.name for p in self.pipelines], facts.dags)
 
     # ------------------------------------------------------------ the ledger
 

@@ -57,6 +57,20 @@ class DagFacts:
 
     paused: bool
     active: bool
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class ParseLimits:
+    """What Airflow allows for a DAG file, and when it parses it again: its defaults. `import_s` 0: no limit.
+
+    `file_s`: importing it and writing its DAGs to the database. `stale_s`: a DAG that has not been written for so long
+    when its file is done is taken for removed."""
+
+    import_s: float = 30.0  # [core] dagbag_import_timeout
+    file_s: float = 50.0  # [core] dag_file_processor_timeout
+    stale_s: float = 50.0  # [scheduler] stale_dag_threshold
+    interval_s: float = 30.0  # [scheduler] min_file_process_interval
 
 
 # ---------------------------------------------------------------- what is installed
@@ -219,6 +233,47 @@ def import_errors(found: Sequence[tuple[str, str]]) -> list[Finding]:
     """File and last line of what Airflow says."""
     means, mend = "its DAGs are not there, or are old", "mend the file; airflow dags list-import-errors shows all of it"
     return [Finding("imports", WRONG, f"{file}: {text}", means, mend, file.rpartition("/")[2]) for file, text in found]
+
+
+def parsing(file: str, seconds: float | None, limits: ParseLimits) -> list[Finding]:
+    """`seconds`: how long Airflow's last parse of it took; None where nobody knows.
+
+    A parse that is ended, or that outlasts the threshold, takes all DAGs of the file for removed. Half of what is
+    allowed must be enough: a machine that is busy takes twice as long."""
+    name = file.rpartition("/")[2]
+    what = (
+        f"{name} takes {seconds:,.0f} s to parse" if seconds is not None else f"{name}: nobody knows how long it takes"
+    )
+    took, found = seconds or 0.0, list[Finding]()
+    need = max(60, _tens(4 * took))
+    lost = "a parse that takes longer loses all its DAGs until the next one: nothing is scheduled"
+    least = min(limits.import_s or limits.file_s, limits.file_s)
+    if 2 * took >= least:
+        said = f"{what}; Airflow ends it after {least:,.0f} s"
+        keys = "[core] dagbag_import_timeout and dag_file_processor_timeout, [scheduler] stale_dag_threshold"
+        mend = _set("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", keys, need, " ...")
+        found.append(Finding("parsing", WRONG if took >= limits.file_s else WARNING, said, lost, mend, name))
+    elif limits.stale_s < max(limits.file_s, 2 * took):
+        said = (
+            f"{what}; DAGs are taken for removed after {limits.stale_s:,.0f} s, a parse may take {limits.file_s:,.0f} s"
+        )
+        enough = _tens(max(limits.file_s, 2 * took))
+        mend = _set("AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD", "[scheduler] stale_dag_threshold", enough)
+        found.append(Finding("parsing", WARNING, said, lost, mend, name))
+    if took >= limits.interval_s:
+        said = f"{what}, and is parsed again {limits.interval_s:,.0f} s later"
+        means = "one CPU does nothing else; a changed YAML is seen after the parse that is under way"
+        mend = _set("AIRFLOW__SCHEDULER__MIN_FILE_PROCESS_INTERVAL", "[scheduler] min_file_process_interval", need)
+        found.append(Finding("parsing", WARNING, said, means, mend, name))
+    return found or [ok("parsing", what, name)]
+
+
+def _tens(seconds: float) -> int:
+    return -int(-seconds // 10) * 10
+
+
+def _set(variable: str, keys: str, value: int, more: str = "") -> str:
+    return f"{keys}: {value} ({variable}={value}{more}); then restart the scheduler"
 
 
 def retries(pipeline: str, key: str, count: int, first_s: float, longest_s: float) -> Finding:
