@@ -14,6 +14,7 @@ from tidegate.core.window import WindowKey
 
 WAIT = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=2 * HOUR)
 CLOCK, FOLLOW = replace(WAIT, idle="clock"), replace(WAIT, idle="follow")
+MINUTE = HOUR // 60
 WINDOW = WindowKey(98 * HOUR, 99 * HOUR)
 
 
@@ -64,6 +65,29 @@ def test_what_helps_against_each_blocker() -> None:
     )
     assert step(CLOCK, part(3, 99.5)) == alone
     assert step(CLOCK, part(3, 99.5, True, 99.6), part(4, 99.6, True, 99.7)) == alone
+
+
+def test_a_silent_topic_that_closes_by_itself_needs_no_such_key() -> None:
+    close = replace(CLOCK, on_silence="close")
+    words = (
+        "is the producer alive? Once the topic has been silent for 2.0 h the clock closes windows (on_silence: close)"
+    )
+    assert step(close, part(3, 99.5)).endswith(words)
+    assert "partition 0 to its end" in step(close, part(0, 90, False, None), part(1, 99.5)), "it heals by itself"
+
+
+@pytest.mark.parametrize(("age", "young"), [(0, True), (15 * MINUTE - 1, True), (15 * MINUTE, False)])
+def test_a_young_transaction_is_left_to_its_producer(age: int, young: bool) -> None:
+    """A topic with transactions has an open one whenever it is looked at: none is to be aborted for that."""
+    held = replace(part(3, 90, False), open_transaction_since_ms=101 * HOUR - age)
+    words = step(WAIT, held)
+    assert words.startswith("nothing yet: ") is young
+    assert ("find-hanging" in words) is not young
+    if young:
+        assert words.endswith(
+            "producers end their transactions, and Kafka those of a producer that is gone, as a rule within 15 min"
+        )
+    assert ("partition 1 needs" in step(WAIT, held, part(1, 90))) is young, "what stays comes first"
 
 
 def test_what_stays_comes_before_what_heals_by_itself() -> None:

@@ -74,7 +74,9 @@ def test_blocked_by_an_open_transaction(world: World) -> None:
         "blocked by partition 1: an open transaction holds it since 2013-01-05T03:00Z, from offset 6 on; expected "
         "readiness unknown: the open transaction of partition 1"
     )
-    assert "kafka-transactions.sh find-hanging" in found.next_step
+    assert found.next_step.startswith("nothing yet: ")
+    world.clock.advance(15 * MINUTE)
+    assert "kafka-transactions.sh find-hanging" in told(world, 1).next_step
 
 
 def test_blocked_by_a_backlog(world: World) -> None:

@@ -6,22 +6,41 @@ from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import Windows
 from tidegate.core.watermark import Certificate, Held, PartitionWatermark, TopicFacts, lag_ms, watermarks
 
+YOUNG_MS = 15 * 60_000
+"""Kafka ends a transaction once its producer's time-out is over; brokers allow none that is longer, by default."""
+
 
 def next_step(pipeline: str, windows: Windows, certificate: Certificate) -> str:
     """What helps against the first partition that blocks, one that nothing heals by itself before the others."""
     blocking = [m for m in certificate.partitions if m.partition in set(certificate.blockers)]
-    stuck = [m for m in blocking if _stays(windows, m)]
-    return _advice(pipeline, windows, (stuck or blocking)[0]) if blocking else f"look at the runs of {pipeline}.ingest"
+    now_ms = certificate.decided_ms
+    stuck = [m for m in blocking if _stays(windows, m, now_ms)]
+    if not blocking:
+        return f"look at the runs of {pipeline}.ingest"
+    return _advice(pipeline, windows, (stuck or blocking)[0], now_ms)
 
 
-def _stays(windows: Windows, mark: PartitionWatermark) -> bool:
+def _stays(windows: Windows, mark: PartitionWatermark, now_ms: int) -> bool:
     if mark.open_transaction_since_ms is not None:
-        return True
-    return mark.drained and (windows.idle == "wait" or mark.held in (Held.LAG, Held.ALONE))
+        return not _young(mark, now_ms)
+    if not mark.drained:
+        return False
+    alone = mark.held == Held.ALONE and windows.on_silence == "hold"
+    return windows.idle == "wait" or mark.held == Held.LAG or alone
 
 
-def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark) -> str:
+def _young(mark: PartitionWatermark, now_ms: int) -> bool:
+    since_ms = mark.open_transaction_since_ms
+    return since_ms is not None and now_ms - since_ms < YOUNG_MS
+
+
+def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark, now_ms: int) -> str:
     who = f"partition {mark.partition}"
+    if _young(mark, now_ms):
+        return (
+            "nothing yet: producers end their transactions, and Kafka those of a producer that is gone, as a rule "
+            f"within {span(YOUNG_MS)}"
+        )
     if mark.open_transaction_since_ms is not None:
         return (
             f"commit or abort the transaction that is open in {who}: `kafka-transactions.sh find-hanging` names it, "
@@ -43,9 +62,12 @@ def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark) -> str:
         )
     if mark.held == Held.BEHIND:
         return f"nothing: {who} counts as idle once it has been quiet for {span(windows.topic_silence_ms)}"
+    alive = "nothing if later records are to come; is the producer alive?"
+    silence = span(windows.topic_silence_ms)
+    if windows.on_silence == "close":
+        return f"{alive} Once the topic has been silent for {silence} the clock closes windows (on_silence: close)"
     return (
-        f"nothing if later records are to come; is the producer alive? windows.on_silence: close lets the clock close "
-        f"windows once the topic has been silent for {span(windows.topic_silence_ms)}"
+        f"{alive} windows.on_silence: close lets the clock close windows once the topic has been silent for {silence}"
     )
 
 
