@@ -100,6 +100,16 @@ def test_what_has_ended_is_not_told_twice() -> None:
     assert len(concerns(due((1, 3)), ended=(T0 + HOUR,))) == 2
 
 
+def test_the_command_that_fills_is_not_stopped_by_a_run_that_has_failed() -> None:
+    """A backfill leaves it as it is, and begins nothing after it."""
+    _, other = concerns(due((1, 4)), ended=(T0 + HOUR,))
+    assert other.advice.endswith("airflow dags backfill readings.archive -s 2013-01-05T02:00Z -e 2013-01-05T03:00Z")
+    _, around = concerns(due((1, 4)), ended=(T0 + 2 * HOUR,))
+    assert around.advice.endswith(
+        "airflow dags backfill --rerun-failed-tasks readings.archive -s 2013-01-05T01:00Z -e 2013-01-05T03:00Z"
+    )
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)

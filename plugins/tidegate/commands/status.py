@@ -356,17 +356,12 @@ def _due_words(status: PipelineStatus) -> str:
 
 
 def _to_fill(status: PipelineStatus) -> str:
-    """The command for those that it publishes: a backfill leaves runs that have failed as they are, and another
-    system's count would hold its runs too."""
-    from tidegate.core.due import due
+    """The command for those that it publishes: another system's count would hold its runs too."""
     from tidegate.workflow import overdue
 
-    others = {*overdue.ended(status.due, status.archive), *(h.window_ms for h in status.held)}
-    left = due(status.due.windows, status.due.parts, sorted(others))
-    if not left:
-        return ""
-    *_, (_, last) = left.ranges
-    return f"\nto fill: {overdue.backfill(status.name, next(iter(left)), last)}"
+    over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
+    command = overdue.filling(status.name, status.due, over, held)
+    return f"\nto fill: {command}" if command else ""
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 from tidegate.core import watermark
 from tidegate.core.due import ArchiveNote, Due, stretches
+from tidegate.core.due import due as due_without
 from tidegate.core.instants import iso, span
 from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
@@ -82,13 +84,12 @@ def concerns(
     if late and free.count > sum(map(free.holds, over)):
         waited, oldest = span(now_ms - since_ms), next(iter(free))  # type: ignore[operator]
         what = f"{count(free)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
-        found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, free, note, now_ms), "late_window"))
+        fill = filling(name, free, over)
+        found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, fill, note, now_ms), "late_window"))
     return found
 
 
-def _remedy(name: str, due: Due, note: ArchiveNote | None, now_ms: int) -> str:
-    *_, (_, last) = due.ranges
-    fill = backfill(name, next(iter(due)), last)
+def _remedy(name: str, fill: str, note: ArchiveNote | None, now_ms: int) -> str:
     if note is not None and note.paused:
         return f"{name}.archive was paused when last looked at: unpause it, or run: {fill}"
     if note is None or not note.noted_ms or now_ms - note.noted_ms > MAINTAINED_MS:
@@ -102,6 +103,20 @@ def _remedy(name: str, due: Due, note: ArchiveNote | None, now_ms: int) -> str:
 def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
     """The command that publishes these windows."""
     return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
+
+
+def filling(name: str, due: Due, over: tuple[int, ...], held: Iterable[int] = ()) -> str:
+    """The command that publishes those of `due` that have no run which has ended (`over`) and are not `held`; "" for
+    none. A backfill leaves a run that has failed as it is, and begins nothing after it, unless it is told to."""
+    left = due_without(due.windows, due.parts, sorted({*over, *held}))
+    if not left:
+        return ""
+    first = next(iter(left))
+    *_, (_, last) = left.ranges
+    command = backfill(name, first, last)
+    if any(first.start_ms < start < last.start_ms for start in over):
+        command = command.replace(" backfill ", " backfill --rerun-failed-tasks ", 1)
+    return command
 
 
 def clear(name: str, first_ms: int, last_ms: int) -> str:
