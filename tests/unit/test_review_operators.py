@@ -21,7 +21,7 @@ from tidegate.orchestration.range_runs import Ground
 from tidegate.workflow import ingest
 
 __all__ = ["counts", "scheduler", "tide", "working", "world"]
-HOUR_1 = "2013-01-05T01:00Z"
+HOUR_0, HOUR_1 = "2013-01-05T00:00Z", "2013-01-05T01:00Z"
 
 
 # ---------------------------------------------------------------- tidegate backfill
@@ -119,3 +119,17 @@ def test_complete_asks_no_question_in_the_middle_of_json(tide: Tide, counts: Pat
     assert "--yes" in asked.stderr
     accepted = the_json(tide("complete", "readings", HOUR_1, "--why", "x", "--json", "--yes"))
     assert accepted["comparison"]["accepted"] == "x"
+
+
+# ---------------------------------------------------------------- after a rollback
+
+
+def test_a_dry_run_tells_of_columns_what_the_rows_in_force_were_made_with(working: Tide) -> None:
+    """Generation 4 holds the rows of generation 2, which is by today's columns."""
+    assert working("rollback", "readings", HOUR_0, "--why", "it is worse").exit_code == 0
+    dry = working("replay", "readings", HOUR_0, "--dry-run")
+    assert "  column value comes from somewhere else now\n" in dry.stdout
+    assert working("rollback", "readings", HOUR_0, "--to", "2", "--why", "it was not").exit_code == 0
+    dry = working("replay", "readings", HOUR_0, "--dry-run")
+    assert dry.stdout.startswith(f"{HOUR_0} same\n")
+    assert "  column " not in dry.stdout, dry.stdout

@@ -134,6 +134,7 @@ def _content(files: Sequence[FileEntry]) -> Content:
 
 def _columns(ctx: Context, current: PublishedGeneration) -> tuple[str, ...]:
     """Against the columns that the generation in force was made with, as far as that is known."""
+    current = _made(ctx, current)
     version = current.spec_version
     if version == FORGOTTEN:
         return ()
@@ -145,6 +146,15 @@ def _columns(ctx: Context, current: PublishedGeneration) -> tuple[str, ...]:
     before = ctx.ledger.pipelines.spec(ctx.name, version)
     found = changes(table_columns(before), table_columns(ctx.pipeline), ctx.pipeline.sink.format).words()
     return (*found, *_decoded_otherwise(before, ctx.pipeline))
+
+
+def _made(ctx: Context, generation: PublishedGeneration) -> PublishedGeneration:
+    """The one that a rollback's rows were made for."""
+    told = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
+    if told is None:
+        return generation
+    earlier = ctx.ledger.windows.generation(ctx.name, generation.window, told.number)
+    return _made(ctx, earlier) if isinstance(earlier, PublishedGeneration) else generation
 
 
 def _decoded_otherwise(before: Pipeline, now: Pipeline) -> list[str]:
