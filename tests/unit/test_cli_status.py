@@ -14,6 +14,7 @@ from tidegate.core.errors import BatchRefused
 from tidegate.core.pipeline import DirtyLimits
 from tidegate.spec import load_file
 from tidegate.workflow import archive, ingest
+from tidegate.workflow.overview import after_refusal
 
 __all__ = ["tide", "world"]  # fixtures
 
@@ -180,6 +181,33 @@ def test_the_command_that_fills_is_for_windows_that_it_fills(tide: Tide, world: 
     shown = words(tide("status", "readings"))
     assert "7 windows are due and not published" in shown
     assert "to fill" not in shown
+
+
+def test_a_batch_whose_offsets_have_gone_is_given_up(tide: Tide, world: World) -> None:
+    """What the job said that helps: no spec and no clearing brings back what retention took after the plan."""
+    world.produce(*[record(f"m{i}", 1.9) for i in range(4)])
+    ingest.plan(world.context(), "readings.ingest/r2")
+    world.kafka.trim(TOPIC, 0, 6)
+    with pytest.raises(BatchRefused):
+        ingest.write(world.context(), "readings.ingest/r2")
+    for shown in (tide("status", "readings"), tide("explain", "readings", "2013-01-05T02")):
+        assert "mend the spec" not in shown.output
+        assert "no retry brings them back: `tidegate repair readings --abandon 2` gives" in words(shown)
+
+
+@pytest.mark.parametrize(
+    ("refused", "helps"),
+    [
+        ("batch 3: 5 of 9 records are dirty, over dirty.max_count 1\n  what to do: x", "mend the spec, then clear the "
+         "write task: the same offsets are read again; or let it land as it is: tidegate repair flights --release 3 "
+         "--why '...'"),
+        (str(BatchRefused("gaps")), "mend the spec, then clear the write task: the same offsets are read again"),
+        ("of an earlier release", "mend the spec, then clear the write task: the same offsets are read again"),
+        (str(BatchRefused("id", advice="`tidegate source reset <pipeline>`")), "`tidegate source reset flights`"),
+    ],
+)  # fmt: skip
+def test_what_helps_a_refused_batch(refused: str, helps: str) -> None:
+    assert after_refusal("flights", 3, refused) == helps
 
 
 def words(result: Result) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegate.core import watermark
 from tidegate.core.blocking import oddities
 from tidegate.core.due import ArchiveNote, Due, due
+from tidegate.core.errors import BatchRefused
 from tidegate.core.forecast import Forecast, forecast
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end, window_start
@@ -18,6 +19,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Clock, TopicState
 from tidegate.core.rehearsing import Unfinished
 from tidegate.core.rollback import ROLLBACK
+from tidegate.core.subjects import said
 from tidegate.core.thresholds import too_dirty
 from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
@@ -149,7 +151,7 @@ def _with_concerns(
     assert overview is not None
     concerns = [
         Concern(
-            f"{b.subject} is blocked: {first_line(b.reason)}",
+            f"{said(b.subject)} is blocked: {first_line(b.reason)}",
             f"look at it, then `tidegate repair {name}`",
             "alarm",
             b.subject,
@@ -196,11 +198,15 @@ def _with_concerns(
 
 
 def after_refusal(name: str, batch_id: int, refused: str) -> str:
-    """What helps a batch that was refused for what `refused` says."""
+    """What helps a batch that was refused for what `refused` says: what it says itself, where that is more than what
+    holds for all of them. A record that the topic has no more is no matter of the spec."""
     advice = "mend the spec, then clear the write task: the same offsets are read again"
-    if not too_dirty(refused):
+    if too_dirty(refused):
+        return f"{advice}; or let it land as it is: tidegate repair {name} --release {batch_id} --why '...'"
+    own = refused.rpartition("\n  what to do: ")[2] if "\n  what to do: " in refused else ""
+    if own in ("", BatchRefused.advice):
         return advice
-    return f"{advice}; or let it land as it is: tidegate repair {name} --release {batch_id} --why '...'"
+    return own.replace("<pipeline>", name).replace("<batch>", str(batch_id))
 
 
 def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> list[Concern]:
