@@ -100,6 +100,9 @@ def test_the_words_of_each_limit() -> None:
     assert "--add-config retention.bytes=" in remedy(by_bytes, "t", "p")
     assert "--entity-name t " in remedy(by_bytes, "t", "p")
     assert "p.ingest" in remedy(by_bytes, "t", "p")
+    gone = LossForecast(0, PASSING, 0, 0, reason="offsets [2, 5) are gone already", unread=5)
+    for ms, size, key in ((7 * DAY, None, "ms"), (None, 10**9, "bytes"), (7 * DAY, 10**9, "ms"), (None, None, "ms")):
+        assert f"retention.{key}=" in remedy(TimeToLoss(CRITICAL, (gone,), DAY, ms, size), "t", "p"), (ms, size)
     empty = TimeToLoss(OK, (), DAY, None, None)
     assert "retention.ms=" in remedy(empty, "t", "p")
     compacted = time_to_loss(topic(deletes=False, retention_ms=None), progress(LANDED, LANDED, BASE), NOW, DAY)

@@ -93,8 +93,12 @@ def short(loss: TimeToLoss) -> str:
 
 
 def remedy(loss: TimeToLoss, topic: str, pipeline: str) -> str:
-    """What to do, in the order of what helps soonest."""
-    raised = "retention.ms" if loss.first is None or loss.first.limit != "bytes" else "retention.bytes"
+    """What to do, in the order of what helps soonest. Of what is gone nobody knows which limit took it: it was the only
+    one that there is, if there is but one."""
+    limit = loss.first.limit if loss.first is not None else ""
+    if not limit and loss.retention_ms is None and loss.retention_bytes is not None:
+        limit = "bytes"
+    raised = "retention.bytes" if limit == "bytes" else "retention.ms"
     return (
         f"first let Kafka keep them: kafka-configs --bootstrap-server ... --alter --entity-type topics --entity-name "
         f"{topic} --add-config {raised}=...; then read faster: clear failed {pipeline}.ingest runs, unpause the DAG, "
