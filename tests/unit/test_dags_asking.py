@@ -63,7 +63,8 @@ def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Run:
             "data_interval_start": start,
             "data_interval_end": start.add(hours=1),
         }
-        operators.ReplayOperator(task_id="replay", dag=None, pipeline=world.pipeline).execute(where)  # type: ignore[arg-type]
+        execute.task = operators.ReplayOperator(task_id="replay", dag=None, pipeline=world.pipeline)  # type: ignore[attr-defined]
+        execute.task.execute(where)  # type: ignore[attr-defined]
         return list(told)
 
     return execute
@@ -153,3 +154,27 @@ def test_a_rollback_goes_back_once_however_often_it_is_tried(world: World, run: 
     assert run(back) == [(0, 3)]
     assert run(back) == []
     assert world.context().ledger.windows.get("readings", window(0)).current == 3
+
+
+def test_one_window_of_a_range_holds_up_no_other_reopening(run: Run, world: World) -> None:
+    """Hour 0 is being replayed; hours 4 and later were never published, as of a day that is not over."""
+    ctx = world.context()
+    ctx.ledger.windows.begin_generation("readings", window(0), 1, "replay")
+    told: list[tuple[int, int]] = []
+    with pytest.raises(AirflowException, match=r"2013-01-05T00:00Z: generation 2 \(replay\) is BUILDING") as raised:
+        run({"do": "reopen", "from": "2013-01-05", "until": "2013-01-06", "why": "all"}, told=told)
+    assert not isinstance(raised.value, AirflowFailException), "the next try finds it done"
+    assert told == [(1, 2)]
+    assert run({"do": "reopen", "from": "2013-01-05T01:00Z", "until": "2013-01-06", "why": "all"}) == []
+
+
+def test_the_last_line_is_about_the_windows_that_the_conf_names(run: Run, world: World) -> None:
+    """The run's own date is that of whoever triggered it."""
+    for conf, about in (
+        ({"window": "2013-01-05T03:30Z"}, "window 2013-01-05T03:00Z"),
+        ({"from": "2013-01-05T03:00Z", "until": "2013-01-05T05:00Z"}, "windows 2013-01-05T03:00Z to 2013-01-05T04:00Z"),
+        (None, "window 2013-01-05T08:00Z"),
+    ):
+        with pytest.raises(AirflowException, match="never published"):
+            run(conf, hour=8)
+        assert run.task.about == about  # type: ignore[attr-defined]

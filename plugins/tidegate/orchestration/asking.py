@@ -30,6 +30,7 @@ def carry_out(task: ReplayOperator, ctx: PipelineContext, context: Context) -> N
     from tidegate.orchestration.operators import report
 
     it = of_run(task.pipeline, context, to_ms(timezone.utcnow()))
+    task.about = _about(it)
     task.log.info("%s", words(it))
     if it.do == REPLAY and len(it.windows) > 1:
         _range(ctx, it, lambda published: report(task, ctx, published, context), task.log)
@@ -63,6 +64,12 @@ def words(it: Asked) -> str:
     return f"asked to {it.do} {which}{to}; by (so the conf says): {it.by or 'nobody'}; why: {it.why or 'not said'}"
 
 
+def _about(it: Asked) -> str:
+    """What the last line of a failed try is about: not the run's own date, which may be when it was triggered."""
+    first, last = iso(it.windows[0].start_ms), iso(it.windows[-1].start_ms)
+    return f"window {first}" if len(it.windows) == 1 else f"windows {first} to {last}"
+
+
 def _step(it: Asked) -> Callable[[PipelineContext, WindowKey], Published]:
     if it.do == REOPEN:
         from tidegate.workflow import reopen
@@ -78,18 +85,24 @@ def _step(it: Asked) -> Callable[[PipelineContext, WindowKey], Published]:
 
 
 def _each(ctx: PipelineContext, it: Asked, say: Callable[..., None]) -> Iterable[Published]:
-    """Raises at once what a retry can mend; the first refusal when all windows have had their turn."""
+    """Raises at once what stands in every window's way; what is refused, or not ready, when all have had their turn.
+
+    Of a range that is reopened, windows that were never published have nothing to take up."""
     step, refused = _step(it), list[TidegateError]()
-    for key in it.windows:
+    windows = it.windows
+    if it.do == REOPEN and len(windows) > 1:
+        published = ctx.ledger.windows.published_starts(ctx.name)
+        windows = tuple(key for key in windows if key.start_ms in published)
+    for key in windows:
         try:
             yield step(ctx, key)
         except TidegateError as e:
-            if e.retry or len(it.windows) == 1:
+            if len(it.windows) == 1 or (e.retry and not isinstance(e, NotReady)):
                 raise
             say("%s: %s", iso(key.start_ms), e)
             refused.append(e)
     if refused:
-        raise refused[0]
+        raise next((e for e in refused if e.retry), refused[0])
 
 
 def _range(ctx: PipelineContext, it: Asked, told: Callable[[Published], None], log: Logger) -> None:
