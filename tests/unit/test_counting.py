@@ -15,8 +15,9 @@ from airflow.exceptions import TaskDeferred
 from sqlalchemy import create_engine, delete
 
 from tests.world import HOUR, T0, World, record, window
+from tidegate.adapters.connections import ConnectionMissing
 from tidegate.adapters.ledger import schema
-from tidegate.core.errors import LedgerError, WrongRevision
+from tidegate.core.errors import LedgerError, TidegateError, WrongRevision
 from tidegate.core.pipeline import Completeness
 from tidegate.core.plain import dumps
 from tidegate.core.waiting import Answer
@@ -144,13 +145,25 @@ def test_a_ledger_that_is_away_is_waited_out(world: World, monkeypatch: pytest.M
     assert said[0] == "away"
 
 
-def test_what_no_retry_mends_ends_the_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", [WrongRevision("another revision"), ConnectionMissing("no tidegate_ledger")])
+def test_what_no_retry_mends_is_the_ledgers_trouble_and_no_windows(
+    world: World, monkeypatch: pytest.MonkeyPatch, trouble: TidegateError
+) -> None:
+    """As for waits for the watermark: else an upgrade fails every window that waits for its count for good."""
+    world.truth.counts[T0] = 2
+    troubles, real, said = [trouble], counting.ledger, list[str]()
+
     def ledger() -> Any:
-        raise WrongRevision("another revision")
+        if troubles:
+            raise troubles.pop()
+        return real()
 
     monkeypatch.setattr(counting, "ledger", ledger)
-    with pytest.raises(WrongRevision):
-        run(waits(world))
+    assert run(waits(world, said=said)).done
+    assert said[0].startswith(str(trouble))
+    troubles.append(trouble)
+    ended = run(waits(world, deadline_ms=0))
+    assert (ended.done, ended.text) == (False, str(trouble))
 
 
 def test_the_loop_goes_on_while_the_other_system_is_slow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

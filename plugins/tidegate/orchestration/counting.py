@@ -39,8 +39,7 @@ async def until_let_through(
     pipeline: str, window: WindowKey, answer: Answer, deadline_ms: int, poll_s: float, say: Callable[[str], None]
 ) -> Answer:
     """`answer` for a pipeline (a compiled spec as JSON) that asks no other system; else the answer with its count taken
-    into account, once that lets the window through or at `deadline_ms` (UTC). Raises TidegateError for what no retry
-    mends."""
+    into account, once that lets the window through or at `deadline_ms` (UTC)."""
     settings = json.loads(pipeline).get("completeness")
     if settings is None:
         return answer
@@ -67,13 +66,12 @@ def _until(certificate: Certificate, now_ms: int) -> float:
 
 
 async def _look(pipeline: str, window: WindowKey) -> tuple[Certificate | None, str]:
-    """The ledger's trouble is waited out: then there is no certificate."""
+    """The ledger's trouble is waited out, also what no retry mends, as while its schema is another release's: it is no
+    window's. Then there is no certificate."""
     try:
         async with _slots():
             certificate = await in_thread(lambda: look(pipeline, window), "tidegate-counts")
     except TidegateError as e:
-        if not e.retry:
-            raise
         return None, str(e)
     return certificate, certificate.text()
 
