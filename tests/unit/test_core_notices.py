@@ -137,8 +137,8 @@ def test_the_whole_message() -> None:
     assert over["text"] == "[resolved] p: published after all\n2 windows wait\nhttp://log"
     assert payload("p", "o", Message(Notice(replace(found, kind="watermark"), 1), RESOLVED), 2)["title"] == "p: over"
     for kind, words in (
-        ("dirty_limit", "the batch is on its way again"),
-        ("refused", "the batch is on its way again"),
+        ("dirty_limit", "the batch is not refused any more"),
+        ("refused", "the batch is not refused any more"),
         ("audit_failed", "the audit finds nothing any more"),
     ):
         assert payload("p", "o", Message(Notice(replace(found, kind=kind), 1), RESOLVED), 2)["title"] == f"p: {words}"

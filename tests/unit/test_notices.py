@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.core.errors import LedgerError
+from tidegate.core.errors import BatchRefused, LedgerError
 from tidegate.core.notices import (
     CRITICAL,
     GIVE_UP_MS,
@@ -27,7 +27,7 @@ from tidegate.core.notices import (
     payload,
 )
 from tidegate.core.pipeline import Column, DirtyLimits, Notify
-from tidegate.workflow import checkup, notices, reconcile
+from tidegate.workflow import checkup, ingest, notices, reconcile
 from tidegate.workflow.notices import deliver, failed_task, tell
 
 
@@ -251,6 +251,7 @@ def test_an_alarm(world: World) -> None:
     told(world, people)
     (message,) = people.got
     assert (message["kind"], message["subject"]) == ("alarm", "window 20130105T000000Z")
+    assert "window 2013-01-05T00:00Z is blocked: rows are" in str(message)
     assert "tidegate repair readings" in message["advice"]
 
 
@@ -442,3 +443,22 @@ def test_a_failed_task_tells_of_itself_only_and_of_no_condition_that_nobody_has_
     assert people.take() == [("task_failed", RAISED)]
     told(world, people)
     assert people.take() == [], "what was over before anybody was told of it"
+
+
+def test_a_batch_that_was_given_up_is_not_said_to_be_on_its_way(world: World) -> None:
+    world.change_spec(dirty=DirtyLimits(0, None))
+    world.produce(b"no json")
+    ctx, people = world.context(), Channel()
+    ingest.plan(ctx, "r1")
+    told(world, people)
+    with suppress(BatchRefused):
+        ingest.write(world.context(), "r1")
+    told(world, people)
+    assert people.take() == [("dirty_limit", RAISED)]
+    reconcile.abandon(world.context(), 1, "the test producer of today")
+    told(world, people)
+    found = {(m["kind"], m["status"]): m["title"] for m in people.got}
+    assert found == {
+        ("dirty_limit", RESOLVED): "readings: the batch is not refused any more",
+        ("data_loss", RAISED): "readings: data loss",
+    }

@@ -267,8 +267,8 @@ def messages(standing: Iterable[Notice], now_ms: int) -> tuple[list[Message], li
 
 _OVER = {
     "late_window": "published after all",
-    "dirty_limit": "the batch is on its way again",
-    "refused": "the batch is on its way again",
+    "dirty_limit": "the batch is not refused any more",
+    "refused": "the batch is not refused any more",
     "audit_failed": "the audit finds nothing any more",
 }
 
