@@ -20,13 +20,14 @@ from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.board import views
 from tidegate.board.topics import Topics
+from tidegate.core.due import RunsSeen
 from tidegate.core.errors import BatchRefused, SourceUnavailable
 from tidegate.core.instants import iso
 from tidegate.core.notices import Finding
 from tidegate.core.plain import dumps
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.settings import load
-from tidegate.workflow import ingest
+from tidegate.workflow import ingest, reconcile
 
 HOSTILE = "<script>alert('x')</script>\" onmouseover=\"alert(1) ../..\x07{{ 7*7 }}"
 
@@ -148,6 +149,17 @@ def test_a_pipelines_windows_are_a_calendar(world: World, viewer: Any) -> None:
         "data-tg-map",
         "What the states mean",
         "/dags/readings.archive/grid",
+    )
+
+
+def test_the_command_that_fills_is_not_stopped_by_a_run_that_has_failed(world: World, viewer: Any) -> None:
+    fill(world)
+    reconcile.note_archive(world.context(), RunsSeen(False, (T0 + 2 * HOUR,)))
+    says(
+        viewer,
+        "readings",
+        "to fill: airflow dags backfill --rerun-failed-tasks readings.archive -s 2013-01-05T01:00Z -e "
+        "2013-01-05T03:00Z",
     )
 
 
@@ -284,6 +296,9 @@ def test_events_are_paged_and_found_by_what_they_are_about(
     page = says(viewer, "readings/events?subject=batch+2", "batch 2")
     assert "batch 1<" not in page
     says(viewer, "readings/events?subject=%3Cb%3E", "No event is about")
+    for written in ("2013-01-05T00:00Z", "20130105T000000Z"):
+        page = says(viewer, f"readings/events?subject=window+{written}", "of window 2013-01-05T00:00Z", "announced")
+        assert "20130105T000000Z" not in page
 
 
 def test_where_a_record_is_by_the_ledger_and_by_its_file(world: World, viewer: Any) -> None:

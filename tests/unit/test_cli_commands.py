@@ -129,6 +129,8 @@ def test_audit_names_what_is_wrong_and_what_to_do(tide: Tide, world: World) -> N
     result = tide("audit", "readings", "--no-files", "-q")
     assert result.exit_code == 1
     assert "NOT BALANCED: 1 problem" in result.stdout
+    assert "window 2013-01-05T00:00Z:" in result.stdout
+    assert "20130105T000000Z:" not in result.stdout
     assert "airflow dags backfill --reset-dagruns -y readings.archive -s 2013-01-05T00:00Z" in result.stdout
     assert result.stderr == ""
     problem = the_json(tide("audit", "readings", "--json", "--no-files", "-q"))["problems"][0]
@@ -169,7 +171,15 @@ def test_events_newest_last_and_by_subject(tide: Tide) -> None:
     assert [e["what"] for e in found][-2:] == ["published", "announced"]
     about = the_json(tide("events", "readings", "--about", "batch 1", "--json"))["events"]
     assert [e["what"] for e in about][:3] == ["planned", "writing", "sealed"]
-    assert "batch 1: landed" in tide("events", "readings").output
+    shown = tide("events", "readings").output
+    assert "batch 1: landed" in shown
+    assert "window 2013-01-05T00:00Z: published" in shown
+    windows = [
+        the_json(tide("events", "readings", "--about", f"window {name}", "--json"))["events"]
+        for name in ("2013-01-05T00:00Z", "20130105T000000Z")
+    ]
+    assert windows[0] == windows[1]
+    assert {e["subject"] for e in windows[0]} == {"window 20130105T000000Z"}, "as programs know it"
     assert tide("events", "nobody").exit_code == 1
 
 
@@ -178,9 +188,13 @@ def test_repair_lists_and_clears_a_block_with_a_reason(tide: Tide, world: World)
     world.context().ledger.windows.block("readings", window(0), "files and ledger differ")
     listed = tide("repair", "readings", "--list")
     assert listed.exit_code == 1
-    assert "tidegate repair readings --window 20130105T000000Z --why" in listed.output
+    assert "tidegate repair readings --window 2013-01-05T00:00Z --why" in listed.output
     assert the_json(tide("repair", "readings", "--json"))["blocks"][0]["reason"] == "files and ledger differ"
-    assert tide("status", "readings").exit_code == 1
+    status = tide("status", "readings")
+    assert status.exit_code == 1
+    assert "window 2013-01-05T00:00Z is blocked: files and ledger differ" in status.output
+    assert "window 2013-01-05T00:00Z: blocked" in status.output, "its event"
+    assert "20130105T000000Z" not in listed.output + status.output
     assert tide("repair", "readings", "--window", "2013-01-05T00").exit_code == 2, "--why is needed"
     assert tide("repair", "readings", "--window", "2013-01-05T00", "--why", "x", input="n\n").exit_code == 1
     assert tide("repair", "readings").exit_code == 1, "not confirmed, not cleared"

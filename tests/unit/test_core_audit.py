@@ -24,7 +24,7 @@ from tidegate.core.views import (
 )
 from tidegate.core.window import WindowKey
 
-ID = "20130105T000000Z"
+ID, START = "20130105T000000Z", "2013-01-05T00:00Z"
 
 
 def file(name: str, kind: str, *parts: PartitionRows) -> FileEntry:
@@ -371,10 +371,11 @@ def test_a_blocked_window() -> None:
 )
 def test_window_totals_are_counted_again(total: dict[str, int], says: str) -> None:
     page = replace(PAGE, totals=(*TOTALS[:3], replace(TOTALS[3], **total)))
-    assert f"batch 2: partition 0, window {ID}: {says}" in words(page=page)
+    assert f"batch 2: partition 0, window {START}: {says}" in words(page=page)
     gone = replace(PAGE, totals=TOTALS[:3])
-    assert f"batch 2: partition 0, window {ID}: data in the ledger no rows, in its files 4 rows at [10, 13]" in words(
-        page=gone
+    assert (
+        f"batch 2: partition 0, window {START}: data in the ledger no rows, in its files 4 rows at [10, 13]"
+        in words(page=gone)
     )
     assert any("in its files no rows" in w for w in words(page=replace(PAGE, batch_files=PAGE.batch_files[:3])))
 

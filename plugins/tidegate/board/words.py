@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.core.instants import iso, span
 from tidegate.core.layout import DAY_MS, HOUR_MS, parse_window_id, window_id
+from tidegate.core.subjects import said
 from tidegate.core.wording import many
 
 UTC_NAMES = ("UTC", "Etc/UTC", "Z")
@@ -130,6 +131,7 @@ FILTERS = {
     "tg_task": task,
     "tg_asked_task": asked_task,
     "tg_subject": subject,
+    "tg_said": said,
     "tg_window_id": window_id,
     "tg_number": number,
     "tg_size_of": size_of,

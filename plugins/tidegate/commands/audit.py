@@ -115,10 +115,12 @@ def plain(report: Report) -> dict[str, Any]:
 def _print(report: Report) -> None:
     from rich.text import Text
 
+    from tidegate.core.subjects import said
+
     out = console()
     t = report.totals
     for n, problem in enumerate(report.problems, 1):
-        paragraph(out, f"problem {n}", f"{problem.subject}: {problem.what}", "red")
+        paragraph(out, f"problem {n}", f"{said(problem.subject)}: {problem.what}", "red")
         if problem.advice:
             advice(out, "  to do", problem.advice)
     for note in report.notes:

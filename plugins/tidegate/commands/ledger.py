@@ -82,7 +82,7 @@ class _database_errors:
 @click.command()
 @surroundings.pipeline_argument
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--about", metavar="SUBJECT", help="Only of one subject: 'batch 12' or 'window 20130126T160000Z'.")
+@click.option("--about", metavar="SUBJECT", help="Only of one subject: 'batch 12' or 'window 2013-01-26T16:00Z'.")
 @json_option
 def events(pipeline: str, limit: int, about: str | None, as_json: bool) -> None:
     """Show who changed what and why, newest last.
@@ -100,9 +100,10 @@ def events(pipeline: str, limit: int, about: str | None, as_json: bool) -> None:
 
     from tidegate.core.instants import iso
     from tidegate.core.plain import dumps
+    from tidegate.core.subjects import meant, said
 
     with surroundings.ledger() as ledger:  # also of a pipeline whose YAML is gone
-        found = list(reversed(ledger.reads.events(pipeline, limit, about)))
+        found = list(reversed(ledger.reads.events(pipeline, limit, about and meant(about))))
     if as_json:
         print_json({"pipeline": pipeline, "events": found})
     elif not found:
@@ -110,7 +111,7 @@ def events(pipeline: str, limit: int, about: str | None, as_json: bool) -> None:
     else:
         out = console()
         for e in found:
-            head = f"{iso(e.at_ms // 1000 * 1000)}  {e.subject}: {e.what}"
+            head = f"{iso(e.at_ms // 1000 * 1000)}  {said(e.subject)}: {e.what}"
             out.print(Text(head, style="bold") + Text(f"  ({e.actor})", style="not bold"), soft_wrap=True)
             detail = "" if e.detail in ({}, None) else _cut(dumps(e.detail))
             if detail:

@@ -106,26 +106,28 @@ def repair(
 
 
 def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
+    from tidegate.core.subjects import said
+
     blocks = ledger.pipelines.blocks(name)
     if as_json:
         print_json({"pipeline": name, "blocks": blocks})
     for block in () if as_json else blocks:
-        kind, _, what = block.subject.partition(" ")
-        click.echo(f"{block.subject}: {block.reason}\n  clear it: tidegate repair {name} --{kind} {what} --why '...'")
+        kind, _, what = said(block.subject).partition(" ")
+        click.echo(f"{kind} {what}: {block.reason}\n  clear it: tidegate repair {name} --{kind} {what} --why '...'")
     if not blocks and not as_json:
         click.echo(f"{name}: nothing is blocked")
     raise SystemExit(NOT_WELL if blocks else 0)
 
 
 def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | None, why: str, yes: bool) -> None:
-    from tidegate.core.layout import window_id
+    from tidegate.core.subjects import of_window, said
 
     key = None if window is None else parse_window(spec, window)
-    subject = f"batch {batch}" if key is None else f"window {window_id(key.start_ms)}"
+    subject = f"batch {batch}" if key is None else of_window(key.start_ms)
     reason = next((b.reason for b in ledger.pipelines.blocks(spec.name) if b.subject == subject), None)
     if reason is None:
-        raise Failed(f"{spec.name}: {subject} is not blocked", NOT_WELL)
-    click.echo(f"{subject} is blocked: {reason}")
+        raise Failed(f"{spec.name}: {said(subject)} is not blocked", NOT_WELL)
+    click.echo(f"{said(subject)} is blocked: {reason}")
     if not yes:
         click.confirm("Clear the block?", abort=True)
     if key is None:
@@ -133,7 +135,7 @@ def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | N
         ledger.repairs.clear_batch(spec.name, batch, reason, why)
     else:
         ledger.repairs.clear_window(spec.name, key, reason, why)
-    click.echo(f"cleared; now clear the failed task in Airflow, it looks again at {subject}")
+    click.echo(f"cleared; now clear the failed task in Airflow, it looks again at {said(subject)}")
 
 
 def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:

@@ -263,6 +263,7 @@ def _print_one(line: Line) -> None:
     from rich.text import Text
 
     from tidegate.core.instants import iso
+    from tidegate.core.subjects import said
     from tidegate.workflow.overview import late_words
 
     out = console()
@@ -315,7 +316,7 @@ def _print_one(line: Line) -> None:
         paragraph(
             out,
             "" if n else "events",
-            f"{iso(event.at_ms // 1000 * 1000)}  {event.subject}: {event.what}  ({event.actor})",
+            f"{iso(event.at_ms // 1000 * 1000)}  {said(event.subject)}: {event.what}  ({event.actor})",
         )
 
 

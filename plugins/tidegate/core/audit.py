@@ -271,7 +271,7 @@ def _window_totals(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[
         batch_id, kind, partition = key
         if told.get(key) != found.get(key) and landed(batch_id):
             owes, has = _rows(told.get(key)), _rows(found.get(key))
-            where = f"partition {partition}, window {window_id(page.window_ms)}"
+            where = f"partition {partition}, window {iso(page.window_ms)}"
             yield Problem(f"batch {batch_id}", f"{where}: {kind} in the ledger {owes}, in its files {has}", RESTORE)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tidegate.core.errors import LostComparison, TidegateError
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_id
+from tidegate.core.layout import window_end
 from tidegate.core.rehearsing import BEGUN, AtWork, Unfinished, is_given_up, touched_ms
+from tidegate.core.subjects import of_window
 from tidegate.core.window import BuildingGeneration, WindowKey
 from tidegate.workflow import ahead
 from tidegate.workflow.context import Context
@@ -79,19 +80,15 @@ def _left(ctx: Context) -> Iterator[_Left]:
     alarmed = {block.subject for block in ctx.ledger.pipelines.blocks(ctx.name)} if quiet else set()
     for one in quiet:
         found = _as_left(ctx, one, now_ms)
-        if found is not None and _subject(one.window_ms) not in alarmed:
+        if found is not None and of_window(one.window_ms) not in alarmed:
             yield found
-
-
-def _subject(window_ms: int) -> str:
-    return f"window {window_id(window_ms)}"
 
 
 def _as_left(ctx: Context, one: Unfinished, now_ms: int) -> _Left | None:
     """The epoch first, then its age: a try that begins in between is seen, a later one changes the epoch."""
     key = WindowKey(one.window_ms, window_end(one.window_ms, ctx.pipeline.windows))
     generation = ctx.ledger.windows.generation(ctx.name, key, one.number)
-    history = ctx.ledger.cleaning.history(ctx.name, _subject(one.window_ms), BEGUN)
+    history = ctx.ledger.cleaning.history(ctx.name, of_window(one.window_ms), BEGUN)
     since_ms = touched_ms(history, one.number)
     if since_ms is None or not isinstance(generation, BuildingGeneration) or not is_given_up(one, since_ms, now_ms):
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.core.audit import Problem, republish
 from tidegate.core.errors import CatalogueError, TidegateError
+from tidegate.core.instants import iso
 from tidegate.core.layout import PartitionValues, join, parse_partition_path, parse_window_id, partition_path, window_id
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import data_table, dirty_table, late_table
@@ -56,7 +57,7 @@ class Partitions:
         """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
         spec, count = self._ctx.pipeline, 0
         for window_ms in sorted(self._moving()):
-            self.notes.append(f"window {window_id(window_ms)} is being swapped: its partitions were not compared")
+            self.notes.append(f"window {iso(window_ms)} is being swapped: its partitions were not compared")
         for table, expected, coming in (
             (data_table(spec).name, self._data, {}),
             (late_table(spec).name, self._sides[LATE], self._coming[LATE]),

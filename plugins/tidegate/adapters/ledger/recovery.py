@@ -13,6 +13,7 @@ from tidegate.adapters.ledger.specs import registered
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Moved
 from tidegate.core.pipeline import Pipeline
@@ -110,7 +111,7 @@ class SqlRecovery:
             self._close(c, record)
             owing = reopenings.contributors(c, name, start)
             if owing != sorted(set(record.batches) - set(record.late)):
-                what = f"window {window_id(start)}: the record is of batches {list(record.batches)}"
+                what = f"window {iso(start)}: the record is of batches {list(record.batches)}"
                 raise LostComparison(f"{what}, by the ledger rows came from {owing}")
             self._clear_unfinished(c, record)
             mine = and_(g.c.pipeline == name, g.c.window_ms == start)
@@ -150,7 +151,7 @@ class SqlRecovery:
         else:
             change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == row.state)
             self._store.compare_and_set(
-                c, change.values(state=CLOSED, closed_ms=now), f"window {window_id(key.start_ms)}"
+                c, change.values(state=CLOSED, closed_ms=now), f"window {iso(key.start_ms)}"
             )
         self._store.raise_version(c, name)
 

@@ -219,7 +219,7 @@ class SqlWindows:
                 return waiting
             change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == CLOSING)
             self._store.compare_and_set(
-                c, change.values(state=CLOSED, closed_ms=self._store.now_ms()), f"closing {_subject(key)}"
+                c, change.values(state=CLOSED, closed_ms=self._store.now_ms()), f"closing window {iso(key.start_ms)}"
             )
             self._store.raise_version(c, name)
             batches = reopenings.contributors(c, name, key.start_ms)
@@ -363,7 +363,7 @@ class SqlWindows:
     def block(self, name: str, key: WindowKey, reason: str) -> None:
         with self._store.begin() as c:
             change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).values(blocked=reason)
-            self._store.compare_and_set(c, change, f"blocking {_subject(key)}")
+            self._store.compare_and_set(c, change, f"blocking window {iso(key.start_ms)}")
             self._store.note(c, name, "blocked", _subject(key), {"reason": reason})
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from tidegate.board.reach import Reach
+from tidegate.core.subjects import meant, said
 from tidegate.core.views import Event
 
 PAGE = 100
@@ -28,7 +29,7 @@ def gather(reach: Reach, name: str, subject: str, before: int | None) -> Page:
     """Raises UnknownPipeline, NotRegistered, LedgerError."""
     reach.pipeline(name)
     upto = None if before is None else min(before, LARGEST)
-    found = reach.ledger().reads.event_page(name, PAGE + 1, upto, subject or None)
+    found = reach.ledger().reads.event_page(name, PAGE + 1, upto, meant(subject) or None)
     shown = found[:PAGE]
     older = shown[-1].id if len(found) > PAGE else None
-    return Page(name, tuple(shown), subject, older, before is None, time.time_ns() // 1_000_000)
+    return Page(name, tuple(shown), said(subject), older, before is None, time.time_ns() // 1_000_000)
