@@ -84,8 +84,9 @@ class Page:
         due = self.status.due
         if not due:
             return ""
-        *_, (_, last) = due.ranges
-        return f"{overdue.ranges(due)}; to fill: {overdue.backfill(self.pipeline.name, next(iter(due)), last)}"
+        over, held = overdue.ended(due, self.status.archive), [h.window_ms for h in self.status.held]
+        command = overdue.filling(self.pipeline.name, due, over, held)
+        return overdue.ranges(due) + (f"; to fill: {command}" if command else "")
 
 
 def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
