@@ -462,3 +462,35 @@ def test_a_batch_that_was_given_up_is_not_said_to_be_on_its_way(world: World) ->
         ("dirty_limit", RESOLVED): "readings: the batch is not refused any more",
         ("data_loss", RAISED): "readings: data loss",
     }
+
+
+@pytest.mark.parametrize("kinds", [("alarm",), None])
+def test_what_nobody_wants_to_hear_of_any_more_stands_nowhere(world: World, kinds: tuple[str, ...] | None) -> None:
+    """Nobody would say that it is over: the board would show it, and the gauge count it, for ever."""
+    late(world)
+    world.clock.advance(HOUR)
+    told(world, Lost())
+    assert len(shown(world)) == 1
+    world.change_spec(notify=Notify(kinds or ()))
+    people = [] if kinds is None else [Channel()]
+    assert told(world, *people) == []
+    assert shown(world) == []
+    assert world.context().ledger.notices.standing("readings") == {}
+    world.change_spec(notify=Notify())
+    again = Channel()
+    told(world, again)
+    assert again.take() == [("late_window", RAISED)]
+
+
+def test_what_waits_outlives_a_connection_that_is_gone(world: World) -> None:
+    world.change_spec(webhook_conn_id="alerts")
+    late(world)
+    world.clock.advance(HOUR)
+    told(world, Lost())
+    told(world)
+    assert len(world.context().ledger.notices.standing("readings")) == 1
+
+
+def shown(world: World) -> list[Any]:
+    """On the board."""
+    return world.context().ledger.reads.told("readings")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -45,6 +45,8 @@ def tell(
 ) -> list[str]:
     """What was told, and what could not be, in words. Raises LedgerError."""
     if not channels:
+        if ctx.pipeline.webhook_conn_id is None and ctx.pipeline.notify.callback is None:
+            _drop(ctx, rules.KINDS)
         return []
     seen = look(ctx, reads)
     ctx.ledger.notices.forget(ctx.name, ctx.clock.now_ms() - rules.KEEP_MS)
@@ -54,10 +56,12 @@ def tell(
 def look(ctx: Context, reads: LedgerReads) -> dict[str, Finding]:
     """Remember what begins, what is over, and what has happened since the last look; what holds now, by key."""
     ledger = ctx.ledger.notices
+    kinds = ctx.pipeline.notify.kinds
+    left_out = [kind for kind in rules.KINDS if kinds and kind not in kinds]
+    if left_out:
+        _drop(ctx, left_out)
     standing = ledger.standing(ctx.name)
     found, unknown = _conditions(ctx, reads)
-    kinds = ctx.pipeline.notify.kinds
-    left_out = [kind for kind in rules.KINDS if kinds and kind not in kinds]  # nobody asks whether these are over
     changes = rules.changes(found, standing.values(), (*unknown, *left_out))
     with suppress(LostComparison):  # another run is at it, and sees the same
         for finding in changes.begun:
@@ -66,6 +70,14 @@ def look(ctx: Context, reads: LedgerReads) -> dict[str, Finding]:
             ledger.ended(ctx.name, notice)
     _news(ctx)
     return {finding.key: finding for finding in found}
+
+
+def _drop(ctx: Context, kinds: Collection[str]) -> None:
+    """What stands of these kinds, of which nobody wants to hear any more: nobody would say that it is over."""
+    for notice in ctx.ledger.notices.standing(ctx.name).values():
+        if notice.finding.kind in kinds:
+            with suppress(LostComparison):
+                ctx.ledger.notices.closed(ctx.name, notice)
 
 
 def happened(ctx: Context, finding: Finding) -> None:
