@@ -66,6 +66,22 @@ def test_accepting_it(tide: Tide, world: World, counts: Path) -> None:
     assert (result.exit_code, "is closed already" in result.output) == (1, True)
 
 
+def test_what_was_accepted_stays_so_however_often_it_is_said(tide: Tide, counts: Path) -> None:
+    assert tide("complete", "readings", HOUR_1, "--why", "lost at the gateway", "--yes").exit_code == 0
+    result = tide("complete", "readings", HOUR_1)
+    assert (result.exit_code, "accepted: lost at the gateway" in result.output) == (0, True)
+    again = tide("complete", "readings", HOUR_1, "--why", "another reason")
+    assert (again.exit_code, "it was accepted before" in again.output) == (0, True), again.output
+    assert "accepted: lost at the gateway" in again.output
+    assert the_json(tide("complete", "readings", HOUR_1, "--json"))["comparison"]["accepted"] == "lost at the gateway"
+
+
+def test_a_window_before_the_first_has_no_watermark_to_wait_for(tide: Tide, counts: Path) -> None:
+    result = tide("complete", "readings", "2013-01-04T20:00Z")
+    assert (result.exit_code, "ends before windows.start" in result.output) == (1, True)
+    assert "watermark" not in result.output
+
+
 def test_what_is_complete_needs_no_word(tide: Tide, counts: Path) -> None:
     tell(counts, 1)
     result = tide("complete", "readings", HOUR_1, "--why", "to be sure", "--yes")

@@ -120,9 +120,13 @@ def test_each_missing_window_says_why() -> None:
     )
 
 
-def test_a_window_that_is_ready_waits_for_its_archive_run() -> None:
+def test_a_window_that_its_watermark_lets_close_waits_for_its_archive_run() -> None:
+    """Another system's count may hold it: who waits cannot see that, and does not call it ready."""
     answer, _ = published(0, 1).decide(look(seen(9)), NOW)
-    assert answer.text == "p: 1 of 1 window not published: 2013-01-05T00:00Z (ready, but p.archive has not closed it)"
+    assert answer.text == (
+        "p: 1 of 1 window not published: 2013-01-05T00:00Z (its watermark has passed, but p.archive has not closed it: "
+        "`tidegate explain p 2013-01-05T00:00Z` says why)"
+    )
 
 
 def test_a_clock_that_is_ahead_of_ours_is_not_believed() -> None:
@@ -136,7 +140,7 @@ def test_a_clock_that_is_ahead_of_ours_is_not_believed() -> None:
     early, _ = wait.decide(at, T0 + 8 * HOUR + HOUR // 2)
     assert "blocked: partition 0" in early.text
     assert early.done is False
-    assert "ready, but" in wait.decide(at, T0 + 10 * HOUR)[0].text
+    assert "its watermark has passed, but" in wait.decide(at, T0 + 10 * HOUR)[0].text
 
 
 def test_what_is_published_is_done_with() -> None:
@@ -255,7 +259,10 @@ def test_texts_of_an_event_are_cut() -> None:
 def test_a_warning_is_told(action: str, warned: bool) -> None:
     found = replace(CERTIFICATE, completeness=Comparison("short", action, "3 rows too few", "audit"))
     assert announcing.warning(found) == ("3 rows too few" if warned else None)
-    assert announcing.extra(PIPELINE, replace(NOTICE, certificate=found))["warning"] == announcing.warning(found)
+    notice = replace(NOTICE, certificate=found)
+    assert announcing.extra(PIPELINE, replace(notice, taken_up=0))["warning"] == announcing.warning(found)
+    since = "3 rows too few; since then 2 late rows were taken up" if warned else None
+    assert announcing.extra(PIPELINE, replace(notice, taken_up=2))["warning"] == since
     assert announcing.warning(None) is None
 
 

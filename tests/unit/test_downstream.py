@@ -306,7 +306,7 @@ def test_the_command_ends_at_once_when_all_is_published(world: World, windows: s
 def test_the_command_says_what_is_missing(world: World) -> None:
     done = tidegate("lake.readings", "2013-01-05T00..2013-01-05T12", "--timeout", "300ms", "--poll", "100ms", "--json")
     assert done.exit_code == 1
-    assert "10 of 12 windows not published: 2013-01-05T02:00Z (ready, but readings.archive has not" in done.stderr
+    assert "10 of 12 windows not published: 2013-01-05T02:00Z (its watermark has passed, but readings" in done.stderr
     assert done.stderr.count("not published") == 1, "each text is said once"
     assert json.loads(done.stdout)["published"] is False
 

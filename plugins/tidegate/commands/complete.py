@@ -53,16 +53,17 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
         answer, comparison = _compare(ctx, key)
         if not as_json:
             click.echo(f"{spec.name} {window}: {comparison.text}")
-        if why.strip():
+        accepting = bool(why.strip()) and answer.accepted is None
+        if accepting:
             _accept(ctx, key, answer, why.strip(), yes)
             answer, comparison = _compare(ctx, key)  # the one that was accepted: nobody is asked again
     if as_json:
         print_json({"pipeline": spec.name, "start_ms": key.start_ms, "end_ms": key.end_ms, "comparison": comparison})
-    elif why.strip():
+    elif accepting:
         _say_what_next(spec)
-    raise SystemExit(
-        WELL if comparison.action != "hold" and (why.strip() or comparison.action == "publish") else NOT_WELL
-    )
+    elif why.strip():
+        click.echo("it was accepted before, and that stays")
+    raise SystemExit(WELL if comparison.action == "publish" or comparison.accepted is not None else NOT_WELL)
 
 
 def _asking(spec: Pipeline, ledger: SqlLedger) -> Context:

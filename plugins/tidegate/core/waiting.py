@@ -184,7 +184,8 @@ class PublishedWait:
             return f"{name} ({step}; see {self.pipeline}.archive)"
         certificate = certify(self.pipeline, self.windows, look, key, now_ms)
         if certificate.ready:
-            return f"{name} (ready, but {self.pipeline}.archive has not closed it)"
+            look_at = f"`tidegate explain {self.pipeline} {name}` says why"
+            return f"{name} (its watermark has passed, but {self.pipeline}.archive has not closed it: {look_at})"
         return f"{name} (blocked: {certificate.reason})"
 
 

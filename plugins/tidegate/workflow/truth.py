@@ -130,7 +130,9 @@ def ask(ctx: Context, window: WindowKey) -> tuple[Answer, Comparison]:
     if not _matters(ctx.pipeline, certificate):
         raise StepMissing(
             f"{ctx.name} {iso(window.start_ms)}: nobody is asked for its count: {certificate.reason}",
-            advice="look again once its watermark has passed; `tidegate explain` says when",
+            advice=""
+            if certificate.ready
+            else "look again once its watermark has passed; `tidegate explain` says when",
         )
     answer = gather(counts, window, again=True)
     return answer, completeness.compare(counts.settings, answer, ctx.clock.now_ms())
