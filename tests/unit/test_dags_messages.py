@@ -34,7 +34,8 @@ def receiver() -> Iterator[Receiver]:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> Iterator[World]:
     made = World(tmp_path)
     made.change_spec(webhook_conn_id="alerts")
-    monkeypatch.setattr("tidegate.wiring.context_for", lambda *_, **__: made.context())
+    monkeypatch.setattr("tidegate.wiring.open_ledger", lambda *_: made.context().ledger)
+    monkeypatch.setattr("tidegate.looking.context", lambda *_: made.context())
     connection = Connection("alerts", "http", receiver.url, extra={"path": "hush"})
     monkeypatch.setattr("tidegate.orchestration.connections.airflow_connection", lambda _: connection)
     yield made
@@ -80,7 +81,7 @@ def test_without_an_error_the_log_says_more(world: World, receiver: Receiver) ->
 
 def test_a_pipeline_that_tells_nobody_does_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.change_spec(webhook_conn_id=None)
-    monkeypatch.setattr("tidegate.wiring.context_for", lambda *_, **__: pytest.fail("not needed"))
+    monkeypatch.setattr("tidegate.wiring.open_ledger", lambda *_: pytest.fail("not needed"))
     failed(world)
 
 
@@ -90,7 +91,7 @@ def test_a_ledger_that_is_away_fails_nothing(
     def away(*_: Any, **__: Any) -> None:
         raise LedgerError("the ledger is\n away")
 
-    monkeypatch.setattr("tidegate.wiring.context_for", away)
+    monkeypatch.setattr("tidegate.wiring.open_ledger", away)
     failed(world)
     assert "nobody is told of this failure: LedgerError: the ledger is away" in caplog.text
 
@@ -109,6 +110,29 @@ def test_a_connection_that_is_missing_leaves_the_message_for_later(
     assert receiver.got == []
     messages.tell(world.context(), LOG)
     assert [m["kind"] for _, _, m in receiver.got] == ["task_failed"]
+
+
+def test_a_task_that_fails_for_a_missing_connection_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    """Every task of the pipeline fails at once, maintenance too, so that nobody else tells of it."""
+    there = {
+        "alerts": Connection("alerts", "http", receiver.url),
+        "tidegate_ledger": Connection("tidegate_ledger", "sqlite", str(world.database)),
+    }
+
+    def lookup(conn_id: str) -> Connection:
+        if conn_id not in there:
+            raise ConnectionMissing(f"Airflow has no connection {conn_id!r}")
+        return there[conn_id]
+
+    monkeypatch.undo()
+    monkeypatch.setattr("tidegate.orchestration.connections.airflow_connection", lookup)
+    world.context()
+    failed(world, ConnectionMissing("Airflow has no connection 'hive'"))
+    assert [(m["kind"], m["what"].rpartition(": ")[2]) for _, _, m in receiver.got] == [
+        ("task_failed", "Airflow has no connection 'hive'")
+    ]
 
 
 def test_maintenance_checks_and_tells(world: World, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:

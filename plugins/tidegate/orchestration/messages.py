@@ -14,6 +14,7 @@ from tidegate.core.pipeline import Pipeline
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
+    from tidegate.core.ports import Source
     from tidegate.workflow.context import Context as PipelineContext
     from tidegate.workflow.notices import Channel
 
@@ -81,21 +82,27 @@ def board_url(name: str) -> str:
 
 
 def _failed(pipeline: Pipeline, context: Context) -> None:
+    """By a context that needs no connection but the ledger's: another one may be what the task has failed for."""
+    from tidegate import looking, wiring
     from tidegate.orchestration.connections import airflow_connection
-    from tidegate.wiring import context_for
     from tidegate.workflow import notices
 
     ti, log = context["ti"], context["task"].log
     words = _one_line(context.get("exception") or "ended from outside; its log says more")[:MOST_WORDS]
     finding = notices.failed_task(f"{ti.dag_id}.{ti.task_id}", ti.run_id, ti.try_number, words, ti.log_url)
-    ctx = context_for(pipeline, log.info, actor=f"airflow {ti.dag_id}/{ti.run_id}", lookup=airflow_connection)
+    ledger = wiring.open_ledger(f"airflow {ti.dag_id}/{ti.run_id}", airflow_connection)
     try:
+        ctx = looking.context(pipeline, ledger, airflow_connection, _no_kafka)  # type: ignore[arg-type]
         notices.happened(ctx, finding)
         channels = channels_of(pipeline, log) if context["task"].begun_here else []  # type: ignore[attr-defined]
         if channels:
             _say(notices.deliver(ctx, channels, board_url(pipeline.name), FAILURE_DEADLINE_S), log)
     finally:
-        ctx.ledger.close()
+        ledger.close()
+
+
+def _no_kafka() -> Source:
+    raise NotImplementedError("a message asks no broker")
 
 
 def _say(lines: list[str], log: Logger) -> None:
