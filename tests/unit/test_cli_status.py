@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 
 import pytest
 from click.testing import Result
@@ -135,6 +136,26 @@ def test_no_ledger_is_exit_code_3_and_one_message(tide: Tide, world: World) -> N
     assert result.exit_code == 3
     assert "the ledger's schema is at revision none" in result.output
     assert "what to do: run `tidegate db migrate`" in result.output
+
+
+def test_an_earlier_revision_is_not_gone_back_to(tide: Tide) -> None:
+    assert tide("db", "migrate", "--revision", "0003").output == "the ledger's schema is at revision 0005\n"
+    assert tide("status").exit_code != 3
+
+
+@pytest.mark.parametrize("command", [["status"], ["db", "revision"], ["db", "migrate"]])
+def test_a_ledger_that_a_newer_release_migrated_is_refused_with_what_helps(
+    tide: Tide, world: World, command: list[str]
+) -> None:
+    """Migrating it by the older release can't help, nor is it a defect."""
+    world.close()
+    with sqlite3.connect(world.database) as c:
+        c.execute("UPDATE alembic_version SET version_num = '9999'")
+    result = tide(*command)
+    assert result.exit_code == 3
+    assert "the ledger's schema is at revision 9999, this version needs 0005" in result.output
+    assert "a newer release has migrated it: use that one" in words(result)
+    assert "run `tidegate db migrate`" not in result.output
     assert "Traceback" not in result.output
     (world.folder / ".tidegate/stack/env").write_text("AIRFLOW_HOME=/nowhere\n")
     result = tide("status")

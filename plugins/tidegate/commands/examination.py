@@ -268,7 +268,7 @@ class Examination:
             facts = examine(ledger_url(connection))
         except WrongRevision as e:
             means = "tasks refuse to run until it is"
-            return [rules.refused("ledger", "ledger", str(e.args[0]), means, "tidegate db migrate")]
+            return [rules.refused("ledger", "ledger", str(e.args[0]), means, e.advice)]
         except TidegateError as e:
             mend = e.advice or f"is it up? airflow connections get {connection.conn_id}"
             return [rules.refused("ledger", "ledger", str(e.args[0]), "no task can run", mend)]

@@ -39,6 +39,18 @@ LIMITS = {
 """libpq's own: without them a connection to a lost host waits for ever. The connection's extra may say otherwise."""
 
 
+def wrong_revision(found: str | None) -> WrongRevision:
+    """`found`: the database's; None for a database that has none yet."""
+    newer = (
+        "a newer release has migrated it: use that one. To go back to this one restore the ledger's backup of before "
+        "the migration"
+    )
+    return WrongRevision(
+        f"the ledger's schema is at revision {found or 'none'}, this version needs {HEAD}",
+        advice=newer if found is not None and found > HEAD else "",
+    )
+
+
 def make_engine(url: str) -> Engine:
     """An engine for `postgresql+psycopg2://...` or `sqlite:///...`; a connection is checked before it is used."""
     parsed = make_url(url)
@@ -87,7 +99,7 @@ class Store:
             if inspect(connection).has_table("alembic_version"):
                 found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
         if found != HEAD:
-            raise WrongRevision(f"the ledger's schema is at revision {found or 'none'}, this version needs {HEAD}")
+            raise wrong_revision(found)
         self._checked = True
 
     def compare_and_set(self, connection: Connection, statement: ClauseElement, what: str) -> None:
