@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
-from tests.world import World, record, window
+from tests.world import TOPIC, World, record, window
 from tidegate.workflow import archive, ingest
 
 __all__ = ["tide", "world"]  # fixtures
@@ -116,3 +118,14 @@ def test_the_ends_of_the_calendar_are_no_defect(tide: Tide, world: World, zone: 
     result = tide("explain", "far", text)
     assert "defect" not in result.output, result.output
     assert result.exit_code in (1, 2)
+
+
+def test_a_watermark_that_has_fallen_back_says_nothing_of_a_published_hour(tide: Tide, world: World) -> None:
+    world.kafka.add_partitions(TOPIC, 3)
+    world.produce(record("old", 0.1), record("older", 0.0), partition=2)
+    world.change_spec(ingest=replace(world.pipeline.ingest, max_records=1))
+    world.ingest("r2")
+    result = tide("explain", "readings", "2013-01-05T00")
+    assert result.exit_code == 0
+    assert "not ready" not in result.output
+    assert the_json(tide("explain", "readings", "2013-01-05T00", "--json"))["now"]["ready"] is False

@@ -4,14 +4,16 @@ have ended, for a paused DAG, for generations on their way, for a count that nob
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.world import T0, World, record, window
+from tests.world import HOUR, T0, World, record, window
 from tidegate.core.due import ArchiveNote
 from tidegate.core.errors import BatchRefused
 from tidegate.core.pipeline import Completeness, DirtyLimits
+from tidegate.spec import fingerprint
 from tidegate.workflow import archive, ingest
 from tidegate.workflow.explanation import Explanation, explain
 
@@ -135,3 +137,29 @@ def test_a_blocked_batch_is_named(world: World) -> None:
     world.context().ledger.batches.block(batch, "files differ\nmore words")
     step = "batch 2 is blocked: files differ; look at it, then: tidegate repair readings"
     assert told(world, 4).next_step == step
+
+
+def late(world: World) -> None:
+    world.archive(0)
+    world.produce(record("late", 0.5))
+    world.ingest("late")
+
+
+def test_late_rows_within_the_budget_are_taken_up_by_a_plain_command(world: World) -> None:
+    late(world)
+    assert told(world).next_step.endswith("to take the late rows up: tidegate reopen readings 2013-01-05T00:00Z")
+
+
+def test_late_rows_over_the_budget_take_a_reason(world: World) -> None:
+    late(world)
+    world.clock.advance(8 * 24 * HOUR)
+    step = told(world).next_step
+    assert "over the budget: it ended at 2013-01-05T01:00Z (late.reopen_age: 168 h)" in step
+    assert step.endswith("tidegate reopen readings 2013-01-05T00:00Z --over-budget --why '...'")
+
+
+def test_late_rows_without_offsets_are_not_taken_up(world: World) -> None:
+    late(world)
+    world.pipeline = replace(world.pipeline, kafka_columns=False)
+    world.registered.add(fingerprint(world.pipeline))
+    assert "reopen" not in told(world).next_step

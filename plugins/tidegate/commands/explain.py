@@ -120,7 +120,8 @@ def _print(e: Explanation) -> None:
     paragraph(out, "window", f"{e.state}, {e.partition}, id {window_id(e.window.start_ms)}{_closed(e)}")
     if e.view.window is not None and e.view.window.blocked:
         paragraph(out, "BLOCKED", e.view.window.blocked, "red")
-    if e.now.reason not in e.summary:
+    opens_again = e.published and not e.now.ready  # which no window does, whatever the watermark
+    if e.now.reason not in e.summary and not opens_again:
         paragraph(out, "now", _certificate(e.now))
     if e.stored is not None and (e.stored.ready, e.stored.reason) != (e.now.ready, e.now.reason):
         paragraph(out, "stored", f"{_certificate(e.stored)} (decided {iso(e.stored.decided_ms // 1000 * 1000)})")

@@ -12,6 +12,7 @@ from tidegate.core.instants import iso
 from tidegate.core.layout import time_values, window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
+from tidegate.core.reopening import over_budget
 from tidegate.core.rollback import ROLLBACK, Origin
 from tidegate.core.views import GenerationRow, LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
@@ -167,7 +168,7 @@ def _words(
         step = f"nothing; to rebuild it from Kafka: {backfill(name, key, key).replace('.archive', '.replay')}"
         if late > taken_up:
             words += f"; rows that came late ({late - taken_up:,}) are in {ctx.pipeline.sink.table}__late"
-            step += f"; to take the late rows up: {_reopen(name, key)}"
+            step += _take_up(ctx, key)
         return words, step
     if key.end_ms <= ctx.pipeline.windows.start_ms and view.window is None:
         words = f"it ends before windows.start ({iso(ctx.pipeline.windows.start_ms)}): nothing belongs here"
@@ -240,6 +241,18 @@ def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
     if generation.kind == "replay":
         return f"tidegate replay {name} {iso(key.start_ms)}"
     return clear(name, key.start_ms, key.start_ms)
+
+
+def _take_up(ctx: Context, key: WindowKey) -> str:
+    """How late rows that wait come into the window, if they can."""
+    found = ctx.ledger.reopenings.candidates(ctx.name, key.start_ms) if ctx.pipeline.kafka_columns else []
+    if not found:
+        return ""
+    over = over_budget(found[0], key.end_ms, ctx.pipeline.reopening, ctx.clock.now_ms())
+    if not over:
+        return f"; to take the late rows up: {_reopen(ctx.name, key)}"
+    words = f"; to take the late rows up although they are over the budget: {'; '.join(over)}"
+    return f"{words}: {_reopen(ctx.name, key)} --over-budget --why '...'"
 
 
 def _reopen(name: str, key: WindowKey) -> str:
