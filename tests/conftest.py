@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ WORKERS, WORKER_GB = 2, 8
 
 def pytest_configure(config: pytest.Config) -> None:
     """What tests, and processes that they kill, leave in the temporary folder goes with the run."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores what tests send
     if hasattr(config, "workerinput"):
         return  # a worker has its controller's environment
     usual = Path(tempfile.gettempdir())
