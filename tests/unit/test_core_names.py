@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from core_values import HOUR, PIPELINE, T0
@@ -19,10 +21,11 @@ from tidegate.core.lateness import Floor, floor_of
 from tidegate.core.layout import Layout
 from tidegate.core.merging import Merge, Merged, MergeReceipt, Source
 from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, late_columns, table_columns
+from tidegate.core.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, Notify, late_columns, table_columns
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.receipt import FileEntry, PartitionRows
 from tidegate.core.recovery import Do, Seen, decide
+from tidegate.core.rollback import Origin
 from tidegate.core.window import Window, WindowKey, rows_by_values
 
 ID = "20130105T000000Z"
@@ -134,6 +137,40 @@ def test_records_come_back_whole_or_not_at_all() -> None:
     for spoilt in (b"", b"x", packed[:-9], packed[:30], gzip.compress(b"{}"), gzip.compress(b"[1]"), packed + b"x"):
         with pytest.raises(ValueError, match="BatchRecord|Expecting|not a"):
             record.unpack(record.BatchRecord, spoilt)
+
+
+def generation_record(**more: Any) -> record.GenerationRecord:
+    key = WindowKey(T0, T0 + HOUR)
+    return record.GenerationRecord("flights", key, 1, 1, "archive", (1,), "d", "l", (), "x", **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "path"),
+    [
+        (record.BatchRecord(PLAN, replace(PIPELINE, notify=Notify(callback="a.b:c")), "f"), ("spec", "notify")),
+        (
+            record.BatchRecord(PLAN, replace(PIPELINE, sink=replace(PIPELINE.sink, metastore_conn_id="m")), "f"),
+            ("spec", "sink", "metastore_conn_id"),
+        ),
+        (generation_record(origin=Origin(1, "why")), ("origin",)),
+        (generation_record(decoders=(record.Decoder("f", PIPELINE),)), ("decoders",)),
+    ],
+)
+def test_a_field_that_the_release_before_does_not_know_is_there_only_where_it_says_something(
+    one: Any, path: tuple[str, ...]
+) -> None:
+    assert record.unpack(type(one), record.pack(one)) == one
+    content = json.loads(gzip.decompress(record.pack(one)))
+    for name in path:
+        content = content[name]
+    assert content
+    plain = json.loads(gzip.decompress(record.pack(record.BatchRecord(PLAN, PIPELINE, "f"))))
+    assert "notify" not in plain["spec"]
+    assert "metastore_conn_id" not in plain["spec"]["sink"]
+    assert {"manifest", "abandoned"} <= plain.keys(), "nothing else is left out"
+    plain = json.loads(gzip.decompress(record.pack(generation_record())))
+    assert {"origin", "decoders"}.isdisjoint(plain)
+    assert {"certificate", "late"} <= plain.keys()
 
 
 def test_plans_of_two_ledgers() -> None:

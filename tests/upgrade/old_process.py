@@ -66,6 +66,11 @@ def _catalogue(world: Any, shown: dict[str, Any]) -> None:
 def _step(worlds: Any, world: Any, ctx: Any, step: str, argument: str) -> str:
     from tidegate.workflow import archive, ingest, replay
 
+    if step == "adopt":
+        from tidegate.workflow import adoption
+
+        adoption.adopt(ctx, adoption.survey(ctx), argument)
+        return "adopted"
     if step in ("plan", "write", "land"):
         return str(getattr(ingest, step)(ctx, argument))
     key = worlds.window(int(argument))

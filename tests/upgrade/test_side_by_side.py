@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from tests.full_sums import full_sums
 from tests.unit.test_audit import in_process
+from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.upgrade.test_ledger_upgrade import EARLIER, MADE_BY_OLD_CODE, restored
 from tests.world import World, record
 from tidegate.adapters.ledger import schema
@@ -27,7 +28,7 @@ from tidegate.adapters.ledger.store import HEAD
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import JobFailed
 from tidegate.core.plain import loads
-from tidegate.workflow import ingest
+from tidegate.workflow import adoption, ingest
 from tidegate.workflow.audit import audit
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +142,57 @@ def test_an_old_task_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, wor
     assert told["said"].splitlines()[0] == f"the ledger's schema is at revision {HEAD}, this version needs {OLD}"
     assert world.files() == before
     push_on_after(world)
+
+
+def test_an_old_command_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, world: World) -> None:
+    """Those that only look, one that asks for nothing but a yes, and the migration itself: no row changes."""
+    upgraded(world)
+    world.close()
+    add_yaml(world.folder, "readings")
+    write_env(world.folder, world.database)
+    words = [
+        ["status", "readings"],
+        ["explain", "readings", "2013-01-05T00"],
+        ["db", "revision"],
+        ["clean", "readings"],
+        ["repair", "readings", "--abandon", "3", "--why", "x", "--yes"],
+        ["db", "migrate"],
+    ]
+    code = (
+        "import json, sys; from click.testing import CliRunner; from tidegate.cli import main\n"
+        "ran = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]\n"
+        "print(json.dumps([[r.exit_code, r.output] for r in ran]))\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE"))}
+    env |= {"PYTHONPATH": f"{old_checkout}/plugins:{old_checkout}", "PYTHONDONTWRITEBYTECODE": "1"}
+    before, ledger = world.files(), world.database.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(words)], env=env, cwd=world.folder, capture_output=True, text=True
+    )
+    *refused, migrated = json.loads(done.stdout.splitlines()[-1])
+    for exit_code, output in refused:
+        assert exit_code == 3
+        assert f"Error: the ledger's schema is at revision {HEAD}, this version needs {OLD}" in output
+    assert migrated[0] != 0
+    assert (world.files(), world.database.read_bytes()) == (before, ledger)
+    push_on_after(world)
+
+
+def test_whoever_goes_back_takes_up_what_the_new_release_landed(old_checkout: Path, world: World) -> None:
+    """The ledger's backup of before the migration, the old release, `repair --adopt`; and the new one once more."""
+    backup = world.database.read_bytes()
+    upgraded(world)
+    push_on_after(world)
+    world.close()
+    files = world.files()
+    world.database.write_bytes(backup)
+    with old_code(old_checkout, world, "adopt", "back") as old:
+        assert old.ends() == {"error": None, "said": "adopted"}
+    assert world.files() == files
+    upgraded(world)
+    ctx = world.context()
+    assert adoption.survey(ctx).nothing
+    goes_on_from_landed(world)
 
 
 def push_on_after(world: World) -> None:

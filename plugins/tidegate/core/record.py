@@ -9,12 +9,12 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, SealedBatch
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.plain import dumps, loads, to_plain
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.rollback import Origin
 from tidegate.core.watermark import Certificate
@@ -71,9 +71,28 @@ class GenerationRecord:
     decoders: tuple[Decoder, ...] = ()
 
 
+_ADDED = (("spec", "notify"), ("spec", "sink", "metastore_conn_id"), ("origin",), ("decoders",))
+"""Fields that the release before does not know. Where they say no more than what was before, they are left out: so
+whoever goes back to it can have it adopt what has landed since."""
+
+
 def pack(record: BatchRecord | GenerationRecord) -> bytes:
     """Compressed JSON; equal records give equal bytes."""
-    return gzip.compress(dumps(record).encode(), mtime=0)
+    content = to_plain(record)
+    for path in _ADDED:
+        _leave_out(record, content, path)
+    return gzip.compress(dumps(content).encode(), mtime=0)
+
+
+def _leave_out(value: Any, content: dict[str, Any], path: tuple[str, ...]) -> None:
+    name, *rest = path
+    field = next((f for f in fields(value) if f.name == name), None)
+    if field is None:
+        return
+    if rest:
+        _leave_out(getattr(value, name), content[name], tuple(rest))
+    elif getattr(value, name) == field.default:
+        del content[name]
 
 
 def unpack(kind: type[T], content: bytes) -> T:
