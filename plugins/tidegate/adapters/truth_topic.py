@@ -63,17 +63,23 @@ class TopicTruth:
 
     def _count(self, message: Message, window: WindowKey) -> tuple[str, int | None] | None:
         """(source, count); None for a message that is not about the window."""
-        value, settings = message.value(), self._settings
-        if value is None:
+        content, settings = message.value(), self._settings
+        if content is None:
             return None
         place = f"{self._topic} partition {message.partition()} offset {message.offset()}"
-        document = parsed(value, place)
+        document = parsed(content, place)
         try:
-            start_ms = self._start_ms(value_at(document, str(settings.window_path)), place)
+            value = value_at(document, str(settings.window_path))
         except NotThere:
             return None
-        if start_ms != window.start_ms:
+        starts = self._starts(value, place)
+        if window.start_ms not in starts:
             return None
+        size = window.end_ms - window.start_ms
+        if any(start != window.start_ms and (start - window.start_ms) % size == 0 for start in starts):
+            raise TruthUnknown(
+                f"{place}: {settings.window_path}: {value!r} comes twice in {self._zone.key}: write it with an offset"
+            )
         count = count_in(document, str(settings.count_path), place)
         if settings.source_path is None:
             return f"{message.partition()}:{message.offset()}", count
@@ -82,19 +88,21 @@ class TopicTruth:
         except NotThere:
             raise TruthUnknown(f"{place}: nothing at {settings.source_path}") from None
 
-    def _start_ms(self, value: Any, place: str) -> int:
+    def _starts(self, value: Any, place: str) -> set[int]:
+        """The instants (UTC ms) that it may mean: two where clocks read a local time twice, none where they skip it."""
         number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         # the bound first: to make an integer of 1e999999999 would take hours, and abs() of it is an overflow
         if number and -LARGEST_COUNT <= value <= LARGEST_COUNT and value == int(value):
-            return int(value)
+            return {int(value)}
         try:
             moment = datetime.fromisoformat(value)
         except (TypeError, ValueError):
             what = f"{self._settings.window_path}: neither epoch ms nor an ISO 8601 time"
             raise TruthUnknown(f"{place}: {what}: {shortened(repr(value))}") from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=self._zone)
-        return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+        if moment.tzinfo is not None:
+            return {_ms(moment)}
+        local = (moment.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1))
+        return {_ms(at) for at in local if at.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == moment}
 
     def _messages(self, since_ms: int) -> Iterator[Message]:
         from tidegate.adapters.kafka import READ_COMMITTED, KafkaSource, connection_settings
@@ -164,3 +172,7 @@ class TopicTruth:
 
         at = consumer.position([TopicPartition(self._topic, p) for p in left])
         return {p.partition: left[p.partition] for p in at if p.offset < left[p.partition][1]}
+
+
+def _ms(moment: datetime) -> int:
+    return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
