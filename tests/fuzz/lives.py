@@ -159,7 +159,7 @@ class Life:
             (f"replay {hour}", lambda: replay.replay(stage.context(), key), 2),
             (f"redrive {run}", lambda: self._redrives(f"d{run}"), 2),
             (f"reopen {hour}", lambda: reopen.reopen(stage.context(), key, "a test", over_budget=True), 3),
-            ("maintain", lambda: reconcile.maintain(stage.context()), 1),
+            ("maintain", lambda: reconcile.maintain(stage.context(), None, lambda windows: set()), 1),
             ("clean", lambda: cleaning.clean(stage.context()), 2),
         ]
         name, task, _ = rng.choices(tasks, [weight for *_, weight in tasks])[0]

@@ -20,10 +20,11 @@ TASKS = {
     "readable until the swap. Unchanged content publishes nothing and says so. Or does what the run's conf asks for: "
     "other windows, a reopening, a rollback. **Clear**: does it again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
-    "finishes late and dirty files on their way to their tables, reopens windows whose late rows have waited long "
-    "enough (`late.reopen_after`), tells other DAGs of publications that nobody has told of, and deletes what nobody "
-    "can need any more (section `clean` of the YAML). It sends what is measured to Airflow's metrics, and says in its "
-    "log and under XCom when Kafka's retention would pass unread records. **Clear**: does it again.",
+    "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
+    "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that nobody has "
+    "told of, and deletes what nobody can need any more (section `clean` of the YAML). It sends what is measured to "
+    "Airflow's metrics, and says in its log and under XCom when Kafka's retention would pass unread records. "
+    "**Clear**: does it again.",
 }
 
 _PURPOSES = {
