@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.core import health_rules as rules
 from tidegate.core.health import LEVELS, OK, UNKNOWN, WARNING, WRONG, Finding, exit_code, ok, unknown, worst_first
-from tidegate.core.health_rules import DagFacts, Place
+from tidegate.core.health_rules import DagFacts, ParseLimits, Place, parsing
 
 GOOD = {
     "apache-airflow": "2.11.2", "apache-airflow-providers-apache-spark": "5.6.0",
@@ -447,3 +447,78 @@ def test_the_worst_is_told_first_and_the_same_things_together() -> None:
     mixed = [Finding(check, WRONG, "x", about=about) for check, about in (("b", "q"), ("c", "p"), ("a", "q"))]
     assert [(f.about, f.check) for f in worst_first(mixed)] == [("p", "c"), ("q", "a"), ("q", "b")]
     assert worst_first([]) == []
+
+
+# ---------------------------------------------------------------- how long the DAG file takes
+
+DAG_FILE = "/opt/airflow/dags/tidegate_pipelines.py"
+
+
+def parse_levels(seconds: float | None, **limits: float) -> list[str]:
+    found = parsing(DAG_FILE, seconds, ParseLimits(**limits))
+    assert {check for check, _, about in told(found) if about == "tidegate_pipelines.py"} == {"parsing"}
+    return [f.level for f in found]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limits", "expected"),
+    [
+        (None, {}, [OK]),
+        (2.0, {}, [OK]),
+        (14.9, {}, [OK]),
+        (15.0, {}, [WARNING]),  # half of what an import may take
+        (15.0, {"import_s": 0.0}, [OK]),  # no limit
+        (15.0, {"import_s": 60.0}, [OK]),
+        (25.0, {"import_s": 60.0}, [WARNING]),  # half of what a file may take
+        (29.9, {}, [WARNING]),
+        (30.0, {}, [WARNING, WARNING]),  # parsed without a pause
+        (49.9, {}, [WARNING, WARNING]),
+        (50.0, {}, [WRONG, WARNING]),  # ended by Airflow
+        (50.0, {"interval_s": 300.0}, [WRONG]),
+        (20.0, {"import_s": 300.0, "file_s": 300.0, "stale_s": 300.0}, [OK]),
+        (20.0, {"import_s": 300.0, "file_s": 300.0}, [WARNING]),  # longer than the threshold may be allowed
+        (None, {"file_s": 300.0}, [WARNING]),
+        (100.0, {"import_s": 300.0, "file_s": 300.0, "stale_s": 300.0, "interval_s": 600.0}, [OK]),
+    ],
+)
+def test_a_parse_is_held_against_what_airflow_allows(
+    seconds: float | None, limits: dict[str, float], expected: list[str]
+) -> None:
+    assert parse_levels(seconds, **limits) == expected
+
+
+def test_what_is_said_of_a_parse() -> None:
+    (well,), (dark,) = (
+        parsing(DAG_FILE, 1234.0, ParseLimits(0.0, 9e3, 9e3, 9e3)),
+        parsing(DAG_FILE, None, ParseLimits()),
+    )
+    assert well.what == "tidegate_pipelines.py takes 1,234 s to parse"
+    assert dark.what == "tidegate_pipelines.py: nobody knows how long it takes"
+    slow, often = parsing(DAG_FILE, 33.0, ParseLimits())
+    assert slow.what == "tidegate_pipelines.py takes 33 s to parse; Airflow ends it after 30 s"
+    assert slow.means == "a parse that takes longer loses all its DAGs until the next one: nothing is scheduled"
+    assert often.what == "tidegate_pipelines.py takes 33 s to parse, and is parsed again 30 s later"
+    (stale,) = parsing(DAG_FILE, None, ParseLimits(file_s=1300.0))
+    assert stale.what == (
+        "tidegate_pipelines.py: nobody knows how long it takes; DAGs are taken for removed after 50 s, a parse may take "
+        "1,300 s"
+    )
+    assert stale.means == slow.means
+    assert stale.mend == (
+        "[scheduler] stale_dag_threshold: 1300 (AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD=1300); then restart the scheduler"
+    )
+
+
+def test_what_to_set_is_enough() -> None:
+    """With what it says set, it is content."""
+    first, second = parsing(DAG_FILE, 33.0, ParseLimits())
+    assert "takes 33 s" in first.what
+    assert first.mend == (
+        "[core] dagbag_import_timeout and dag_file_processor_timeout, [scheduler] stale_dag_threshold: 140 "
+        "(AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT=140 ...); then restart the scheduler"
+    )
+    assert second.mend.startswith("[scheduler] min_file_process_interval: 140 ")
+    assert parse_levels(33.0, import_s=140, file_s=140, stale_s=140, interval_s=140) == [OK]
+    (stale,) = parsing(DAG_FILE, 20.0, ParseLimits(file_s=300.0, import_s=300.0))
+    assert stale.mend.startswith("[scheduler] stale_dag_threshold: 300 ")
+    assert parse_levels(20.0, file_s=300.0, import_s=300.0, stale_s=300.0) == [OK]

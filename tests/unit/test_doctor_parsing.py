@@ -15,62 +15,10 @@ from airflow.dag_processing.manager import DagFileProcessorManager
 
 from tests.unit.test_doctor import KINDS, Setup, setup
 from tidegate.adapters.parse_times import last_runtime
-from tidegate.core.health import OK, WARNING, WRONG
-from tidegate.core.health_rules import ParseLimits, parsing
+from tidegate.core.health_rules import ParseLimits
 
 __all__ = ["setup"]  # a fixture
 FILE = "/opt/airflow/dags/tidegate_pipelines.py"
-
-
-# ---------------------------------------------------------------- the rule
-
-
-def levels(seconds: float | None, **limits: float) -> list[str]:
-    found = parsing(FILE, seconds, ParseLimits(**limits))
-    assert all(f.means and f.mend for f in found if f.level != OK)
-    return [f.level for f in found]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "limits", "expected"),
-    [
-        (None, {}, [OK]),
-        (2.0, {}, [OK]),
-        (14.9, {}, [OK]),
-        (15.0, {}, [WARNING]),  # half of what an import may take
-        (15.0, {"import_s": 0.0}, [OK]),  # no limit
-        (15.0, {"import_s": 60.0}, [OK]),
-        (25.0, {"import_s": 60.0}, [WARNING]),  # half of what a file may take
-        (29.9, {}, [WARNING]),
-        (30.0, {}, [WARNING, WARNING]),  # parsed without a pause
-        (49.9, {}, [WARNING, WARNING]),
-        (50.0, {}, [WRONG, WARNING]),  # ended by Airflow
-        (50.0, {"interval_s": 300.0}, [WRONG]),
-        (20.0, {"import_s": 300.0, "file_s": 300.0, "stale_s": 300.0}, [OK]),
-        (20.0, {"import_s": 300.0, "file_s": 300.0}, [WARNING]),  # longer than the threshold may be allowed
-        (None, {"file_s": 300.0}, [WARNING]),
-        (100.0, {"import_s": 300.0, "file_s": 300.0, "stale_s": 300.0, "interval_s": 600.0}, [OK]),
-    ],
-)
-def test_a_parse_is_held_against_what_airflow_allows(
-    seconds: float | None, limits: dict[str, float], expected: list[str]
-) -> None:
-    assert levels(seconds, **limits) == expected
-
-
-def test_what_to_set_is_enough() -> None:
-    """With what it says set, it is content."""
-    first, second = parsing(FILE, 33.0, ParseLimits())
-    assert "takes 33 s" in first.what
-    assert first.mend == (
-        "[core] dagbag_import_timeout and dag_file_processor_timeout, [scheduler] stale_dag_threshold: 140 "
-        "(AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT=140 ...); then restart the scheduler"
-    )
-    assert second.mend.startswith("[scheduler] min_file_process_interval: 140 ")
-    assert levels(33.0, import_s=140, file_s=140, stale_s=140, interval_s=140) == [OK]
-    (stale,) = parsing(FILE, 20.0, ParseLimits(file_s=300.0, import_s=300.0))
-    assert stale.mend.startswith("[scheduler] stale_dag_threshold: 300 ")
-    assert levels(20.0, file_s=300.0, import_s=300.0, stale_s=300.0) == [OK]
 
 
 # ---------------------------------------------------------------- Airflow's log
