@@ -500,12 +500,13 @@ def test_what_is_said_of_a_parse() -> None:
     assert often.what == "tidegate_pipelines.py takes 33 s to parse, and is parsed again 30 s later"
     (stale,) = parsing(DAG_FILE, None, ParseLimits(file_s=1300.0))
     assert stale.what == (
-        "tidegate_pipelines.py: nobody knows how long it takes; DAGs are taken for removed after 50 s, a parse may take "
-        "1,300 s"
+        "tidegate_pipelines.py: nobody knows how long it takes; DAGs are taken for removed after 50 s, a parse may "
+        "take 1,300 s"
     )
     assert stale.means == slow.means
     assert stale.mend == (
-        "[scheduler] stale_dag_threshold: 1300 (AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD=1300); then restart the scheduler"
+        "[scheduler] stale_dag_threshold: 1300 (AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD=1300); then restart the "
+        "scheduler"
     )
 
 
