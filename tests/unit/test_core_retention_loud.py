@@ -95,6 +95,22 @@ def test_words() -> None:
     assert "5,000 bytes a partition" in sentence(small)
 
 
+@pytest.mark.parametrize(("stable", "held"), [(1_000, True), (999, True), (1_001, False), (1_050, False)])
+def test_what_a_transaction_holds_back_is_not_read_by_reading_faster(stable: int, held: bool) -> None:
+    landed = batch(13, 0.1, read(900, 1_000, 160, high=1_040))
+    state = replace(topic(), partitions={0: PartitionOffsets(0, stable, 1_050)})
+    words = remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p")
+    assert words.startswith("first let Kafka keep them: ")
+    assert ("then read faster" in words) is not held
+    assert ("then end the transaction that is open in partition 0: `kafka-transactions.sh" in words) is held
+
+
+def test_nothing_is_held_back_where_nothing_is_unread() -> None:
+    landed = batch(13, 0.1, read(900, 1_000, 160, high=1_000))
+    state = replace(topic(), partitions={0: PartitionOffsets(0, 1_000, 1_000)})
+    assert "transaction" not in remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p")
+
+
 def test_the_words_of_each_limit() -> None:
     by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
     assert "--add-config retention.bytes=" in remedy(by_bytes, "t", "p")

@@ -99,10 +99,17 @@ def remedy(loss: TimeToLoss, topic: str, pipeline: str) -> str:
     if not limit and loss.retention_ms is None and loss.retention_bytes is not None:
         limit = "bytes"
     raised = "retention.bytes" if limit == "bytes" else "retention.ms"
+    then = (
+        f"read faster: clear failed {pipeline}.ingest runs, unpause the DAG, raise ingest.max_records or Spark's cores"
+    )
+    if loss.first is not None and loss.first.held:
+        then = (
+            f"end the transaction that is open in partition {loss.first.partition}: `kafka-transactions.sh "
+            "find-hanging` names it, `abort` ends one whose producer is gone"
+        )
     return (
         f"first let Kafka keep them: kafka-configs --bootstrap-server ... --alter --entity-type topics --entity-name "
-        f"{topic} --add-config {raised}=...; then read faster: clear failed {pipeline}.ingest runs, unpause the DAG, "
-        "raise ingest.max_records or Spark's cores"
+        f"{topic} --add-config {raised}=...; then {then}"
     )
 
 

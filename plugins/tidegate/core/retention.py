@@ -62,7 +62,8 @@ class LossForecast:
 
     `stopped_ms`: until the next unread or new record may be deleted if reading stopped now; None: never, or unknown.
     `room_ms`: the same if nothing were unread. `limit`: time | bytes, which of the two acts first; empty if none does,
-    or if that is not known. `behind_ms` is now - U, `unread` counts offsets."""
+    or if that is not known. `behind_ms` is now - U, `unread` counts offsets. `held`: an open transaction holds all back
+    that is unread."""
 
     partition: int
     state: str
@@ -73,6 +74,7 @@ class LossForecast:
     behind_ms: int | None = None
     unread: int = 0
     reason: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,10 @@ class _Case:
     @property
     def unread(self) -> int:
         return max(0, self.offsets.high_watermark - self.next)
+
+    @property
+    def held(self) -> bool:
+        return bool(self.unread) and self.next >= self.offsets.last_stable_offset
 
     @property
     def position_ms(self) -> int | None:
@@ -186,6 +192,7 @@ def _earlier(case: _Case, limits: list[_Limit], behind: int | None) -> LossForec
         "room_ms": _least([x.room for x in limits]),
         "behind_ms": behind,
         "unread": case.unread,
+        "held": case.held,
     }
     if first is None or (doubts and first.at_pace == inf):
         return LossForecast(case.number, UNKNOWN, reason="; ".join(doubts), **common)
