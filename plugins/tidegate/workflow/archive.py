@@ -38,6 +38,7 @@ from tidegate.workflow import (
 )
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.overtaken import Turn
 
 
 def ready(ctx: Context, window: WindowKey) -> Certificate:
@@ -63,11 +64,12 @@ def publish(ctx: Context, window: WindowKey) -> Published:
     """
     guard(ctx)
     ahead.refuse_unknown_publications(ctx)
+    turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:
             return _publish_once(ctx, window)
         except MovedOn:
-            continue  # somebody else took a step: read the ledger again, what is done is done
+            turn.give_way()  # somebody else took a step: read the ledger again, what is done is done
     raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
 
 

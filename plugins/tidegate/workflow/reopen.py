@@ -17,6 +17,7 @@ from tidegate.workflow import abandoned, ahead, archive, landing
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
+from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
 
 MOST = 3
@@ -88,10 +89,12 @@ def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = F
     guard(ctx)
     _refuse_spec(ctx)
     ahead.refuse_unknown_publications(ctx)
+    turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:
             published = _reopen_once(ctx, window, why, over_budget)
         except (MovedOn, LostComparison):
+            turn.give_way()
             continue
         landing.finish_side_duties(ctx)
         return published

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -27,6 +28,7 @@ from tidegate.workflow.assembly import REBUILT
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
+from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.rebuild import Rebuilt
 from tidegate.workflow.tables import bring_up
 
@@ -94,6 +96,7 @@ class _Range:
         self._most_windows, self._most_rows = most_windows, most_rows
         self._found: dict[WindowKey, Outcome] = {}
         self._down: TidegateError | None = None
+        self._began = time.monotonic()
 
     def run(self, windows: Sequence[WindowKey], again: bool) -> list[Outcome]:
         ctx = self._ctx
@@ -163,6 +166,7 @@ class _Range:
 
     def _group(self, keys: list[WindowKey]) -> None:
         taken: dict[WindowKey, BuildingGeneration] = {}
+        self._began = time.monotonic()
         for key in keys:
             self._guarded(key, lambda key=key: taken.__setitem__(key, _begun(self._ctx, key)))
         if not taken or self._down is not None:
@@ -200,7 +204,8 @@ class _Range:
             self._tell(outcome)
 
     def _overtaken(self, key: WindowKey) -> Outcome:
-        """Whoever has overtaken may have finished what was asked for."""
+        """Whoever has overtaken may have finished what was asked for, or is about to."""
+        Turn(self._ctx, key, self._began).give_way()
         done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
         if key.start_ms in done:
             return _done_before(self._ctx, key, done[key.start_ms])
@@ -237,14 +242,28 @@ def _first_line(error: TidegateError | None) -> str:
 
 
 def _alone(ctx: Context, key: WindowKey, wanted: str) -> Published:
+    turn, number = Turn(ctx, key), 0
     for _ in range(ATTEMPTS):
         try:
             generation = _begun(ctx, key)
+            number = generation.number
             found = rebuild.read_again(ctx, [rebuild.work_of(ctx, generation)], wanted)
             return _finished(ctx, generation, found[key.start_ms])
         except (MovedOn, LostComparison):
-            continue
+            turn.give_way()
+        done = _done_by_another(ctx, key, number)
+        if done is not None:
+            return done
     raise LostComparison(f"{ctx.name} {iso(key.start_ms)}: another task keeps working on this window")
+
+
+def _done_by_another(ctx: Context, key: WindowKey, number: int) -> Published | None:
+    """What stands where another task has carried our generation `number` to its end by today's spec."""
+    current = ctx.ledger.replays.rebuilt_by(ctx.name, ctx.spec_version).get(key.start_ms)
+    if not number or current is None or current < number:
+        return None
+    generation = ctx.ledger.windows.generation(ctx.name, key, current)
+    return archive.standing(ctx, generation, "rebuilt") if isinstance(generation, PublishedGeneration) else None
 
 
 def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | TidegateError) -> Published:

@@ -15,6 +15,7 @@ from tidegate.workflow import ahead, archive, brought_back
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
+from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
 
 
@@ -71,13 +72,14 @@ def rollback(ctx: Context, window: WindowKey, to: int | None = None, why: str = 
     generation in force. Raises NotReady, ReplayRefused, what a publication raises."""
     guard(ctx)
     ahead.refuse_unknown_publications(ctx)
+    turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:
             if to is None:
                 to = _before(ctx, window)
             return _once(ctx, window, to, why)
         except (MovedOn, LostComparison):
-            continue
+            turn.give_way()
     raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
 
 
