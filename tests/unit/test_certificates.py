@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from tests.world import T0, TOPIC, World, record, window
+from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.adapters.ledger import grounds as reads
 from tidegate.adapters.ledger import schema
 from tidegate.core import grounds as rules
@@ -90,6 +90,48 @@ def test_a_batch_that_was_given_up_between_is_named(world: World) -> None:
     assert certificate(world)["batches"] == [1, 3]
 
 
+def test_what_was_lost_after_the_last_of_its_rows_is_named(world: World) -> None:
+    """Retention takes the end of an hour, and the two after it: the batch that met the gap has no row of theirs."""
+    world.pipeline = replace(world.pipeline, source=replace(world.pipeline.source, on_data_loss="record"))
+    world.clock.advance(T0 - world.clock.now_ms())
+    world.produce(record("a", 0.1))
+    world.clock.advance(HOUR // 4)
+    world.ingest("r1")
+    world.produce(*[record(f"lost{i}", 0.5 * i) for i in range(1, 6)], record("d", 4.0))
+    world.kafka.trim(TOPIC, 0, 6)
+    world.clock.advance(4 * HOUR)
+    world.ingest("r2")
+    world.produce(record("e", 4.2))
+    world.ingest("r3")
+    for hour in (0, 1, 2):
+        world.archive(hour)
+        assert grounds(world, hour).losses == (Lost(2, 0, 1, 6, "retention"),), hour
+        assert (grounds(world, hour).rows, grounds(world, hour).loss_count) == (int(hour == 0), 1)
+
+
+def test_what_was_lost_before_or_after_its_time_is_not_named(world: World) -> None:
+    """Nothing that was read before an hour began, or planned when its rows were late, can have held rows of it."""
+    world.clock.advance(T0 - world.clock.now_ms())
+    world.produce(record("a", 0.1))
+    world.ingest("r1")
+    world.clock.advance(2 * HOUR)
+    world.produce(record("b", 2.0))
+    world.ingest("r2")
+    world.archive(0)
+    world.produce(record("gone", 2.1))
+    ingest.plan(world.context(), "r3")
+    reconcile.abandon(world.context(), 3, "the broker's disk is gone")
+    assert grounds(world).losses == ()
+    current = world.context().ledger.windows.grounds("readings", window(0), [1])
+    assert current.losses == ()
+    world.clock.advance(2 * HOUR)
+    world.produce(record("d", 4.0))
+    world.ingest("r4")
+    world.archive(1)
+    world.archive(2)
+    assert grounds(world, 1).losses == grounds(world, 2).losses == (Lost(3, 0, 2, 3, "abandoned"),)
+
+
 def test_an_hour_without_rows_rests_on_nothing(world: World) -> None:
     world.produce(record("a", 0.1), record("b", 3.1))
     world.ingest("r1")
@@ -113,6 +155,22 @@ def test_what_lies_between_redriven_rows_is_no_gap(world: World) -> None:
     assert [(b.batch_id, b.kind, b.rows) for b in found.batches] == [(1, "ingest", 1), (2, "redrive", 2)]
     assert found.partitions == (PartitionGround(0, 3, 0, 3, 2, 4, 0),)
     assert found.gap_intervals == ()
+
+
+def test_a_redrive_that_was_given_up_has_lost_nothing(world: World) -> None:
+    """Its rows stay dirty rows: no offset of the topic was left unread."""
+    number = Column("value", "int", "$.value", nullable=False)
+    world.change_spec(columns=(*world.pipeline.columns[:2], number))
+    world.produce({"id": "a", "at": T0 + 1, "other": 1}, record("b", 0.1))
+    world.ingest("r1")
+    world.change_spec(columns=(*world.pipeline.columns[:2], replace(number, path="$.other")))
+    assert redrive.plan(world.context(), "redrive") == 2
+    reconcile.abandon(world.context(), 2, "not now")
+    world.produce({"id": "c", "at": T0 + 2, "other": 2}, {"id": "d", "at": window(3).start_ms, "other": 2})
+    world.ingest("r3")
+    world.archive(0)
+    assert [b.batch_id for b in grounds(world).batches] == [1, 3]
+    assert grounds(world).losses == ()
 
 
 def test_the_file_stays_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def grounds_of(c: Connection, name: str, key: WindowKey, batches: Iterable[int],
     closing = c.scalar(select(w.c.closing_batch).where(w.c.pipeline == name, w.c.start_ms == key.start_ms))
     ranges, range_count = _ranges(c, mine)
     gaps, gap_ranges = _gaps(c, mine)
-    losses, loss_count = _losses(c, name, ids)
+    losses, loss_count = _losses(c, name, _while_open(c, name, key, ids, closing))
     return Grounds(
         closing, _batches(c, mine, set(came_late)), _partitions(c, mine), ranges, range_count, gaps, gap_ranges, losses,
         loss_count,
@@ -113,17 +113,25 @@ def _gaps(c: Connection, mine: Any) -> tuple[Any, int]:
     return bounded(told), int(count or 0)
 
 
-def _losses(c: Connection, name: str, ids: list[int]) -> tuple[tuple[Lost, ...], int]:
-    """Recorded by batches between the first and the last of the window's: retention, and batches that were given up."""
-    if not ids:
-        return (), 0
+def _while_open(c: Connection, name: str, key: WindowKey, ids: list[int], closing: int | None) -> tuple[int, int]:
+    """First and last of the batches that may have held rows of the window: from the first that did, or, of one without
+    rows, the one after the last that was planned before it began; to the last before its rows were late."""
+    last = max([*ids, *([] if closing is None else [closing - 1])], default=0)
+    if ids:
+        return ids[0], last
+    before = select(b.c.batch_id).where(b.c.pipeline == name, b.c.batch_id <= last, b.c.clock_ms < key.start_ms)
+    return (c.scalar(before.order_by(b.c.batch_id.desc()).limit(1)) or 0) + 1, last
+
+
+def _losses(c: Connection, name: str, within: tuple[int, int]) -> tuple[tuple[Lost, ...], int]:
+    """Recorded by these batches: what retention took, and batches that were given up."""
     x = schema.losses
-    lost = and_(x.c.pipeline == name, x.c.batch_id.between(ids[0], ids[-1]))
+    lost = and_(x.c.pipeline == name, x.c.batch_id.between(*within))
     found = [
         Lost(row.batch_id, row.partition, row.start, row.end, row.reason)
         for row in c.execute(select(x).where(lost).order_by(x.c.batch_id, x.c.partition).limit(MAX_LOSSES))
     ]
-    gone = and_(b.c.pipeline == name, b.c.batch_id.between(ids[0], ids[-1]), b.c.state == "ABANDONED")
+    gone = and_(b.c.pipeline == name, b.c.batch_id.between(*within), b.c.state == "ABANDONED", b.c.kind == INGEST)
     source = r.join(b, and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id))
     given_up = select(r.c.batch_id, r.c.partition, r.c.start, r.c.end).select_from(source).where(gone)
     found += [
