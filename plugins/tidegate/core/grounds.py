@@ -77,7 +77,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Lost:
-    """Offsets `[start, end)` that were never read, recorded while the window's batches were planned."""
+    """Offsets `[start, end)` that were never read, recorded while the window could get rows."""
 
     batch_id: int
     partition: int
