@@ -95,7 +95,8 @@ def test_events_that_are_news() -> None:
     assert found is not None
     assert (found.kind, found.key, found.once) == ("data_loss", "event/9", True)
     assert "5 offsets" in found.what
-    given_up = of_event(event("abandoned", reason="spoilt"))
+    assert of_event(event("abandoned", reason="in vain", kind="redrive")) is None, "its rows stay what they were"
+    given_up = of_event(event("abandoned", reason="spoilt", kind="ingest"))
     assert given_up is not None
     assert "given up by ann: spoilt" in given_up.what
     accepted = of_event(event("topic accepted", before="x"))

@@ -27,7 +27,7 @@ from tidegate.core.notices import (
     payload,
 )
 from tidegate.core.pipeline import Column, DirtyLimits, Notify
-from tidegate.workflow import checkup, ingest, notices, reconcile
+from tidegate.workflow import checkup, ingest, notices, reconcile, redrive
 from tidegate.workflow.notices import deliver, failed_task, tell
 
 
@@ -494,3 +494,19 @@ def test_what_waits_outlives_a_connection_that_is_gone(world: World) -> None:
 def shown(world: World) -> list[Any]:
     """On the board."""
     return world.context().ledger.reads.told("readings")
+
+
+def test_a_redrive_that_was_given_up_has_lost_nothing(world: World) -> None:
+    """Its rows are dirty as before."""
+    world.produce(b"no json")
+    world.ingest("r1")
+    people = Channel()
+    told(world, people)
+    (found,) = redrive.all_of(world.context(), None, lambda error: pytest.fail(str(error)))
+    assert found.refused
+    told(world, people)
+    assert people.take() == []
+    redrive.plan(world.context(), "r2")
+    reconcile.abandon(world.context(), 3, "not now")
+    told(world, people)
+    assert people.take() == []

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from tidegate.core.batch import REDRIVE
 from tidegate.core.errors import TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.window import WindowKey
@@ -204,6 +205,8 @@ def of_event(event: Happening, columns: str = "") -> Finding | None:
         return Finding(
             "source_reset", key, event.subject, what, "offsets of the new topic are read from its start", True
         )
+    if event.what == "abandoned" and _field(event.detail, "kind") == REDRIVE:
+        return None  # its rows stay what they were
     if event.what == "abandoned":
         what = f"{event.subject} was given up by {event.actor}: {_field(event.detail, 'reason')}"
         return Finding("data_loss", key, event.subject, what, "its records are in no table", True)

@@ -308,12 +308,12 @@ class SqlBatches:
                 self._store.note(c, name, f"late and dirty files {flag}", f"batch {batch_id}")
 
     def abandon(self, batch: OpenBatch, reason: str) -> None:
-        plan = batch.plan
+        plan, detail = batch.plan, {"reason": reason, "kind": batch.plan.kind}
         with self._store.begin() as c:
             change = self._from(batch).values(state="ABANDONED", blocked=reason)
             self._store.compare_and_set(c, change, f"abandoning batch {plan.batch_id}")
             self._store.raise_version(c, plan.pipeline)
-            self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", {"reason": reason})
+            self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", detail)
 
     def block(self, batch: OpenBatch, reason: str) -> None:
         plan = batch.plan
