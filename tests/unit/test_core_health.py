@@ -456,7 +456,7 @@ DAG_FILE = "/opt/airflow/dags/tidegate_pipelines.py"
 
 def parse_levels(seconds: float | None, **limits: float) -> list[str]:
     found = parsing(DAG_FILE, seconds, ParseLimits(**limits))
-    assert {check for check, _, about in told(found) if about == "tidegate_pipelines.py"} == {"parsing"}
+    assert {(check, about) for check, _, about in told(found)} == {("parsing", "tidegate_pipelines.py")}
     return [f.level for f in found]
 
 
@@ -520,6 +520,8 @@ def test_what_to_set_is_enough() -> None:
     )
     assert second.mend.startswith("[scheduler] min_file_process_interval: 140 ")
     assert parse_levels(33.0, import_s=140, file_s=140, stale_s=140, interval_s=140) == [OK]
+    (short,) = parsing(DAG_FILE, 10.0, ParseLimits(import_s=15.0))
+    assert "stale_dag_threshold: 60 " in short.mend, "no less than what Airflow allows by itself"
     (stale,) = parsing(DAG_FILE, 20.0, ParseLimits(file_s=300.0, import_s=300.0))
     assert stale.mend.startswith("[scheduler] stale_dag_threshold: 300 ")
     assert parse_levels(20.0, file_s=300.0, import_s=300.0, stale_s=300.0) == [OK]

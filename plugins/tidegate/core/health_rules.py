@@ -253,12 +253,12 @@ def parsing(file: str, seconds: float | None, limits: ParseLimits) -> list[Findi
         keys = "[core] dagbag_import_timeout and dag_file_processor_timeout, [scheduler] stale_dag_threshold"
         mend = _set("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", keys, need, " ...")
         found.append(Finding("parsing", WRONG if took >= limits.file_s else WARNING, said, lost, mend, name))
-    elif limits.stale_s < max(limits.file_s, 2 * took):
+    elif limits.stale_s < limits.file_s:
         said = (
             f"{what}; DAGs are taken for removed after {limits.stale_s:,.0f} s, a parse may take {limits.file_s:,.0f} s"
         )
-        enough = _tens(max(limits.file_s, 2 * took))
-        mend = _set("AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD", "[scheduler] stale_dag_threshold", enough)
+        keys, enough = "[scheduler] stale_dag_threshold", _tens(limits.file_s)
+        mend = _set("AIRFLOW__SCHEDULER__STALE_DAG_THRESHOLD", keys, enough)
         found.append(Finding("parsing", WARNING, said, lost, mend, name))
     if took >= limits.interval_s:
         said = f"{what}, and is parsed again {limits.interval_s:,.0f} s later"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tidegate.core.instants import iso
 from tidegate.core.layout import parse_window_id, window_id
@@ -38,4 +38,4 @@ def _with(subject: str, pattern: re.Pattern[str], other: Callable[[str], str]) -
 
 
 def _ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
