@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from tests.e2e.airflow_api import eventually
 from tests.operators.cells import AFTER, FAILED, OWN, RUNNING, SUCCEEDED, WITHIN, Cell
@@ -63,7 +65,8 @@ class Play:
     attempt: int = 0
     patient_until: float = 0.0
     plans: set[str] = field(default_factory=set)
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[bytes] | None = None
+    output: IO[bytes] = field(default_factory=TemporaryFile)
 
     @property
     def dag(self) -> str:
@@ -103,7 +106,7 @@ class Play:
             self.start()
         else:
             self.backfill()
-            assert self.process.wait(LONG_S) == 0, self.process.stdout.read()[-3000:]
+            assert self.process.wait(LONG_S) == 0, self.told()
             self.rig.api.pause(self.dag, False)
         self.rig.wait_run(self.dag, self.run, "success")
 
@@ -157,12 +160,17 @@ class Play:
             self.run = self.rig.trigger(self.dag, "cell", date)
 
     def backfill(self) -> None:
-        """`airflow dags backfill` of the window, begun."""
+        """`airflow dags backfill` of the window, begun. A pipe that nobody reads would hold it up once it is full."""
         self.run, at = self.lane.backfilled(FIRST), self.lane.hour(FIRST).isoformat()
         self.process = subprocess.Popen(
             ["airflow", "dags", "backfill", self.dag, "-s", at, "-e", at],
-            env=self.rig.info.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            env=self.rig.info.env, stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+
+    def told(self) -> str:
+        """The last words of the backfill."""
+        self.output.seek(0)
+        return self.output.read().decode(errors="replace")[-3000:]
 
     # ------------------------------------------------------------ afterwards
 
@@ -188,7 +196,7 @@ class Play:
     def end(self) -> None:
         """The run ends well, and the task has run again."""
         if self.cell.origin == WITHIN:
-            self.process.wait(LONG_S)
+            self.rig.eventually(f"{self.dag}: the backfill ends", lambda: self.process.poll() is not None, self.told)
             self.rig.api.pause(self.dag, False)
         self.rig.wait_run(self.dag, self.run, "success")
         unheard = ("success", self.attempt)
