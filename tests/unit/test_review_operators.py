@@ -12,13 +12,13 @@ from tests.unit.test_cli_complete import counts
 from tests.unit.test_cli_rollback import working
 from tests.unit.test_filling import FILL, Scheduler, scheduler
 from tests.world import World, record
-from tidegate.core.errors import BatchRefused
+from tidegate.core.errors import BatchRefused, StepMissing, TidegateError
 from tidegate.core.filling import Run
 from tidegate.core.pipeline import DirtyLimits
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.last_words import explained
 from tidegate.orchestration.range_runs import Ground
-from tidegate.workflow import ingest
+from tidegate.workflow import ingest, redrive
 
 __all__ = ["counts", "scheduler", "tide", "working", "world"]
 HOUR_0, HOUR_1 = "2013-01-05T00:00Z", "2013-01-05T01:00Z"
@@ -133,3 +133,15 @@ def test_a_dry_run_tells_of_columns_what_the_rows_in_force_were_made_with(workin
     dry = working("replay", "readings", HOUR_0, "--dry-run")
     assert dry.stdout.startswith(f"{HOUR_0} same\n")
     assert "  column " not in dry.stdout, dry.stdout
+
+
+def test_a_redrive_waits_for_no_batch_that_waits_for_a_human(world: World, refused: BatchRefused) -> None:
+    waited: list[TidegateError] = []
+
+    def wait(error: TidegateError) -> None:
+        waited.append(error)
+        raise error
+
+    with pytest.raises(StepMissing, match="batch 2 was refused.*\n.*--release 2 --why"):
+        list(redrive.all_of(world.context(), None, wait))
+    assert waited == []

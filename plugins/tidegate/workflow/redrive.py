@@ -18,6 +18,7 @@ from tidegate.core.redriving import Cause, Choice, DirtyBatch, DirtyReader, sour
 from tidegate.core.wording import many
 from tidegate.workflow import ahead, ingest, landing, records, redriven, tables
 from tidegate.workflow.context import ATTEMPTS, Context, guard
+from tidegate.workflow.overview import after_refusal, first_line
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
 
     `wanted`: batches whose dirty rows are asked for, by default all of them; `below`: only ids below this one. Raises
     NotReady while another batch is open, or dirty rows are not in their table yet; SpecError where rows cannot be
-    redriven; StepMissing for what is not dirty."""
+    redriven; StepMissing for what is not dirty, and while a batch waits for a human."""
     guard(ctx)
     _refuse_spec(ctx)
     bound = ctx.ledger.batches.bound(ctx.name, run)
@@ -184,6 +185,12 @@ def _refuse_spec(ctx: Context) -> None:
 
 def _join(ctx: Context, run: str, batch: Batch) -> int:
     batch_id = batch.plan.batch_id
+    refused = ctx.ledger.batches.refusal(ctx.name, batch_id)
+    if refused is not None:
+        raise StepMissing(
+            f"{ctx.name}: batch {batch_id} was refused, and only one batch is open at a time: {first_line(refused)}",
+            advice=after_refusal(ctx.name, batch_id, refused),
+        )
     if not batch.plan.is_redrive:
         raise NotReady(
             f"{ctx.name}: batch {batch_id} is {batch.state}, and only one batch is open at a time",
