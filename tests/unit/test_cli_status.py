@@ -216,6 +216,19 @@ def test_a_batch_whose_offsets_have_gone_is_given_up(tide: Tide, world: World) -
         assert "no retry brings them back: `tidegate repair readings --abandon 2` gives" in words(shown)
 
 
+def test_commands_can_be_copied_in_one_piece(tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However narrow the terminal is: a line break would run half of it."""
+    monkeypatch.setenv("COLUMNS", "60")
+    path = world.folder / "pipelines/readings.yaml"
+    path.write_text(path.read_text() + "\nlate: {reopen_after: 1m}\n")
+    world.pipeline = load_file(path)
+    world.produce(record("late", 0.7))
+    world.ingest("r2")
+    shown = tide("status", "readings").output
+    assert "to fill: airflow dags backfill readings.archive -s 2013-01-05T01:00Z -e 2013-01-05T01:00Z\n" in shown
+    assert "tidegate reopen readings 2013-01-05T00:00Z --over-budget --why '...'\n" in shown
+
+
 @pytest.mark.parametrize(
     ("refused", "helps"),
     [

@@ -298,13 +298,15 @@ def _print_one(line: Line) -> None:
     busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
     paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))
     paragraph(out, "due", _due_words(s))
+    if fill := _to_fill(s):
+        advice(out, "", fill)
     for n, h in enumerate(s.held[:MANY_HELD]):
         paragraph(out, "" if n else "counts", f"{iso(h.window_ms)} {h.comparison.text}", "yellow")
     if len(s.held) > MANY_HELD:
         paragraph(out, "", f"and {many(len(s.held) - MANY_HELD, 'more window')} that another system's count holds")
     late = late_words(s.late_left, s.name)
     if late:
-        paragraph(out, "late", late, "yellow")
+        advice(out, "late", late)
     if s.side_duties:
         batches = ", ".join(map(str, s.side_duties))
         paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
@@ -349,10 +351,8 @@ def _due_words(status: PipelineStatus) -> str:
         return "none"
     since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
     over = len(overdue.ended(status.due, status.archive))
-    return (
-        f"{overdue.count(status.due)} due and not published: {overdue.ranges(status.due)}{since}"
-        + (f"; {over:,} of them {'has a run that has' if over == 1 else 'have runs that have'} ended" if over else "")
-        + _to_fill(status)
+    return f"{overdue.count(status.due)} due and not published: {overdue.ranges(status.due)}{since}" + (
+        f"; {over:,} of them {'has a run that has' if over == 1 else 'have runs that have'} ended" if over else ""
     )
 
 
@@ -362,7 +362,7 @@ def _to_fill(status: PipelineStatus) -> str:
 
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
     command = overdue.filling(status.name, status.due, over, held)
-    return f"\nto fill: {command}" if command else ""
+    return f"to fill: {command}" if command else ""
 
 
 def _counts(counts: dict[str, int]) -> str:
