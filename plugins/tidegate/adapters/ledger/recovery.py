@@ -150,9 +150,7 @@ class SqlRecovery:
             c.execute(insert(w).values(**values, closing_batch=following, closed_ms=now))
         else:
             change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == row.state)
-            self._store.compare_and_set(
-                c, change.values(state=CLOSED, closed_ms=now), f"window {iso(key.start_ms)}"
-            )
+            self._store.compare_and_set(c, change.values(state=CLOSED, closed_ms=now), f"window {iso(key.start_ms)}")
         self._store.raise_version(c, name)
 
     def _clear_unfinished(self, c: Connection, record: GenerationRecord) -> None:
