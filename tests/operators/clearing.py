@@ -13,7 +13,7 @@ from typing import IO
 from tests.e2e.airflow_api import eventually
 from tests.operators.cells import AFTER, FAILED, OWN, RUNNING, SUCCEEDED, WITHIN, Cell
 from tests.operators.harness import LONG_S, Lane, Rig
-from tests.operators.ways import REST, TASK
+from tests.operators.ways import REST, RUN, TASK
 from tidegate.orchestration.backfill import HEARTBEAT_LIMIT
 
 TWO_BATCHES, THREE_BATCHES = "clear-two", "clear-three"
@@ -196,6 +196,8 @@ class Play:
     def end(self) -> None:
         """The run ends well, and the task has run again."""
         if self.cell.origin == WITHIN:
+            if self.cell.scope == RUN:  # a backfill begins no task again that it has seen succeed: maintenance helps
+                self.rig.api.pause(self.lane.maintain, False)  # its schedule makes a run at once
             self.rig.eventually(f"{self.dag}: the backfill ends", lambda: self.process.poll() is not None, self.told)
             self.rig.api.pause(self.dag, False)
         self.rig.wait_run(self.dag, self.run, "success")

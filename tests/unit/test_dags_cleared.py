@@ -23,7 +23,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.orchestration.cleared import MOST_AT_ONCE, free, revive, start
+from tidegate.orchestration.cleared import MOST_AT_ONCE, free, hand_on, revive, start
 
 ARCHIVE = "tram_positions.archive"
 FIRST, QUARTER = pendulum.datetime(2024, 10, 27, 1), timedelta(minutes=15)
@@ -151,3 +151,37 @@ def test_the_maintenance_of_another_pipeline_is_revived_too(session: Session) ->
     task(session, run, "publish").operator = "MaintainOperator"
     session.commit()
     assert len(revive(["other.archive"], session)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "run_state", "publish", "after"),
+    [
+        (DagRunType.BACKFILL_JOB, "running", "up_for_retry", "success"),
+        (
+            DagRunType.BACKFILL_JOB,
+            "running",
+            None,
+            None,
+        ),  # nothing of this run has begun: the backfill has both before it
+        (DagRunType.BACKFILL_JOB, "running", "running", None),  # nobody waits for it yet
+        (DagRunType.BACKFILL_JOB, "queued", "up_for_retry", None),  # no backfill is at it
+        (DagRunType.SCHEDULED, "running", "up_for_retry", None),  # the scheduler runs it again
+    ],
+)
+def test_ready_that_a_backfill_has_seen_succeed_and_somebody_cleared_counts_as_done(
+    session: Session, kind: DagRunType, run_state: str, publish: str | None, after: str | None
+) -> None:
+    run = add_run(session, run_state, kind=kind)
+    ready = task(session, run, "ready")
+    ready.state, ready.try_number = "success", 1
+    session.commit()
+    clear_task_instances([ready], session, dag_run_state=False)
+    task(session, run, "publish").state = publish
+    session.commit()
+    said = hand_on([ARCHIVE], session)
+    session.commit()
+    session.expire_all()
+    assert task(session, run, "ready").state == after
+    assert len(said) == (after is not None)
+    assert hand_on([ARCHIVE], session) == []
+    assert hand_on(["other.archive"], session) == []

@@ -5,7 +5,8 @@ dies first (killed with its worker, or because it did not stop in time), nobody 
 dead tasks among the running ones only. And a run that is cleared becomes `queued`: while runs that wait for their
 windows fill max_active_runs, which may last for hours, it does not start, though its window is ready. And a task that
 failed, or whose run was marked as failed, leaves what follows it `upstream_failed` or `skipped`, for good: when it is
-cleared alone, the run ends without them.
+cleared alone, the run ends without them. And a backfill begins no task again that it has seen succeed: when the whole
+run is cleared while a later task is at work, that one waits for it for ever.
 """
 
 from __future__ import annotations
@@ -56,6 +57,35 @@ def free(ti: TaskInstance, followers: Collection[str], session: Session) -> list
         change = update(TaskInstance).where(*mine, given_up).values(state=None, start_date=None, end_date=None)
         if session.execute(change.execution_options(synchronize_session=False)).rowcount:
             done.append(task_id)
+    return done
+
+
+def hand_on(dag_ids: Collection[str], session: Session) -> list[str]:
+    """In runs of backfills, `ready` that had succeeded and was cleared while `publish` was at work counts as done again:
+    `publish` looks for itself whether its window is ready. What was done, in words."""
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.state import DagRunState, TaskInstanceState
+    from airflow.utils.types import DagRunType
+    from sqlalchemy import and_, exists, select, update
+    from sqlalchemy.orm import aliased
+
+    later = aliased(TaskInstance)
+    same = (later.dag_id == TaskInstance.dag_id, later.run_id == TaskInstance.run_id)
+    waits = exists().where(*same, later.task_id == "publish", later.state == TaskInstanceState.UP_FOR_RETRY)
+    run = (DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id)
+    at_work = (DagRun.run_type == DagRunType.BACKFILL_JOB, DagRun.state == DagRunState.RUNNING)
+    mine = (TaskInstance.dag_id.in_(dag_ids), TaskInstance.task_id == "ready", TaskInstance.state.is_(None), waits)
+    found = select(TaskInstance.dag_id, TaskInstance.run_id).join(DagRun, and_(*run)).where(*at_work, *mine)
+    done = []
+    for dag_id, run_id in session.execute(found).all():
+        one = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+        change = update(TaskInstance).where(*one, *mine).values(state=TaskInstanceState.SUCCESS)
+        if session.execute(change.execution_options(synchronize_session=False)).rowcount:
+            done.append(
+                f"{dag_id} {run_id} ready: was cleared within a backfill, which begins it no more; it counts as done, "
+                "publish looks for itself"
+            )
     return done
 
 

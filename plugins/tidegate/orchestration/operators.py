@@ -247,6 +247,7 @@ class MaintainOperator(PipelineOperator):
 
         with create_session() as session:
             done = sweep(self.dag_ids, session) + cleared.revive(self.dag_ids, session)
+            done += cleared.hand_on([self.archive_dag_id], session)
             for line in done + cleared.start(self.archive_dag_id, session):
                 self.log.info(line)
 
