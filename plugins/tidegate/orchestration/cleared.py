@@ -61,8 +61,8 @@ def free(ti: TaskInstance, followers: Collection[str], session: Session) -> list
 
 
 def hand_on(dag_ids: Collection[str], session: Session) -> list[str]:
-    """In runs of backfills, `ready` that had succeeded and was cleared while `publish` was at work counts as done again:
-    `publish` looks for itself whether its window is ready. What was done, in words."""
+    """In runs of backfills, a `ready` that had succeeded and was cleared while `publish` was at work counts as done
+    again: `publish` looks for itself whether its window is ready. What was done, in words."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import DagRunState, TaskInstanceState
