@@ -158,6 +158,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
     monkeypatch.setattr("tidegate.orchestration.backfill.sweep", lambda ids, session: done.append("sweep") or ["x"])
     monkeypatch.setattr("tidegate.orchestration.cleared.revive", lambda ids, session: done.append("revive") or ["y"])
+    monkeypatch.setattr("tidegate.orchestration.cleared.hand_on", lambda ids, session: done.append("hand on") or ["h"])
     monkeypatch.setattr("tidegate.orchestration.cleared.start", lambda dag_id, session: done.append("start") or ["z"])
 
     def fill(dag: str, windows: list[str], looked_ms: int, session: None) -> runs.Filled:
@@ -176,7 +177,9 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(announcing, "due", lambda c: done.append("announce") or [])
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
-    assert done == ["sweep", "revive", "start", "fill ['w']", "maintain seen", f"readings {[WINDOW]}", "announce"]
+    assert done == [
+        "sweep", "revive", "hand on", "start", "fill ['w']", "maintain seen", f"readings {[WINDOW]}", "announce",
+    ]  # fmt: skip
 
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")
@@ -184,7 +187,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(operators.PipelineOperator, "_open", down)
     with pytest.raises(AirflowException, match="ledger is down"):
         run(operators.MaintainOperator, context(), **more)
-    assert done[7:] == ["sweep", "revive", "start"]
+    assert done[8:] == ["sweep", "revive", "hand on", "start"]
 
 
 class _Session:
