@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from catalogue_places import DATABASE, HOSTILE, REAL, Place, of
 from fakes.proxy import Fate, LossyProxy
 from pyarrow import orc
+from pyhive import hive
 
 from spark_jobs.engine.types import schema_of
 from tidegate.adapters.hive import PyHiveCatalogue
@@ -47,6 +49,20 @@ def test_readers_follow_the_location(endpoint: Place) -> None:
     assert catalogue.execute(query) == []
     assert (endpoint.folder / "old/part.parquet").exists()
     assert (endpoint.folder / "new/part.parquet").exists()
+
+
+@pytest.mark.parametrize("server", REAL)
+def test_sessions_that_are_opened_and_closed_at_once_stand_in_nobodys_way(
+    request: pytest.FixtureRequest, server: str
+) -> None:
+    """Of the stack's own servers: Hive makes a session's folders when it begins, and deletes them when it ends."""
+    info = request.getfixturevalue(server)
+
+    def session(_: int) -> None:
+        hive.connect(host=info.hive_host, port=info.hive_port).close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(session, range(160)))
 
 
 def write_columns(folder: Path, columns: tuple[tuple[str, str], ...], form: str = "parquet", **values: object) -> None:

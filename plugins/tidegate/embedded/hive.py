@@ -13,6 +13,8 @@ from tidegate.embedded.processes import Program
 from tidegate.embedded.spark import driver_java_options, spark_classpath, spark_home
 
 _START_S = 180.0
+_RESOURCES = "resources/${hive.session.id}"
+"""Each session's own: it makes the folder when it begins and deletes it when it ends, whoever else uses it."""
 _LOG4J = """status = warn
 appender.c.type = Console
 appender.c.name = c
@@ -82,7 +84,7 @@ class SparkThrift(Part):
             "hive.server2.thrift.port": self.port,
             "hive.server2.thrift.bind.host": LOOPBACK,
             "hive.exec.local.scratchdir": folder / "scratch-local",
-            "hive.downloaded.resources.dir": folder / "resources",
+            "hive.downloaded.resources.dir": folder / _RESOURCES,
             "hive.querylog.location": folder / "querylog",
             "hive.server2.logging.operation.enabled": "false",
         }
@@ -134,7 +136,7 @@ class HiveServer2(Part):
             "hive.exec.submitviachild": "false",
             "hive.exec.scratchdir": folder / "scratch",
             "hive.exec.local.scratchdir": folder / "scratch-local",
-            "hive.downloaded.resources.dir": folder / "resources",
+            "hive.downloaded.resources.dir": folder / _RESOURCES,
             "hive.querylog.location": folder / "querylog",
             "javax.jdo.option.ConnectionURL": _derby(folder),
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
