@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,26 @@ from tidegate.core.pipeline import Completeness
 from tidegate.core.truth import Truth
 
 QUERY = "select n from counts where start_ms = :start_ms and at >= :start and at < :end and end_ms = :end_ms"
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of the audit topic."""
+
+    content: bytes
+    at: int = 0
+
+    def value(self) -> bytes:
+        return self.content
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.at
 
 
 class Teller(Protocol):

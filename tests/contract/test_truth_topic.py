@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.truth_tellers import Audit
+from tests.truth_tellers import Audit, Said
 from tests.world import HOUR, T0, window
 from tidegate.core.errors import TruthUnknown
 from tidegate.core.pipeline import Completeness
@@ -118,26 +117,6 @@ def test_counts_that_are_too_many_together(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(TopicTruth, "_messages", lambda self, since: iter(said))
     with pytest.raises(TruthUnknown, match="all counts together: 9223372036854775808 is not a count of rows"):
         TopicTruth({}, settings, "UTC").expected(window(1))
-
-
-@dataclass(frozen=True)
-class Said:
-    """A message of the audit topic."""
-
-    content: bytes
-    at: int = 0
-
-    def value(self) -> bytes:
-        return self.content
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.at
 
 
 def test_a_broker_that_is_not_there() -> None:

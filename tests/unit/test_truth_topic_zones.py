@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
 
+from tests.truth_tellers import Said
 from tidegate.adapters.truth_topic import TopicTruth
 from tidegate.core.errors import TruthUnknown
 from tidegate.core.pipeline import Completeness
@@ -15,24 +15,6 @@ from tidegate.core.window import WindowKey
 
 HOUR = 3_600_000
 BERLIN = "Europe/Berlin"
-
-
-@dataclass(frozen=True)
-class Said:
-    content: bytes
-    at: int
-
-    def value(self) -> bytes:
-        return self.content
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.at
 
 
 def expected(
