@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.events import START, event
+from tidegate.embedded.topics import create_topic
 
 
 def fill(bootstrap: str, records: int, partitions: int, seed: int, say: Callable[[str], None]) -> str:
@@ -21,7 +22,7 @@ def fill(bootstrap: str, records: int, partitions: int, seed: int, say: Callable
         return name
     say(f"producing {records:,} records ...")
     config = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
+    create_topic({"bootstrap.servers": bootstrap}, NewTopic(name, partitions, 1, config=config))
     shares = [(bootstrap, name, partitions, seed, n, os.cpu_count() or 1, records) for n in range(os.cpu_count() or 1)]
     with multiprocessing.get_context("spawn").Pool(len(shares)) as pool:
         pool.starmap(_produce, shares)

@@ -21,6 +21,7 @@ from tidegate.embedded.info import StackInfo
 from tidegate.embedded.jars import ensure_jars, write_lock
 from tidegate.embedded.places import Places
 from tidegate.embedded.stack import Stack
+from tidegate.embedded.topics import create_topic
 
 LOCKS = Path(__file__).with_name("jars")
 SAMPLE_S = 0.02
@@ -43,11 +44,11 @@ def broker(root: Path, say: Callable[[str], None] = print) -> Iterator[StackInfo
 def make_topic(bootstrap: str, values: Iterable[bytes], partitions: int, **config: str) -> str:
     """A new topic with `values` in its partitions in turn; returns its name when all are acknowledged."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
     name = f"bench-{uuid.uuid4().hex[:12]}"
     wanted = NewTopic(name, partitions, 1, config={"retention.ms": "-1", **config})
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([wanted])[name].result()
+    create_topic({"bootstrap.servers": bootstrap}, wanted)
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": "50"})
     failures: list[object] = []
     for number, value in enumerate(values):

@@ -25,6 +25,7 @@ from tidegate.core.pipeline import Column
 from tidegate.core.ports import TopicState
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack
+from tidegate.embedded.topics import await_leaders, create_topic
 
 PATIENCE_S = 30.0
 _QUIET = {"log_level": "2"}  # a producer outlives the broker by a moment at the end of a run
@@ -43,8 +44,7 @@ class Topic:
     def create(self, partitions: int = 1, **config: str) -> None:
         """Also again, after `delete`: the name is free after a moment."""
         wanted = NewTopic(self.name, partitions, 1, config={"retention.ms": "-1", **config})
-        eventually(lambda: _done(self._admin.create_topics([wanted])[self.name]))
-        eventually(lambda: len(self._listed()) == partitions)
+        eventually(lambda: create_topic(self.settings | _QUIET, wanted) is None)
         self._producers.clear()  # they would learn of it much later
 
     def delete(self) -> None:
@@ -53,7 +53,7 @@ class Topic:
 
     def add_partitions(self, total: int) -> None:
         self._admin.create_partitions([NewPartitions(self.name, total)])[self.name].result()
-        eventually(lambda: len(self._listed()) == total)
+        await_leaders(self.settings | _QUIET, self.name, total)
         self._producers.clear()
 
     def trim(self, partition: int, before: int) -> None:
@@ -214,8 +214,3 @@ def eventually(look: Callable[[], object], seconds: float = PATIENCE_S) -> None:
             if time.monotonic() > deadline:
                 raise
         assert time.monotonic() < deadline, "it did not become so"
-
-
-def _done(future: Any) -> bool:
-    future.result()
-    return True

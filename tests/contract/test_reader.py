@@ -16,6 +16,7 @@ from tidegate.adapters.kafka import KafkaSource
 from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
+from tidegate.embedded.topics import create_topic
 
 
 @pytest.fixture(params=["fake", "real"])
@@ -61,7 +62,7 @@ def _fill_real(bootstrap: str, topic: str) -> None:
 
     settings = {"bootstrap.servers": bootstrap}
     admin = AdminClient(settings)
-    admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "-1"})])[topic].result()
+    create_topic(settings, NewTopic(topic, 2, 1, config={"retention.ms": "-1"}))
     producer = Producer(settings)
     for n in range(5):
         producer.produce(topic, f"v{n}".encode(), b"k", 0, timestamp=1000 + n)

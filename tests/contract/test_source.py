@@ -16,6 +16,7 @@ from fakes.kafka import FakeKafka
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.core.errors import SourceError, SourceUnavailable
 from tidegate.core.ports import PartitionOffsets, Source, TopicState
+from tidegate.embedded.topics import await_leaders, create_topic
 
 
 class Broker(Protocol):
@@ -59,9 +60,7 @@ class RealBroker:
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         new = NewTopic(topic, partitions, 1, config=config)
-        _until(lambda: self._admin.create_topics([new])[topic].result(), while_code="TOPIC_ALREADY_EXISTS")
-        wanted = TopicCollection([topic])
-        _until(lambda: self._admin.describe_topics(wanted)[topic].result(), while_code="UNKNOWN_TOPIC_OR_PART")
+        _until(lambda: create_topic(self._settings, new), while_code="TOPIC_ALREADY_EXISTS")
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result()
@@ -71,10 +70,7 @@ class RealBroker:
 
     def add_partitions(self, topic: str, total: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, total)])[topic].result()
-        wanted = TopicCollection([topic])
-        deadline = time.monotonic() + 20
-        while len(self._admin.describe_topics(wanted)[topic].result().partitions) < total:
-            assert time.monotonic() < deadline
+        await_leaders(self._settings, topic, total)
 
     def append(self, topic: str, partition: int, timestamps_ms: list[int]) -> None:
         self._send(self._producer, topic, partition, timestamps_ms)

@@ -21,11 +21,12 @@ import psutil
 import pytest
 from airflow_api import AirflowApi, eventually
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from pyhive import hive
 
 from tidegate.embedded.places import Places
 from tidegate.embedded.stack import Stack
+from tidegate.embedded.topics import create_topic
 
 INGEST, ARCHIVE, REPLAY, MAINTAIN = (f"tram_positions.{kind}" for kind in ("ingest", "archive", "replay", "maintain"))
 TABLE = "transit.tram_positions"
@@ -92,9 +93,8 @@ def archived(ingested: AirflowApi, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def produce(air: AirflowApi) -> None:
-    admin = AdminClient({"bootstrap.servers": air.info.kafka_bootstrap})
     topic = NewTopic("transit.positions", 3, 1, config={"retention.ms": "-1"})
-    admin.create_topics([topic])["transit.positions"].result()
+    create_topic({"bootstrap.servers": air.info.kafka_bootstrap}, topic)
     producer = Producer({"bootstrap.servers": air.info.kafka_bootstrap})
     for i in range(EVENTS):
         at = START + timedelta(seconds=i * EVERY_S)

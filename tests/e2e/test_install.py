@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tidegate.embedded import dist
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.java import find_java
+from tidegate.embedded.topics import create_topic
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs/install.md"
@@ -144,7 +145,7 @@ def database(postgres: StackInfo, name: str) -> str:
 def produce(kafka: StackInfo) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
     if "clicks" not in admin.list_topics().topics:
-        admin.create_topics([NewTopic("clicks", 1, 1)])["clicks"].result()
+        create_topic({"bootstrap.servers": kafka.kafka_bootstrap}, NewTopic("clicks", 1, 1))
     producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap})
     for minute in range(80):
         at = f"2026-11-01T{minute // 60:02}:{minute % 60:02}:00Z"

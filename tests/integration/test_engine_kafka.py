@@ -15,7 +15,7 @@ import confluent_kafka
 import duckdb
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pipeline
 
 from spark_jobs.engine.failures import JobError
@@ -31,6 +31,7 @@ from tidegate.core.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_erro
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
+from tidegate.embedded.topics import create_topic
 
 ROOT = Path(__file__).parents[2]
 ODD = [b"", b"a\nb\r\n", b'{"at":1}{"at":2}', b"\xff\x00", None, b"\xef\xbb\xbf{}"]
@@ -41,8 +42,7 @@ def topic(kafka) -> tuple[dict[str, str], str]:
     settings = {"bootstrap.servers": kafka.kafka_bootstrap}
     name = f"engine-{uuid.uuid4().hex[:12]}"
     wanted = NewTopic(name, 2, 1, config={"retention.ms": "-1", "max.message.bytes": "20000000"})
-    admin = AdminClient(settings)  # ends its calls when it is collected
-    admin.create_topics([wanted])[name].result()
+    create_topic(settings, wanted)
     return settings, name
 
 

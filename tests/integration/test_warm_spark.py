@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import psycopg2
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.soak import acknowledged
 from tests.soak.compare import compare
@@ -29,6 +29,7 @@ from tidegate.core.layout import RECEIPT
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
+from tidegate.embedded.topics import create_topic
 from tidegate.workflow import ingest
 from tidegate.workflow.context import Context
 
@@ -100,8 +101,7 @@ class _NoJobs:
 @pytest.fixture
 def host(kafka, postgres, tmp_path: Path) -> Iterator[Host]:
     name = f"warm_{uuid.uuid4().hex[:12]}"
-    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    create_topic({"bootstrap.servers": kafka.kafka_bootstrap}, NewTopic(name, 2, 1))
     connection = psycopg2.connect(postgres.ledger_url)
     connection.autocommit = True
     connection.cursor().execute(f"CREATE DATABASE {name}")

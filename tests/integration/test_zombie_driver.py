@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import psycopg2
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.soak import acknowledged, victims
 from tests.soak.compare import compare
@@ -28,6 +28,7 @@ from tidegate.core.batch import LandedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import JobFailed, LostComparison
 from tidegate.core.layout import RECEIPT
 from tidegate.embedded.processes import Identity
+from tidegate.embedded.topics import create_topic
 from tidegate.workflow import ingest, sealing
 from tidegate.workflow.context import Context
 
@@ -39,8 +40,7 @@ WAIT_S = 240.0
 @pytest.fixture
 def scene(kafka, postgres, tmp_path: Path) -> Scene:
     name = f"zombies_{uuid.uuid4().hex[:12]}"
-    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})  # ends its calls when it is collected
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    create_topic({"bootstrap.servers": kafka.kafka_bootstrap}, NewTopic(name, 2, 1))
     connection = psycopg2.connect(postgres.ledger_url)
     connection.autocommit = True
     connection.cursor().execute(f"CREATE DATABASE {name}")

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from spark_jobs.engine.job import run_plan
 from tests.e2e.airflow_api import AirflowApi, eventually
@@ -48,6 +48,7 @@ from tidegate.core.plain import loads
 from tidegate.core.window import WindowKey
 from tidegate.embedded.places import Places
 from tidegate.embedded.stack import Stack
+from tidegate.embedded.topics import create_topic
 from tidegate.spec.loader import load_file
 from tidegate.wiring import context_for
 from tidegate.workflow import archive, audit, ingest
@@ -245,8 +246,8 @@ class Rig:
 
     def topic(self, name: str, batches: int, first: int = 0) -> str:
         """A topic of one partition with the records of so many batches: one hour of event time each, from `first`."""
-        admin = AdminClient({"bootstrap.servers": self.info.kafka_bootstrap})
-        admin.create_topics([NewTopic(name, 1, 1, config={"retention.ms": "-1"})])[name].result()
+        wanted = NewTopic(name, 1, 1, config={"retention.ms": "-1"})
+        create_topic({"bootstrap.servers": self.info.kafka_bootstrap}, wanted)
         self.produce(name, *range(first, first + batches))
         return name
 

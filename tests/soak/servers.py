@@ -19,6 +19,7 @@ from tidegate.embedded.errors import StackError
 from tidegate.embedded.processes import Identity
 from tidegate.embedded.stack import Stack
 from tidegate.embedded.state import State
+from tidegate.embedded.topics import create_topic
 
 KAFKA, POSTGRES = "kafka", "postgres"
 PARTS = (KAFKA, POSTGRES)
@@ -50,7 +51,7 @@ class Servers:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         if topic not in admin.list_topics(timeout=20).topics:
             wanted = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
-            admin.create_topics([wanted])[topic].result()
+            create_topic({"bootstrap.servers": self.bootstrap, "log_level": 0}, wanted)
         self._supervisor.start()
 
     def down(self) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from tidegate.embedded.topics import create_topic
+
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
@@ -101,8 +103,7 @@ def ensure_topic(bootstrap: str, topic: str = TOPIC) -> None:
     from confluent_kafka.admin import NewTopic
 
     wanted = NewTopic(topic, PARTITIONS, replication_factor=1, config={"retention.ms": "-1"})
-    admin = _admin(bootstrap)  # held: its answers never come once it is gone
-    admin.create_topics([wanted])[topic].result(_SEND_TIMEOUT_S)
+    create_topic(_settings(bootstrap), wanted)
 
 
 def produce(bootstrap: str, batch: Sequence[Report], topic: str = TOPIC) -> None:
@@ -150,7 +151,11 @@ def end_offsets(bootstrap: str, topic: str = TOPIC) -> dict[int, int]:
 def _admin(bootstrap: str) -> AdminClient:
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": _ERRORS_ONLY})
+    return AdminClient(_settings(bootstrap))
+
+
+def _settings(bootstrap: str) -> dict[str, Any]:
+    return {"bootstrap.servers": bootstrap, "log_level": _ERRORS_ONLY}
 
 
 def _scheduled_ms(row: Mapping[str, str]) -> int:
