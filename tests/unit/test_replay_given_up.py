@@ -276,3 +276,11 @@ def test_reopening_names_the_command_until_then(world: World) -> None:
         reopen.reopen(world.context(), window(0))
     assert "generation 2 (replay) is BUILDING" in str(e.value)
     assert "go on with it: tidegate replay readings 2013-01-05T00:00Z;" in e.value.advice
+
+
+def test_so_does_rolling_back(world: World) -> None:
+    died_replaying(world)
+    with pytest.raises(NotReady) as e:
+        rollback.rollback(world.context(), window(0))
+    assert "generation 2 (replay) is BUILDING" in str(e.value)
+    assert "go on with it: tidegate replay readings 2013-01-05T00:00Z;" in e.value.advice

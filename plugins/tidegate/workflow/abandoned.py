@@ -14,6 +14,7 @@ from tidegate.core.subjects import of_window
 from tidegate.core.window import BuildingGeneration, WindowKey
 from tidegate.workflow import ahead
 from tidegate.workflow.context import Context
+from tidegate.workflow.unfinished import finishing
 
 MOST = 50
 """Windows that one run of the maintenance DAG gives up; the next run goes on."""
@@ -63,14 +64,9 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
             continue
         done.append(
             f"{at}: generation {number} (replay) is given up: {why}; generation {current} stays in force; "
-            f"to replay it: {command(ctx.name, one.key)}"
+            f"to replay it: {finishing(ctx.name, one.key, one.generation.kind)}"
         )
     return done
-
-
-def command(name: str, key: WindowKey) -> str:
-    """What begins a replay of this window, or goes on with it."""
-    return f"tidegate replay {name} {iso(key.start_ms)}"
 
 
 def _left(ctx: Context) -> Iterator[_Left]:

@@ -13,8 +13,8 @@ from tidegate.core.layout import time_values, window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import over_budget
-from tidegate.core.rollback import ROLLBACK, Origin
-from tidegate.core.views import GenerationRow, LedgerReads, WindowView
+from tidegate.core.rollback import Origin
+from tidegate.core.views import LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
 from tidegate.core.wording import many
@@ -22,6 +22,7 @@ from tidegate.workflow import truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import backfill, clear
 from tidegate.workflow.overview import after_refusal, first_line
+from tidegate.workflow.unfinished import finishing
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _words(
             words = f"published: generation {current.number}, {current.rows:,} {told.words()}"
         if working:
             words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
-            step = f"nothing if its run is at work; otherwise: {_rerun(name, key, working[-1])}"
+            step = f"nothing if its run is at work; otherwise: {finishing(name, key, working[-1].kind)}"
             return words, step
         taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
         if taken_up:
@@ -232,17 +233,6 @@ def _stuck_batch(ctx: Context) -> str:
     return f"batch {number} was refused: {first_line(refused)}; {after_refusal(ctx.name, number, refused)}"
 
 
-def _rerun(name: str, key: WindowKey, generation: GenerationRow) -> str:
-    """Who began a generation finishes it; the archive run finishes a heal, and has run before."""
-    if generation.kind == REOPEN:
-        return _reopen(name, key)
-    if generation.kind == ROLLBACK:
-        return f"tidegate rollback {name} {iso(key.start_ms)} --to {generation.origin} --why '...'"
-    if generation.kind == "replay":
-        return f"tidegate replay {name} {iso(key.start_ms)}"
-    return clear(name, key.start_ms, key.start_ms)
-
-
 def _take_up(ctx: Context, key: WindowKey) -> str:
     """How late rows that wait come into the window, if they can."""
     found = ctx.ledger.reopenings.candidates(ctx.name, key.start_ms) if ctx.pipeline.kafka_columns else []
@@ -250,10 +240,6 @@ def _take_up(ctx: Context, key: WindowKey) -> str:
         return ""
     over = over_budget(found[0], key.end_ms, ctx.pipeline.reopening, ctx.clock.now_ms())
     if not over:
-        return f"; to take the late rows up: {_reopen(ctx.name, key)}"
+        return f"; to take the late rows up: {finishing(ctx.name, key, REOPEN)}"
     words = f"; to take the late rows up although they are over the budget: {'; '.join(over)}"
-    return f"{words}: {_reopen(ctx.name, key)} --over-budget --why '...'"
-
-
-def _reopen(name: str, key: WindowKey) -> str:
-    return f"tidegate reopen {name} {iso(key.start_ms)}"
+    return f"{words}: {finishing(ctx.name, key, REOPEN)} --over-budget --why '...'"

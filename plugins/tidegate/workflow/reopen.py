@@ -9,16 +9,16 @@ from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end
 from tidegate.core.reopening import MOST_REFUSED, LateWindow, is_abandoned
-from tidegate.core.rollback import ROLLBACK
 from tidegate.core.tables import data_table
 from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey
 from tidegate.core.wording import many, those
-from tidegate.workflow import abandoned, ahead, archive, landing
+from tidegate.workflow import ahead, archive, landing
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
+from tidegate.workflow.unfinished import finishing
 
 MOST = 3
 """Windows that one run of the maintenance DAG reopens; the next run goes on."""
@@ -160,7 +160,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
             return archive.finish(ctx, newest)
         raise NotReady(
             f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
-            advice=f"wait for it, or {_rerun(ctx.name, key, newest.kind)}; then reopen the window",
+            advice=f"wait for it, or go on with it: {finishing(ctx.name, key, newest.kind)}; then reopen the window",
         )
     if choice.late is None:
         return archive.standing(ctx, newest, "no late rows wait")
@@ -180,15 +180,6 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
     rows = sum(b.rows for b in choice.late.settled)
     ctx.say(f"reopening {iso(key.start_ms)}: {those(rows, 'late row', 'become')} part of generation {number}")
     return archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, number))
-
-
-def _rerun(name: str, key: WindowKey, kind: str) -> str:
-    """What carries an unfinished generation of this kind to its end."""
-    if kind == "replay":
-        return f"go on with it: {abandoned.command(name, key)}"
-    if kind == ROLLBACK:
-        return f"go on with it: tidegate rollback {name} {iso(key.start_ms)} --why '...'"
-    return f"clear the publish task of the run of {name}.archive for {iso(key.start_ms)}"
 
 
 def _refuse_spec(ctx: Context) -> None:

@@ -17,6 +17,7 @@ from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
+from tidegate.workflow.unfinished import finishing
 
 
 @dataclass(frozen=True)
@@ -122,5 +123,5 @@ def _gone_on_with(ctx: Context, key: WindowKey, number: int, to: int | None) -> 
             raise MovedOn
     raise NotReady(
         f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
-        advice="clear the publish or replay task that began it, or wait for it; then roll the window back",
+        advice=f"wait for it, or go on with it: {finishing(ctx.name, key, newest.kind)}; then roll the window back",
     )
