@@ -106,7 +106,7 @@ def test_a_range_partly_done_is_filled_interrupted_and_rebuilt(rig: Rig) -> None
     rig.wait_run(lane.replay, lane.scheduled(0), "success")
     command.signal(signal.SIGINT)
     code, _, err = command.ended()
-    assert code == 1
+    assert code == 130
     assert "interrupted: " in err
     code, out, err = Tidegate(rig, lane, 0, 2, "--replay").ended()
     assert (code, out) == (0, "3 of 3 windows are rebuilt\n"), err

@@ -13,7 +13,7 @@ import click
 
 from tidegate.commands import surroundings
 from tidegate.commands.explain import parse_window
-from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL, WRONG, Failed
+from tidegate.commands.failures import CANNOT_TELL, INTERRUPTED, NOT_WELL, WELL, WRONG, Failed
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.wait import DurationType
 from tidegate.core.wording import those
@@ -86,7 +86,7 @@ def backfill(
     \b
     Exit code: 0 every window of the range is published (with --replay: rebuilt); 1 one is not, or the DAG is paused;
     2 wrong usage, or no Airflow is installed here; 3 the ledger or Airflow's database gives no answer, or no scheduler
-    is alive. A dry run ends with 0 if all windows could be done.
+    is alive; 130 Ctrl-C, and windows are left. A dry run ends with 0 if all windows could be done.
     """
     if fresh and not replay:
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
@@ -98,12 +98,14 @@ def backfill(
         runs.settles = not dry_run
         asked = _asked(spec, keys, runs, replay, fresh, at_once, newest_first, stop_on_failure)
         if dry_run:
-            found = _look(ctx, runs, asked)
+            found, interrupted = _look(ctx, runs, asked), False
         else:
             _check_ground(runs, unpause)
-            found = _run(ctx, runs, asked, Options(max(poll_ms / 1000, 0.05), wait_ms / 1000))
+            found, interrupted = _run(ctx, runs, asked, Options(max(poll_ms / 1000, 0.05), wait_ms / 1000))
     _tell(spec, runs, asked, found, dry_run, as_json)
-    raise SystemExit(WELL if (_possible(found) if dry_run else found.done) else NOT_WELL)
+    if _possible(found) if dry_run else found.done:
+        raise SystemExit(WELL)
+    raise SystemExit(INTERRUPTED if interrupted else NOT_WELL)
 
 
 def _windows(spec: Pipeline, first: str, last: str) -> tuple[Any, ...]:
@@ -241,8 +243,8 @@ def _look(ctx: Context, runs: RangeRuns, asked: Asked) -> Progress:
     return look(ctx, runs, asked, set())
 
 
-def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> Progress:
-    """Until nothing moves any more, or Ctrl-C: the last look."""
+def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple[Progress, bool]:
+    """Until nothing moves any more, or Ctrl-C: the last look, and whether it was Ctrl-C."""
     from sqlalchemy.exc import OperationalError
 
     from tidegate.commands.backfill_shown import shown
@@ -265,12 +267,12 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> Progr
                 stopped = asked.stop_on_failure and bool(found.counts.get("failed"))
                 waiting = not found.done and not stopped and time.monotonic() < give_up
                 if not found.moving(asked.stop_on_failure) and not (waiting and found.counts.get("not ready")):
-                    return found
+                    return found, False
                 time.sleep(options.poll_s)
         except KeyboardInterrupt:
             left = found.counts.get("working", 0)
             progress(f"interrupted: {those(left, 'run', 'go')} on in Airflow; the same command goes on with the rest")
-            return found
+            return found, True
 
 
 def _hindrance(runs: RangeRuns) -> str:
