@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -278,9 +278,10 @@ def test_reopening_names_the_command_until_then(world: World) -> None:
     assert "go on with it: tidegate replay readings 2013-01-05T00:00Z;" in e.value.advice
 
 
-def test_so_does_rolling_back(world: World) -> None:
+@pytest.mark.parametrize("ask", [rollback.rollback, rollback.preview], ids=["work", "look"])
+def test_so_does_rolling_back(world: World, ask: Callable[..., object]) -> None:
     died_replaying(world)
     with pytest.raises(NotReady) as e:
-        rollback.rollback(world.context(), window(0))
+        ask(world.context(), window(0))
     assert "generation 2 (replay) is BUILDING" in str(e.value)
     assert "go on with it: tidegate replay readings 2013-01-05T00:00Z;" in e.value.advice

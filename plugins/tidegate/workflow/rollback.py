@@ -9,7 +9,7 @@ from tidegate.core.errors import LostComparison, NotReady, ReplayRefused
 from tidegate.core.instants import iso
 from tidegate.core.rollback import ROLLBACK, PartitionChange
 from tidegate.core.tables import data_table
-from tidegate.core.window import BUILDING, PublishedGeneration, WindowKey
+from tidegate.core.window import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many
 from tidegate.workflow import ahead, archive, brought_back
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
@@ -35,13 +35,17 @@ class Preview:
 
 
 def preview(ctx: Context, window: WindowKey, to: int | None = None) -> Preview:
-    """Looks only. Raises NotReady for a window that was never published, ReplayRefused."""
+    """Looks only. Raises NotReady for a window that was never published, or that somebody else works on;
+    ReplayRefused."""
     state = ctx.ledger.windows.get(ctx.name, window)
     if state.current is None:
         raise NotReady(
             f"{ctx.name} {iso(window.start_ms)} was never published: there is nothing to go back to",
             advice=f"publish it first: {backfill(ctx.name, window, window)}",
         )
+    if state.newest != state.current:
+        begun = _under_way(ctx, window, state.newest, to)[1]
+        to = begun if to is None else to
     to = _untold(ctx, window, state.current) if to is None else to
     try:
         number = rules.choose(ctx.ledger.rollbacks.generations(ctx.name, window), to, ctx.pipeline).number
@@ -111,16 +115,25 @@ def _once(ctx: Context, key: WindowKey, to: int | None, why: str) -> Published:
 
 
 def _gone_on_with(ctx: Context, key: WindowKey, number: int, to: int | None) -> Published:
+    newest, begun = _under_way(ctx, key, number, to)
+    if to in (None, begun):
+        return archive.finish(ctx, newest)
+    ctx.ledger.windows.discard(newest, f"a rollback to generation {to} was asked for")
+    raise MovedOn
+
+
+def _under_way(
+    ctx: Context, key: WindowKey, number: int, to: int | None = None
+) -> tuple[BuildingGeneration | BuiltGeneration, int]:
+    """The unfinished rollback, and where it goes back to. Raises NotReady where a rollback to `to` (None: that one)
+    has to wait for what is under way; MovedOn if nothing is any more."""
     newest = ctx.ledger.windows.generation(ctx.name, key, number)
     if isinstance(newest, PublishedGeneration):
         raise MovedOn
     told = ctx.ledger.rollbacks.of(ctx.name, key, number)
-    if newest.kind == ROLLBACK and told is not None:
-        if to in (None, told.number):
-            return archive.finish(ctx, newest)
-        if newest.state == BUILDING:  # another one is wanted, and no reader has met this one
-            ctx.ledger.windows.discard(newest, f"a rollback to generation {to} was asked for")
-            raise MovedOn
+    # another one may be wanted as long as no reader has met this one
+    if newest.kind == ROLLBACK and told is not None and (to in (None, told.number) or newest.state == BUILDING):
+        return newest, told.number
     raise NotReady(
         f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
         advice=f"wait for it, or go on with it: {finishing(ctx.name, key, newest.kind)}; then roll the window back",
