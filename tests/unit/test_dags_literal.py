@@ -385,6 +385,16 @@ def test_a_missing_pool_is_named_before_anything_begins(session: Session, dags: 
         begin(dags, 0, 1)
 
 
+def test_so_is_one_that_goes_between_two_parts(session: Session, dags: DagBag) -> None:
+    def work(first: int, last: int) -> None:
+        finish(session, dags, *range(first, last + 1))
+        session.query(Pool).filter_by(pool="tidegate_archive").delete()
+        session.commit()
+
+    with pytest.raises(AirflowException, match="no pool tidegate_archive.*\n.*tidegate doctor --fix"):
+        parts(dags, 0, 9, work)
+
+
 def test_a_range_without_a_window_is_no_success(session: Session, dags: DagBag) -> None:
     with pytest.raises(AirflowException, match="no window begins in this range"):
         dags.dags[ARCHIVE].run(at(0) + timedelta(minutes=1), at(0) + timedelta(minutes=9))

@@ -90,7 +90,7 @@ class Range:
         from airflow.models.dagrun import DagRun
 
         most = self.dag.max_active_runs
-        limit = headroom.most(most, headroom.slots_of({task.pool for task in self.dag.tasks}, session))
+        limit = headroom.most(most, _slots(self.dag, session))
         active = DagRun.active_runs_of_dags([self.dag.dag_id], session=session).get(self.dag.dag_id, 0)
         return headroom.room(limit, most, active)
 
@@ -134,13 +134,7 @@ def begin(found: Range) -> None:
 
     dag, dates = found.dag, found.dates
     with create_session() as session:
-        try:
-            headroom.slots_of({task.pool for task in dag.tasks}, session)
-        except LookupError as e:
-            raise AirflowException(
-                f"{dag.dag_id}: there is no pool {e.args[0]}: its tasks would wait for ever\n"
-                "  what to do: tidegate doctor --fix, or in the UI under Admin, Pools"
-            ) from None
+        _slots(dag, session)
     if not dates:
         raise AirflowException(
             f"{dag.dag_id}: no window begins in this range (both ends are included)\n"
@@ -151,6 +145,18 @@ def begin(found: Range) -> None:
         taken = aside.take(dag.dag_id, dates[0], dates[-1], session)
     if taken:
         dag.log.info("%s: %s queued runs of the range are this backfill's now", dag.dag_id, f"{taken:,}")
+
+
+def _slots(dag: DAG, session: Session) -> int:
+    from airflow.exceptions import AirflowException
+
+    try:
+        return headroom.slots_of({task.pool for task in dag.tasks}, session)
+    except LookupError as e:
+        raise AirflowException(
+            f"{dag.dag_id}: there is no pool {e.args[0]}: its tasks would wait for ever\n"
+            "  what to do: tidegate doctor --fix, or in the UI under Admin, Pools"
+        ) from None
 
 
 def next_part(todo: Sequence[datetime], busy: Container[datetime], room: int, backwards: bool) -> list[datetime]:
