@@ -161,7 +161,8 @@ def life(rng: Random, share: float, *, by: str) -> Life:
         check_ms=5 * MINUTE,
     )
     reader = Reader(every, max(1, int(rate * every / STEP * share)), every // 2)
-    return Life(broker, reader, rate, 0.2, rng)
+    # what the pace lacks to 1 divides the noise of the rate: near to it, less makes as much
+    return Life(broker, reader, rate, 0.1 if share == 0.8 else 0.2, rng)
 
 
 def run_until(made: Life, hours: float) -> LossForecast | None:

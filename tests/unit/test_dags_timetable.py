@@ -134,13 +134,13 @@ def test_the_first_run_is_not_before_the_start_date() -> None:
 
 def test_millions_of_windows_since_the_start_cost_nothing() -> None:
     minutes = WindowTimetable(MINUTE_MS, BERLIN, to_ms(at("1990-01-01")))
-    began = time.perf_counter()
+    began = time.thread_time()  # not the clock's: the machine may be busy
     for _ in range(200):
         minutes.next_dagrun_info(
             last_automated_data_interval=DataInterval(at("1990-01-01T00:00"), at("1990-01-01T00:01")),
             restriction=TimeRestriction(at("1990-01-01"), None, catchup=False),
         )
-    assert time.perf_counter() - began < 0.2
+    assert time.thread_time() - began < 0.4
 
 
 def test_the_scheduler_gets_nothing_of_a_backfill_only_schedule_and_backfill_everything() -> None:

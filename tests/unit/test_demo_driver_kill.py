@@ -11,14 +11,20 @@ import pytest
 
 from tidegate.demo.driver_kill import KillMissed, kill_next_driver
 
-# A driver whose workers go on without it, and who writes the receipt as soon as they have written all files.
+# A driver whose workers go on without it, and who writes the receipt as soon as they have written all files: many, for
+# on a busy machine it takes long to find it; a few more once it is dead.
 DRIVER = """
-import pathlib, subprocess, sys, time
+import os, pathlib, subprocess, sys, time
 attempt = pathlib.Path(sys.argv[1]).parents[1] / "tmp" / pathlib.Path(sys.argv[1]).stem
 (attempt / "data").mkdir(parents=True)
 worker = '''
-import pathlib, sys, time
-for n in range(40):
+import os, pathlib, sys, time
+parent, left = os.getppid(), MANY
+for n in range(MANY):
+    left = min(left, 20) if os.getppid() != parent else left
+    left -= 1
+    if left < 0:
+        break
     with open(f"{sys.argv[1]}/data/{n}.parquet", "wb") as f:
         f.write(b"PAR1" + bytes(100)); f.flush(); time.sleep(0.005); f.write(b"PAR1")
 '''
@@ -26,7 +32,9 @@ time.sleep(float(sys.argv[2]))
 subprocess.run([sys.executable, "-c", worker, attempt], check=True)
 (attempt / "_receipt.json").write_text("{}")
 """
-UNCLOSED = DRIVER.replace('f.write(b"PAR1")', "pass")
+QUICK = DRIVER.replace("MANY", "40")
+DRIVER = DRIVER.replace("MANY", "10_000")
+UNCLOSED = QUICK.replace('f.write(b"PAR1")', "pass")
 
 
 def start(tmp_path: Path, source: str, delay_s: float = 0.0) -> tuple[subprocess.Popen[bytes], Path]:
@@ -41,8 +49,8 @@ def start(tmp_path: Path, source: str, delay_s: float = 0.0) -> tuple[subprocess
 def test_it_dies_after_a_closed_file_and_before_the_receipt(tmp_path: Path, delay_s: float):
     driver, plan = start(tmp_path, DRIVER, delay_s)
     try:
-        killed = kill_next_driver(tmp_path / "_tidegate", timeout_s=20)
-        assert driver.wait(5) == -9
+        killed = kill_next_driver(tmp_path / "_tidegate", timeout_s=120)
+        assert driver.wait(60) == -9
         assert killed.attempt == plan.parents[1] / "tmp" / "7.1-abcd"
         assert not (killed.attempt / "_receipt.json").exists()
         assert killed.closed
@@ -55,17 +63,17 @@ def test_a_driver_that_closes_no_file_goes_on_and_the_miss_is_told(tmp_path: Pat
     driver, _ = start(tmp_path, UNCLOSED)
     try:
         with pytest.raises(KillMissed, match="no file was closed"):
-            kill_next_driver(tmp_path / "_tidegate", timeout_s=10)
-        assert driver.wait(10) == 0
+            kill_next_driver(tmp_path / "_tidegate", timeout_s=120)
+        assert driver.wait(60) == 0
     finally:
         driver.kill()
 
 
 def test_another_pipelines_driver_is_left_alone(tmp_path: Path):
-    driver, _ = start(tmp_path, DRIVER)
+    driver, _ = start(tmp_path, QUICK)
     try:
         with ThreadPoolExecutor(1) as pool, pytest.raises(KillMissed, match="no Spark driver"):
             pool.submit(kill_next_driver, tmp_path / "elsewhere", 0.5).result()
-        assert driver.wait(20) == 0
+        assert driver.wait(60) == 0
     finally:
         driver.kill()

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -87,7 +88,7 @@ class Setup:
             return connection.execute(statement, values).fetchall()
 
     def run(self, *words: str) -> Result:
-        return CliRunner().invoke(main, ["doctor", "--timeout", "3", *words], catch_exceptions=False)
+        return CliRunner().invoke(main, ["doctor", "--timeout", "60", *words], catch_exceptions=False)
 
     def findings(self, *words: str, code: int | None = None) -> dict[str, list[dict[str, str]]]:
         """By check."""
@@ -151,7 +152,7 @@ def test_servers_that_refuse_are_asked_really(setup: Setup, monkeypatch: pytest.
     monkeypatch.undo()
     for name, value in setup.env.items():
         monkeypatch.setenv(name, value)
-    found = setup.findings(code=1)
+    found = setup.findings("--timeout", "6", code=1)
     assert {f["level"] for f in found["kafka"]} == {f["level"] for f in found["hive"]} == {"wrong"}
     assert "no batch can be planned" in found["kafka"][0]["means"]
     assert "no window can be published" in found["hive"][0]["means"]
@@ -289,7 +290,7 @@ def test_a_server_that_never_answers_holds_nobody_up(setup: Setup, monkeypatch: 
     examination.Examination._kafka.__name__ = "_kafka"
     began = time.monotonic()
     result = CliRunner().invoke(main, ["doctor", "--timeout", "0.5", "--json"], catch_exceptions=False)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     (found,) = [f for f in json.loads(result.stdout.splitlines()[-1])["findings"] if f["check"] == "kafka"]
     told = (found["level"], found["about"], found["what"])
     assert told == ("wrong", "readings", "kafka: no answer within 0.5 s")
@@ -299,13 +300,14 @@ def test_questions_are_asked_at_once_and_one_that_raises_harms_no_other() -> Non
     def fail() -> int:
         raise ValueError("no")
 
-    slow = {f"slow {n}": lambda: time.sleep(0.2) or 1 for n in range(8)}
+    together = threading.Barrier(8, timeout=60)
+    slow = {f"slow {n}": lambda: together.wait() >= 0 and 1 for n in range(8)}
     began = time.monotonic()
     answers = ask(slow | {"fails": fail, "hangs": lambda: time.sleep(30) or 1}, 1.0)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     assert {answers[n].value for n in slow} == {1}
     assert isinstance(answers["fails"].error, ValueError)
     assert (answers["hangs"].value, answers["hangs"].error) == (None, None)
     hanging = {f"hangs {n}": lambda: time.sleep(30) or 1 for n in range(4)}
-    crowded = ask(hanging, 0.2, dict.fromkeys(hanging, "one server"), at_once=2)
+    crowded = ask(hanging, 0.5, dict.fromkeys(hanging, "one server"), at_once=2)
     assert [bool(a.since_s) for a in crowded.values()] == [True, True, False, False]

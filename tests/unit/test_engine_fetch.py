@@ -57,7 +57,7 @@ def test_a_broker_that_refuses_connections_is_named_with_the_reason_and_the_plac
     with pytest.raises(JobError, match="Connection refused") as read:
         list(reading.read(OffsetRange(TOPIC, 0, 3, 5)))
     reading.close()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25, "the usual limit is 30 s and more"
     assert at_start.value.failure.retry
     failure = read.value.failure
     assert (failure.retry, failure.partition, failure.offset) == (True, 0, 3)

@@ -218,11 +218,11 @@ def test_at_the_deadline_there_is_a_last_look_and_its_reason(ledger: FakeLedger)
     """Though the interval is a minute: an answer that old would be worth little."""
 
     async def main() -> Answer:
-        return await waiting(StateWait("p", 1), [], deadline_ms=in_s(0.2), poll_s=60)
+        return await waiting(StateWait("p", 1), [], deadline_ms=in_s(0.8), poll_s=60)  # ticks are a second apart
 
     began = time.monotonic()
     assert run(main) == Answer(False, "p 1: blocked")
-    assert 0.15 < time.monotonic() - began < 10
+    assert 0.75 < time.monotonic() - began < SOON_S
     assert len(ledger.looks) == 2
 
 
@@ -268,13 +268,13 @@ def test_a_ledger_that_hangs_holds_neither_the_loop_nor_a_deadline(
         rounds = 0
         task = asyncio.ensure_future(waiting(StateWait("p", 1), [], deadline_ms=in_s(0.1)))
         while not task.done():
-            rounds += 1
+            rounds += len(ledger.looks) == 2  # the one that hangs
             await asyncio.sleep(0.001)
         return task.result(), rounds
 
     answer, rounds = run(main)
     assert answer == Answer(False, "p 1: blocked")
-    assert rounds > 20
+    assert rounds > 2
     assert ledger.ended == 0  # it is closed by whoever uses it last
     release.set()
 

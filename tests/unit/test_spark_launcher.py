@@ -190,16 +190,16 @@ def test_a_kill_ends_the_jvm_and_the_driver_below_it(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not driver.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process = psutil.Process(int(driver.read_text()))
     try:
         job.kill()
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()
-        psutil.wait_procs([process], timeout=10)
+        psutil.wait_procs([process], timeout=120)
         assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     finally:
         if process.is_running():

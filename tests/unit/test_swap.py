@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +200,14 @@ class DiskReader(threading.Thread):
                 self.seen.append(int(texts.pop().split()[1]))
 
 
+def wait_for(readers: list[DiskReader], generation: int) -> None:
+    """Until each of them has met it."""
+    end = time.monotonic() + 120
+    for reader in readers:
+        while (not reader.seen or reader.seen[-1] != generation) and time.monotonic() < end:
+            reader.join(0.01)
+
+
 def test_readers_who_list_and_then_read_never_meet_two_generations(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.storage = life.calls.storage = LocalStorage()  # type: ignore[assignment]
@@ -213,15 +222,14 @@ def test_readers_who_list_and_then_read_never_meet_two_generations(tmp_path: Pat
     ]
     for reader in readers:
         reader.start()
+    wait_for(readers, 2)
     last = 8
     for number in range(3, last + 1):
         life.build(number, VALUES[number % 3 + 1])
         life.publish(number)
         life.world.close()
+    wait_for(readers, last)
     for reader in readers:
-        patience = 3000
-        while (not reader.seen or reader.seen[-1] != last) and (patience := patience - 1):
-            reader.join(0.01)
         reader.stop.set()
         reader.join()
     for reader in readers:

@@ -131,8 +131,8 @@ def test_a_receiver_that_hangs_costs_no_more_than_the_time_out(receiver, answer:
         with pytest.raises(NotTold, match="no answer in time"):
             hook(one, timeout_s=0.2).send(BODY)
     else:
-        hook(one, timeout_s=0.2).send(BODY)  # 200 has been said
-    assert time.monotonic() - began < 5
+        hook(one, timeout_s=1.0).send(BODY)  # 200 has been said
+    assert time.monotonic() - began < 15
 
 
 def test_nobody_there(receiver) -> None:
