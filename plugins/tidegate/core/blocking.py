@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import Windows
 from tidegate.core.watermark import Certificate, Held, PartitionWatermark, TopicFacts, lag_ms, watermarks
+from tidegate.core.window import WindowKey
 
 YOUNG_MS = 15 * 60_000
 """Kafka ends a transaction once its producer's time-out is over; brokers allow none that is longer, by default."""
@@ -18,6 +19,13 @@ def next_step(pipeline: str, windows: Windows, certificate: Certificate) -> str:
     if not blocking:
         return f"look at the runs of {pipeline}.ingest"
     return _advice(pipeline, windows, (stuck or blocking)[0], now_ms)
+
+
+def should_be_ready_ms(windows: Windows, window: WindowKey, front_ms: int, rhythm_ms: int) -> int:
+    """By when a window should be ready (UTC ms): its end and `watermark_delay`, or when those before it were
+    (`front_ms`), if they were late themselves; and the time between two batches (`rhythm_ms`) on top, because the
+    watermark moves with a batch."""
+    return max(window.end_ms + windows.watermark_delay_ms, front_ms) + rhythm_ms
 
 
 def _stays(windows: Windows, mark: PartitionWatermark, now_ms: int) -> bool:

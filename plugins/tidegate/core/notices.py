@@ -21,6 +21,7 @@ CRITICAL, WARNING, INFO = "critical", "warning", "info"
 
 KINDS: dict[str, str] = {
     "late_window": CRITICAL,
+    "unready_window": CRITICAL,
     "dirty_limit": CRITICAL,
     "refused": CRITICAL,
     "alarm": CRITICAL,
@@ -270,6 +271,7 @@ def messages(standing: Iterable[Notice], now_ms: int) -> tuple[list[Message], li
 
 _OVER = {
     "late_window": "published after all",
+    "unready_window": "ready after all",
     "dirty_limit": "the batch is not refused any more",
     "refused": "the batch is not refused any more",
     "audit_failed": "the audit finds nothing any more",

@@ -165,7 +165,7 @@ def plan_lag(progress: Progress | None) -> Lag | None:
     return Lag(sum(max(0, left) for left in ends), newest.clock_ms, True)
 
 
-TOLD = ("late_window", "audit_failed", "held_window", "late_rows", "replay_left")
+TOLD = ("late_window", "unready_window", "audit_failed", "held_window", "late_rows", "replay_left")
 """Kinds of notices that nothing else here would show."""
 
 

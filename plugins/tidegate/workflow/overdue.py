@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tidegate.core import watermark
+from tidegate.core.blocking import next_step, should_be_ready_ms
 from tidegate.core.due import ArchiveNote, Due, stretches
 from tidegate.core.due import due as due_without
+from tidegate.core.forecast import Forecast
 from tidegate.core.instants import iso, span
 from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.views import LedgerReads
+from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
 from tidegate.core.wording import many, those
 
@@ -33,24 +36,58 @@ class Concern:
 
 def due_since(pipeline: Pipeline, reads: LedgerReads, due: Due) -> int | None:
     """When the first batch landed after which the oldest could be published (UTC ms): watermarks only rise."""
-    oldest, ready = next(iter(due)), reads.landed_upto(pipeline.name)
+    return _passed_ms(pipeline, reads, next(iter(due)).end_ms)
+
+
+def _passed_ms(pipeline: Pipeline, reads: LedgerReads, instant_ms: int) -> int | None:
+    """When the batch landed that carried the watermark over an instant which it has passed by now; None: none has."""
+    ready = reads.landed_upto(pipeline.name)
     if ready is None:
         return None
     unready = 0
     while ready[0] - unready > 1:
         middle = (unready + ready[0]) // 2
         found = reads.landed_upto(pipeline.name, middle)
-        if found is None or found[0] <= unready or not _passed(pipeline, reads, found[0], oldest):
+        if found is None or found[0] <= unready or not _passed(pipeline, reads, found[0], instant_ms):
             unready = middle
         else:
             ready = found
     return ready[1]
 
 
-def _passed(pipeline: Pipeline, reads: LedgerReads, batch_id: int, window: WindowKey) -> bool:
+def _passed(pipeline: Pipeline, reads: LedgerReads, batch_id: int, instant_ms: int) -> bool:
     marks = watermark.watermarks(pipeline.windows, reads.facts_after(pipeline.name, batch_id))
     low = watermark.global_watermark(marks)
-    return low is not None and low >= window.end_ms
+    return low is not None and low >= instant_ms
+
+
+def unready(
+    pipeline: Pipeline, reads: LedgerReads, waits: Certificate, expected: Forecast | None, now_ms: int
+) -> list[Concern]:
+    """What is to be said of a window that is not ready `archive.sla` after it should have been. `waits` is the oldest
+    one that is not ready, `expected` when it will be.
+
+    There is no such time for loads of old data (idle: follow), nor for the first load as long as it comes nearer."""
+    windows, window, sla_ms = pipeline.windows, waits.window, pipeline.archive.sla_ms
+    newest = reads.landed_upto(pipeline.name)
+    if waits.ready or newest is None or windows.idle == "follow":
+        return []
+    if should_be_ready_ms(windows, window, 0, 0) + sla_ms >= now_ms:
+        return []  # as most are: no need to ask for more
+    passed = waits.watermark_ms is not None and waits.watermark_ms >= window.start_ms
+    if not passed and expected is not None and expected.at_ms is not None:
+        return []
+    front = _passed_ms(pipeline, reads, window.start_ms) if passed else None
+    before = reads.landed_upto(pipeline.name, newest[0] - 1)
+    rhythm_ms = 0 if before is None else newest[1] - before[1]
+    late_ms = now_ms - should_be_ready_ms(windows, window, front or 0, rhythm_ms)
+    if late_ms <= sla_ms:
+        return []
+    advice, quiet_ms = next_step(pipeline.name, windows, waits), now_ms - newest[1]
+    if quiet_ms > sla_ms + rhythm_ms:
+        advice = f"no batch has landed for {span(quiet_ms)}: is {pipeline.name}.ingest paused, or failing? {advice}"
+    what = f"window {iso(window.start_ms)} is not ready {span(late_ms)} after it should have been: {waits.reason}"
+    return [Concern(what, advice, "unready_window")]
 
 
 def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:

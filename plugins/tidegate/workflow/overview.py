@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core import watermark
 from tidegate.core.blocking import oddities
@@ -108,7 +108,11 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     free = due(pipeline.windows, look.due.parts, [h.window_ms for h in found.held])
     if found.held:
         since = overdue.due_since(pipeline, reads, free) if free else None
-    return _with_concerns(pipeline, found, clock, facts, free, since)
+    found = _with_concerns(pipeline, found, clock, facts, free, since)
+    if any(concern.kind == "watermark" for concern in found.concerns):
+        return found  # which says why windows hold
+    late = overdue.unready(pipeline, reads, waits, found.expected, clock.now_ms())
+    return replace(found, concerns=(*found.concerns, *late))
 
 
 def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
@@ -194,7 +198,7 @@ def _with_concerns(
     concerns += _held_too_long(pipeline, found.held, clock.now_ms())
     concerns += _late_left(name, found.late_left)
     concerns += left_behind(pipeline, found.replays_left, clock.now_ms())
-    return PipelineStatus(**{**found.__dict__, "concerns": tuple(concerns)})
+    return replace(found, concerns=tuple(concerns))
 
 
 def after_refusal(name: str, batch_id: int, refused: str) -> str:

@@ -1,0 +1,161 @@
+"""An hour that is late because it is not ready: told of `archive.sla` after it should have been, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.world import HOUR, T0, TOPIC, World, record
+from tidegate.core.instants import iso
+from tidegate.core.pipeline import Windows
+from tidegate.core.ports import TopicState
+from tidegate.workflow import overview
+from tidegate.workflow.notices import tell
+from tidegate.workflow.overdue import Concern
+
+MINUTE = 60_000
+NOW_H = 100
+"""The hour of the clock; the window of hour 97 should be ready at 99:00, watermark delay an hour."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    made.kafka.create(TOPIC, 2, retention_ms=None)
+    live(made)
+    yield made
+    made.close()
+
+
+def live(world: World, **windows: object) -> None:
+    start = Windows(HOUR, "UTC", T0 + 97 * HOUR, HOUR, idle="wait")
+    world.change_spec(windows=replace(start, **windows))
+
+
+def concerns(world: World, topic: TopicState | None = None) -> list[Concern]:
+    """But what is ready and not published."""
+    ctx = world.context()
+    try:
+        found = overview.status(ctx, ctx.ledger.reads, topic).concerns  # type: ignore[attr-defined]
+        return [concern for concern in found if concern.kind != "late_window"]
+    finally:
+        world.close()
+
+
+def fed(world: World, name: str, hour: float, *partitions: int) -> None:
+    for partition in partitions:
+        world.produce(record(f"{name}{partition}", hour), partition=partition)
+    world.ingest(name)
+
+
+def go_on(world: World, minutes: int, *partitions: int) -> None:
+    """A batch every five minutes, with an event of just now in these partitions."""
+    for _ in range(minutes // 5):
+        world.clock.advance(5 * MINUTE)
+        now_ms = world.clock.now_ms()
+        fed(world, f"r{now_ms}", (now_ms - T0) / HOUR, *partitions)
+
+
+def one_dead(world: World) -> None:
+    """At 100:00 hour 97 has passed; partition 1 is dead from 100:05 on, and 0 goes on."""
+    fed(world, "r1", 99.1, 0, 1)
+    world.archive(97)
+    go_on(world, 5, 0)
+
+
+def test_an_hour_that_a_dead_partition_holds(world: World) -> None:
+    """98 should be ready at 100:00, and five minutes for a batch."""
+    one_dead(world)
+    go_on(world, 30, 0)
+    assert concerns(world) == [], "archive.sla is just over"
+    go_on(world, 5, 0)
+    (found,) = concerns(world)
+    assert found.kind == "unready_window"
+    said = f"window {iso(T0 + 98 * HOUR)} is not ready 35 min after it should have been: partition 1: last event"
+    assert found.what.startswith(said)
+    assert found.advice.startswith("partition 1 needs a later record")
+
+
+def test_an_ingest_that_is_paused(world: World) -> None:
+    one_dead(world)
+    world.clock.advance(2 * HOUR)
+    (found,) = concerns(world)
+    assert found.advice.startswith("no batch has landed for 2.0 h: is readings.ingest paused, or failing? partition 1")
+
+
+def test_a_paused_ingest_of_a_topic_that_was_read_to_its_end(world: World) -> None:
+    live(world, idle="clock")
+    fed(world, "r1", 99.1, 0, 1)
+    world.archive(97)
+    go_on(world, 5, 0, 1)
+    world.clock.advance(2 * HOUR)
+    (found,) = concerns(world)
+    assert found.kind == "unready_window"
+    assert "no batch has landed for 2.0 h: is readings.ingest paused" in found.advice
+
+
+def test_batches_that_come_every_two_hours_are_waited_for(world: World) -> None:
+    for n in range(2):
+        fed(world, f"r{n}", NOW_H - 0.1 + 2 * n, 0, 1)
+        world.clock.advance(2 * HOUR)
+    for hour in (97, 98, 99):
+        world.archive(hour)
+    # 100 ended at 101:00 and should be ready at 102:00, with a batch; the clock shows 104:00, when the next one is due
+    assert concerns(world) == []
+    world.clock.advance(world.pipeline.archive.sla_ms + MINUTE)
+    (found,) = concerns(world)
+    assert found.what.startswith(f"window {iso(T0 + 100 * HOUR)} is not ready 31 min after")
+
+
+def test_a_load_of_old_data_has_no_such_time(world: World) -> None:
+    live(world, idle="follow")
+    one_dead(world)
+    world.clock.advance(30 * HOUR)
+    assert concerns(world) == []
+
+
+def test_neither_has_the_first_load_while_it_comes_nearer(world: World) -> None:
+    for n in range(4):
+        fed(world, f"r{n}", 90 + n, 0, 1)
+        world.clock.advance(40 * MINUTE)
+    assert concerns(world) == []
+    world.clock.advance(10 * HOUR)
+    (found,) = concerns(world)
+    assert found.what.startswith(f"window {iso(T0 + 97 * HOUR)} is not ready")
+
+
+def test_a_silent_topic_is_told_of_once(world: World) -> None:
+    live(world, idle="clock")
+    fed(world, "r1", 99.1, 0, 1)
+    world.archive(97)
+    world.clock.advance(30 * HOUR)
+    topic = world.kafka.describe(TOPIC)
+    assert [c.kind for c in concerns(world, topic)] == ["watermark"]
+    assert [c.kind for c in concerns(world)] == ["unready_window"], "nobody knows whether records wait"
+
+
+def test_it_is_one_condition_until_the_hour_is_ready(world: World) -> None:
+    got: list[dict[str, str]] = []
+
+    class Channel:
+        who = "http://receiver"
+        send = staticmethod(got.append)
+
+    def told() -> list[tuple[str, str]]:
+        ctx = world.context()
+        tell(ctx, ctx.ledger.reads, [Channel()])  # type: ignore[attr-defined, list-item]
+        world.close()
+        said = [(m["title"], m["status"]) for m in got]
+        got.clear()
+        return said
+
+    one_dead(world)
+    go_on(world, 40, 0)
+    assert told() == [("readings: unready window", "raised")]
+    go_on(world, 10, 0)
+    assert told() == []
+    go_on(world, 5, 0, 1)
+    assert told() == [("readings: ready after all", "resolved")]
