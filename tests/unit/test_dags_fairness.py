@@ -65,8 +65,12 @@ def session(dags: DagBag) -> Iterator[Session]:
         yield session
 
 
+THIS_HOUR = timezone.utcnow().replace(minute=0, second=0, microsecond=0)
+"""Once for all of them: it may end in the middle of a test."""
+
+
 def hour(ago: int) -> datetime:
-    return timezone.utcnow().replace(minute=0, second=0, microsecond=0) - HOUR * ago
+    return THIS_HOUR - HOUR * ago
 
 
 def wants(session: Session, dags: DagBag, dag_id: str, task_id: str, at: datetime) -> None:
