@@ -10,6 +10,7 @@ from click.testing import Result
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import HOUR, T0, TOPIC, World, record, window
+from tidegate.commands.status_table import COLUMNS
 from tidegate.core.due import ArchiveNote
 from tidegate.core.errors import BatchRefused
 from tidegate.core.pipeline import DirtyLimits
@@ -215,6 +216,19 @@ def test_a_batch_whose_offsets_have_gone_is_given_up(tide: Tide, world: World) -
     for shown in (tide("status", "readings"), tide("explain", "readings", "2013-01-05T02")):
         assert "mend the spec" not in shown.output
         assert "no retry brings them back: `tidegate repair readings --abandon 2` gives" in words(shown)
+
+
+@pytest.mark.parametrize("width", range(46, 150, 8))
+def test_a_narrow_terminal_has_fewer_columns_and_cuts_none(
+    tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    header, line, *_ = tide("status").output.splitlines()
+    shown = [name for name in COLUMNS if f" {name} " in f" {header} "]
+    assert "\u2026" not in header + line
+    assert " ".join(shown) == " ".join(header.split())
+    assert {"pipeline", "is", "behind", "due"} <= set(shown)
+    assert (len(shown) == len(COLUMNS)) == (width >= 110)
 
 
 def test_commands_can_be_copied_in_one_piece(tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate.commands import losses, surroundings
+from tidegate.commands import losses, status_table, surroundings
 from tidegate.commands.failures import NOT_WELL, WELL, WRONG
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
 from tidegate.commands.topics import topics
@@ -70,8 +70,6 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
 
 
 MANY_HELD = 3
-WIDE, TINY = 100, 84
-"""Columns of the terminal from which on all is shown, and below which only what matters most is."""
 
 
 def _exit_code(lines: Iterable[Line]) -> int:
@@ -188,7 +186,7 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
 
     out = console()
     if lines:
-        out.print(_table(lines, out.width))
+        out.print(status_table.table(lines, out.width))
     else:
         out.print(f"no pipelines in {surroundings.pipelines_folder()}: one YAML file is one pipeline")
     for line in lines:
@@ -205,58 +203,6 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
         out.print(Text(f"\nlag not known of {names}: {silent[0].kafka}"), soft_wrap=True)
     if strangers:
         out.print(Text(f"\nin the ledger, without a YAML here: {', '.join(strangers)}"))
-
-
-def _table(lines: list[Line], width: int) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("pipeline", min_width=8, overflow="fold")
-    for name in ("is",) if width < TINY else ("is", "open batch", "watermark"):
-        table.add_column(name, no_wrap=True)
-    for name in ("behind", "due") if width < TINY else ("behind", "due", "late", "dirty"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in () if width < WIDE else ("published", "rows", "loss in"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for line in lines:
-        cells = _row(line)
-        cells = [cells[i] for i in (0, 1, 4, 5) if i < len(cells)] if width < TINY else cells
-        table.add_row(*cells[: len(table.columns)])
-    return table
-
-
-def _row(line: Line) -> list[Any]:
-    from rich.text import Text
-
-    from tidegate.core.instants import iso
-
-    s = line.status
-    if s is None:
-        return [line.name, Text("BROKEN", style="red")]
-    if s.overview is None:
-        return [line.name, Text("new", style="yellow"), "", "", _behind(line)]
-    o = s.overview
-    return [
-        line.name,
-        Text("well", style="green") if s.well else Text("NOT WELL", style="red"),
-        f"{o.open_batch.batch_id} {o.open_batch.state}" if o.open_batch else "-",
-        iso(s.watermark_ms),
-        _behind(line),
-        _due(s),
-        f"{o.totals.late:,}",
-        f"{o.totals.dirty:,}",
-        f"{o.generations.get('CURRENT', 0):,}",
-        f"{o.published_rows:,}",
-        losses.cell(s.loss),
-    ]
-
-
-def _behind(line: Line) -> str:
-    return "?" if line.status is None or line.status.lag is None else f"{line.status.lag.records:,}"
-
-
-def _due(status: PipelineStatus) -> str:
-    return f"{status.due.count:,}"
 
 
 def _print_one(line: Line) -> None:

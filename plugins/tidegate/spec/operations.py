@@ -72,7 +72,11 @@ class MergeSpec(Section):
 class ArchiveSpec(Section):
     """The DAG `<name>.archive`: one window a run."""
 
-    sla: Period = key("A window is reported that is ready and unpublished for longer than this, or not ready so long after it should be.", "30m")
+    sla: Period = key(
+        "A window is reported that is ready and unpublished for longer than this, or not ready so long after it "
+        "should be.",
+        "30m",
+    )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_archive")
     retries: CountOrZero = key("How often a failed task is tried again.", 6)
     max_active_runs: Count | None = key(
