@@ -27,7 +27,8 @@ from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack
 from tidegate.embedded.topics import await_leaders, create_topic
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
+"""For what is a matter of moments, however busy the machine is."""
 _QUIET = {"log_level": "2"}  # a producer outlives the broker by a moment at the end of a run
 
 
@@ -109,9 +110,9 @@ class Topic:
 class RealKafka:
     """`core.ports.Source`, and the real reader that gives up after `stall_seconds`."""
 
-    def __init__(self, topic: Topic, isolation: str = "read_committed", stall_seconds: float = 5.0) -> None:
+    def __init__(self, topic: Topic, isolation: str = "read_committed", stall_seconds: float = PATIENCE_S) -> None:
         self.settings, self.stall_seconds = dict(topic.settings), stall_seconds
-        self._source = KafkaSource(topic.settings, isolation, timeout_s=5.0)
+        self._source = KafkaSource(topic.settings, isolation, timeout_s=PATIENCE_S)
 
     def reader(self, plan: JobPlan) -> KafkaReader:
         return KafkaReader(plan, self.settings, self.stall_seconds)
@@ -121,10 +122,12 @@ class RealKafka:
 
 
 class Interrupted(RealKafka):
-    """Small fetches; `meanwhile` happens when a task has its first chunk of many."""
+    """Small fetches; `meanwhile` happens when a task has its first chunk of many, which may take its time: only after
+    that a standstill of `stall_then` seconds ends the reading."""
 
-    def __init__(self, topic: Topic, meanwhile: Callable[[], object], stall_seconds: float = 1.0) -> None:
-        super().__init__(topic, stall_seconds=stall_seconds)
+    def __init__(self, topic: Topic, meanwhile: Callable[[], object], stall_then: float = 1.0) -> None:
+        super().__init__(topic)
+        self._stall_then = stall_then
         self.settings |= {"queued.max.messages.kbytes": "100", "fetch.message.max.bytes": "10000"}
         self._meanwhile = meanwhile
 
@@ -137,6 +140,7 @@ class Interrupted(RealKafka):
                 yield chunk
                 if n == 0:
                     self._meanwhile()
+                    reader._stall_seconds = self._stall_then
 
         reader.read = interrupted  # type: ignore[method-assign]
         return reader

@@ -14,6 +14,7 @@ from engine_fixtures import job_plan, pipeline
 
 from tests.hooks import Hook
 from tests.real_kafka import (
+    PATIENCE_S,
     Interrupted,
     RealKafka,
     Topic,
@@ -28,6 +29,7 @@ from tests.real_kafka import (
     world_on,
 )
 from tests.world import HOUR, T0, record
+from tidegate.adapters.kafka import KafkaSource
 from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused, SourceUnavailable
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column
@@ -37,22 +39,33 @@ from tidegate.workflow import ingest
 
 
 def test_a_frozen_broker_costs_a_try_of_bounded_time_and_the_next_reads_the_same(kafka, tmp_path, monkeypatch):
-    monkeypatch.setattr("spark_jobs.engine.fetch.ANSWER_SECONDS", 2.0)
-    monkeypatch.setattr("spark_jobs.engine.fetch.LOOK_SECONDS", 1.0)
+    """Short times only while it is frozen: a busy machine's broker takes its own to answer again."""
     topic = Topic(kafka.kafka_bootstrap)
     topic.produce(*numbered(0, 3))
     world = world_on(topic, tmp_path)
-    world.kafka.stall_seconds = 2.0
-    world.kafka._source = type(world.kafka._source)(topic.settings, "read_committed", timeout_s=1.0)
-    started = time.monotonic()
-    with frozen(kafka), pytest.raises(SourceUnavailable, match=f"no answer for topic {topic.name}") as at_plan:
+    patient, hasty = world.kafka, RealKafka(topic, stall_seconds=2.0)
+    hasty._source = KafkaSource(topic.settings, "read_committed", timeout_s=1.0)
+    tried = []
+
+    @contextlib.contextmanager
+    def trying():
+        world.kafka = hasty
+        with monkeypatch.context() as patch, frozen(kafka):
+            patch.setattr("spark_jobs.engine.fetch.ANSWER_SECONDS", 2.0)
+            patch.setattr("spark_jobs.engine.fetch.LOOK_SECONDS", 1.0)
+            began = time.monotonic()
+            yield
+            tried.append(time.monotonic() - began)
+        world.kafka = patient
+
+    with trying(), pytest.raises(SourceUnavailable, match=f"no answer for topic {topic.name}") as at_plan:
         ingest.plan(world.context(), "r1")
     ingest.plan(world.context(), "r1")
-    with frozen(kafka), pytest.raises(JobFailed, match=f"no answer for topic {topic.name}") as at_read:
+    with trying(), pytest.raises(JobFailed, match=f"no answer for topic {topic.name}") as at_read:
         ingest.write(world.context(), "r1")
     assert at_plan.value.retry
     assert at_read.value.retry
-    assert time.monotonic() - started < 15
+    assert max(tried) < 20, "the usual times are 30 s and more"
     topic.produce(*numbered(3, 3))
     assert ranges(world, world.ingest("r1")) == [(0, 0, 3)]
     assert landed(world, 1) == [(0, 0), (0, 1), (0, 2)]
@@ -60,13 +73,13 @@ def test_a_frozen_broker_costs_a_try_of_bounded_time_and_the_next_reads_the_same
 
 
 def test_a_broker_that_freezes_while_it_is_read_costs_a_try_and_the_next_reads_the_same(kafka, tmp_path, monkeypatch):
-    monkeypatch.setattr("spark_jobs.engine.fetch.LOOK_SECONDS", 1.0)
     topic = Topic(kafka.kafka_bootstrap)
     topic.produce(*bulky(500))
     world = world_on(topic, tmp_path)
     ingest.plan(world.context(), "r1")
     whole, standstill = world.kafka, contextlib.ExitStack()
     world.kafka = Interrupted(topic, lambda: standstill.enter_context(frozen(kafka)))  # type: ignore[assignment]
+    monkeypatch.setattr("spark_jobs.engine.fetch.LOOK_SECONDS", 1.0)
     with standstill, pytest.raises(JobFailed, match=r"no answer for topic .*\(partition 0, offset \d+\)") as down:
         ingest.write(world.context(), "r1")
     assert down.value.retry
@@ -122,7 +135,7 @@ def test_tombstones_empty_values_and_missing_keys_are_rows_like_any_other(kafka,
     producer.produce(
         topic.name, b'{"id": "h", "at": 1357344000000}', partition=0, headers=[("h", b"\x00"), ("h", None)]
     )
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     world.ingest("r1")
     books = world.context().ledger.reads.overview(world.pipeline.name)
     assert books is not None
@@ -201,7 +214,7 @@ class _Writer(threading.Thread):
     def run(self) -> None:
         plain = Producer(self._topic.settings)
         own = Producer(self._topic.settings | {"transactional.id": self._topic.name})
-        own.init_transactions(30)
+        own.init_transactions(PATIENCE_S)
         n = 0
         while not self.stop.is_set():
             self._send(plain, self.acknowledged, n)
@@ -209,9 +222,9 @@ class _Writer(threading.Thread):
             own.begin_transaction()
             self._send(own, sent, n)
             if self._rng.random() < 0.4:
-                own.abort_transaction(30)
+                own.abort_transaction(PATIENCE_S)
             else:
-                own.commit_transaction(30)
+                own.commit_transaction(PATIENCE_S)
                 self.acknowledged |= sent
             n += 1
 
@@ -222,7 +235,7 @@ class _Writer(threading.Thread):
         for i in range(self._rng.randrange(1, 60)):
             value = b'{"id": "%d", "site": "a", "at": %d}' % (n * 100 + i, T0 + self._rng.randrange(HOUR))
             producer.produce(self._topic.name, value, partition=self._rng.randrange(2), on_delivery=delivered)
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
 
 
 def test_every_try_reads_to_the_planned_end_while_a_producer_goes_on_writing(kafka, tmp_path, rng):
@@ -235,6 +248,7 @@ def test_every_try_reads_to_the_planned_end_while_a_producer_goes_on_writing(kaf
     try:
         while batches < 4:
             if ingest.plan(world.context(), f"r{batches}") is None:
+                assert writer.is_alive(), "it has failed, and there is nothing more to read"
                 continue
             planned = ranges(world, batches + 1)
             if rng.random() < 0.5:  # a task that dies when its job is done, its receipt lost with it
@@ -254,7 +268,8 @@ def test_every_try_reads_to_the_planned_end_while_a_producer_goes_on_writing(kaf
             assert ranges(world, batches) == planned
     finally:
         writer.stop.set()
-        writer.join(60)
+        writer.join(4 * PATIENCE_S)
+    assert not writer.is_alive()
     assert not writer.failed
     topic.settled()
     world.change_spec(ingest=replace(world.pipeline.ingest, max_records=1_000_000))

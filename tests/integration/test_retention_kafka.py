@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.real_kafka import Topic, eventually, world_on
+from tests.real_kafka import PATIENCE_S, Topic, eventually, world_on
 from tests.world import World
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.errors import BatchRefused, DataLoss
@@ -33,7 +33,7 @@ def write(topic: Topic, stamps: list[int], size: int = 100) -> None:
     producer = Producer(topic.settings | {"log_level": "2"} | ONE_EACH)
     for stamp in stamps:
         producer.produce(topic.name, b'{"id": "x"}'.ljust(size), timestamp=stamp)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def reading(topic: Topic, folder: Path, most: int) -> World:
@@ -77,7 +77,7 @@ def lost(topic: Topic, offset: int) -> bool:
 
 def test_a_pipeline_that_is_too_slow_loses_records_when_it_was_told(kafka, tmp_path):
     topic = Topic(kafka.kafka_bootstrap, **{"retention.ms": str(MINUTE), "segment.bytes": "600"})
-    room = 3_000 + 4 * (1_000 + warm(topic, tmp_path))
+    room = 5_000 + 4 * (1_000 + warm(topic, tmp_path))
     world = reading(topic, tmp_path, 2)
     first = now_ms() - MINUTE + room
     write(topic, [first + i * 250 for i in range(150)])
@@ -102,7 +102,7 @@ def test_a_pipeline_that_is_too_slow_loses_records_when_it_was_told(kafka, tmp_p
     while not lost(topic, 2 * len(landed)):
         with contextlib.suppress(DataLoss, BatchRefused):  # it happens while a batch is planned or read
             ingest()
-        assert now_ms() - forecast_at < 60_000
+        assert now_ms() - forecast_at < 180_000
     happened = now_ms() - forecast_at
     usual = (landed[-1] - landed[0]) / (len(landed) - 1)
     lacks, segment = 1 - 500 / usual, 4 * 250
@@ -115,7 +115,7 @@ def test_a_pipeline_that_is_too_slow_loses_records_when_it_was_told(kafka, tmp_p
 
 def test_once_reading_stops_the_next_record_goes_when_it_was_told(kafka, tmp_path):
     topic = Topic(kafka.kafka_bootstrap, **{"retention.ms": str(MINUTE), "segment.bytes": "600"})
-    room = 2_000 + 2 * warm(topic, tmp_path)
+    room = 4_000 + 3 * warm(topic, tmp_path)
     world = reading(topic, tmp_path, 10)
     began = now_ms()
     first = began - MINUTE + room
@@ -127,10 +127,11 @@ def test_once_reading_stops_the_next_record_goes_when_it_was_told(kafka, tmp_pat
     assert progress.landed is not None
     assert progress.landed.partitions[0].max_kafka_ms == first + 9 * 250
     assert room + 9 * 250 - (at - began) <= told <= room + 9 * 250
-    time.sleep(max(0.0, told / 1000 - 0.3))
-    assert not lost(topic, 10), "Kafka keeps records for all of its retention"
+    time.sleep(max(0.0, told / 1000 - 0.5))
+    gone = lost(topic, 10)  # the answer may come late
+    assert not gone or now_ms() - at >= told, "Kafka keeps records for all of its retention"
     eventually(lambda: lost(topic, 10))
-    assert now_ms() - at <= told + 4 * 250 + 2 * CHECK_MS + 5_000, "a busy machine's broker looks late"
+    assert now_ms() - at <= told + 4 * 250 + 2 * CHECK_MS + 15_000, "a busy machine's broker looks late"
     world.close()
 
 
@@ -162,8 +163,10 @@ def test_bytes_that_are_written_push_out_what_is_unread(kafka, tmp_path):
     at, before = time.monotonic(), topic.state().partitions[0]
     assert found.unread == before.high_watermark - ours
     while not lost(topic, ours):
+        stamp = max(stamp, time.monotonic() - 0.25)  # what was missed in a standstill is not made up for
         push(time.monotonic() + 0.25)
-        assert time.monotonic() - at < 60
+        eventually(lambda: held(topic) < 234 + 60)  # the broker looks once a second, a busy machine's later
+        assert time.monotonic() - at < 300
     after = topic.state().partitions[0]
     # in records, which do not depend on how busy the machine is: the room is K / w, what is left of it (K - unread) / w
     assert found.room_ms is not None
