@@ -6,6 +6,9 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+from thrift.transport.TSocket import TSocket
+
 from tidegate.core.layout import PartitionValues
 from tidegate.core.ports import Catalogue, TableDef
 
@@ -87,3 +90,15 @@ class Place:
 
 def of(app: str | None, hour: str = "04", date: str = "2013-01-05") -> PartitionValues:
     return (("date", date), ("hour", hour), ("app", app))
+
+
+def hasty(patch: pytest.MonkeyPatch, word: bytes, seconds: float) -> None:
+    """Only for the answer to a request with this word one waits no longer: a busy server takes its time for others."""
+    write = TSocket.write
+
+    def written(self: TSocket, data: bytes) -> None:
+        if word in data:
+            self.setTimeout(seconds * 1000)
+        write(self, data)
+
+    patch.setattr(TSocket, "write", written)

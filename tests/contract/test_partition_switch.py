@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from catalogue_places import COLUMNS, DATABASE, HOSTILE, Place, of
+from catalogue_places import COLUMNS, DATABASE, HOSTILE, Place, hasty, of
 from fakes.catalogue import FakeCatalogue
 from fakes.proxy import Fate, LossyProxy
 
@@ -107,8 +107,8 @@ def test_it_leaves_the_partition_as_a_statement_would(real: Switched) -> None:
     assert "rawDataSize" not in text
 
 
-def through(proxy: LossyProxy, timeout_s: float = 60.0) -> HiveMetastore:
-    return HiveMetastore(("127.0.0.1",), proxy.port, request_timeout_s=timeout_s)
+def through(proxy: LossyProxy) -> HiveMetastore:
+    return HiveMetastore(("127.0.0.1",), proxy.port, connect_timeout_s=60.0, request_timeout_s=240.0)
 
 
 @pytest.mark.parametrize(("fate", "executed"), [(Fate.LOSE_REPLY, True), (Fate.LOSE_REQUEST, False)])
@@ -123,13 +123,19 @@ def test_a_lost_answer_is_unsure(real: Switched, hive4, fate: Fate, executed: bo
     assert (real.catalogue.partitions(table) == new) is executed
 
 
-def test_silence_is_unsure_once_it_was_sent_and_definite_before(real: Switched, hive4) -> None:
+def test_silence_is_unsure_once_it_was_sent_and_definite_before(
+    real: Switched, hive4, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = real.created().name
     real.catalogue.add_partitions(table, {of("UA"): real.uri("old")})
     for word, unsure in ((b"alter_partitions", True), (b"get_fields", False), (b"get_partitions", False)):
-        with LossyProxy("127.0.0.1", hive4.hive_metastore_port, word, Fate.HANG) as proxy:
+        with (
+            LossyProxy("127.0.0.1", hive4.hive_metastore_port, word, Fate.HANG) as proxy,
+            monkeypatch.context() as patch,
+        ):
+            hasty(patch, word, 1.0)
             with pytest.raises(CatalogueError) as lost:
-                through(proxy, 1.0).switch_partitions(table, {of("UA"): real.uri("new")})
+                through(proxy).switch_partitions(table, {of("UA"): real.uri("new")})
             assert isinstance(lost.value, CatalogueUnsure) is unsure
             assert lost.value.retry
 
