@@ -70,4 +70,5 @@ def ask(
     for answer in answers.values():
         if answer.since_s:
             answer.done.wait(max(0.0, answer.since_s + seconds - time.monotonic()))
-    return answers
+    # what comes after this moment is no answer any more, for nobody
+    return {name: a if a.done.is_set() else Answer(since_s=a.since_s) for name, a in answers.items()}
