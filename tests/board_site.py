@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tidegate.embedded.ports import choose_ports
 
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 START_S = 240.0
@@ -29,9 +30,7 @@ def chromium() -> str | None:
 @contextmanager
 def webserver(folder: Path, env: Mapping[str, str]) -> Iterator[str]:
     """`airflow webserver` on a free port; its address. Ended with all its workers."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    (port,) = choose_ports(["web"], {}).values()  # none that another's connection may get before it is used
     url = f"http://127.0.0.1:{port}"
     more = {"AIRFLOW__WEBSERVER__BASE_URL": url, "AIRFLOW__WEBSERVER__WARN_DEPLOYMENT_EXPOSURE": "False"}
     command = [
@@ -72,7 +71,9 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        started = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        started = play.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"], timeout=START_S * 1000
+        )
         try:
             yield started
         finally:
@@ -88,7 +89,7 @@ def visitor(browser: Any, url: str, name: str, password: str, **options: Any) ->
     """A page of somebody who has logged in by the form, and what the console complains of from then on, on the
     board's own pages."""
     page = browser.new_context(base_url=url, **options).new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(START_S * 1000)
     page.goto("/login/?next=/tidegate/")
     page.fill("input[name=username]", name)
     page.fill("input[name=password]", password)

@@ -143,7 +143,7 @@ def test_a_lost_call_heals_by_looking(tmp_path, root, call, fate):
 
 
 def _until_done(step) -> None:
-    for last in (False, False, True):
+    for last in (*[False] * 9, True):  # on a busy machine calls that nobody loses take as long as well
         try:
             step()
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -73,8 +74,14 @@ class Play:
         assert self.state(what, subject) == state, started.words
         return started
 
-    def state(self, what: str, subject: str | int) -> str | None:
-        return self.states.window(int(subject)) if what in ("publish", "replay") else self.states.batch()
+    def state(self, what: str, subject: str | int) -> str:
+        """As soon as PostgreSQL answers: none of its servers is killed meanwhile."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            found = self.states.window(int(subject)) if what in ("publish", "replay") else self.states.batch()
+            if found is not None:
+                return found
+            assert time.monotonic() < deadline, "PostgreSQL does not answer"
 
     def kill(self, what: str, subject: str | int, stop_at: str, state: str) -> None:
         self.stopped(what, subject, stop_at, state).kill()
@@ -160,7 +167,7 @@ def batches_die(play: Play) -> None:
     play.kill("land", "run-1", "batches.land:after", "LANDED")
     play.kill("maintain", "", "catalogue.add_partitions:after", "LANDED")
     play.run("land", "run-1")
-    assert play.states.batch() == "NONE"
+    assert play.state("land", "run-1") == "NONE"
 
 
 def backend_dies(play: Play) -> None:
@@ -204,7 +211,7 @@ def spark_dies(play: Play) -> None:
         found = victims.below(started.identity)
         jvm = found[victims.JVM][0] if victims.DRIVER in found and victims.JVM in found else None
     assert jvm is not None, started.words
-    assert play.states.batch() == "WRITING"
+    assert play.state("write", "run-3") == "WRITING"
     jvm.signal(signal.SIGKILL)
     play.count("WRITING", victims.JVM)
     assert started.wait(WAIT_S) == task.AGAIN, started.words

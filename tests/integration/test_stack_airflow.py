@@ -80,7 +80,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
     sweep(State.load(tmp_path / "stack").run_id or "none")
 
 
-def wait_for(path: Path, timeout_s: float = 120.0) -> None:
+def wait_for(path: Path, timeout_s: float = 600.0) -> None:
     """Until a task has left its mark."""
     deadline = time.monotonic() + timeout_s
     while not path.exists():
@@ -100,7 +100,7 @@ def test_tasks_run_see_the_parts_and_end_with_the_stack(root: Path, tmp_path: Pa
         rest = Rest(info)
         pools = {pool["name"]: pool["slots"] for pool in rest.get("pools")["pools"]}
         assert {name: slots for name, (slots, _) in POOLS.items()}.items() <= pools.items()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not rest.get("dags")["dags"]:
             assert time.monotonic() < deadline, rest.get("importErrors")
             time.sleep(0.5)

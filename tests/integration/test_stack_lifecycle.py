@@ -44,7 +44,7 @@ def processes_of(root: Path) -> list[int]:
     return found
 
 
-def wait_until_gone(root: Path, timeout_s: float = 40.0) -> None:
+def wait_until_gone(root: Path, timeout_s: float = 120.0) -> None:
     """Fail with the processes that are left."""
     deadline = time.monotonic() + timeout_s
     while left := processes_of(root):
@@ -86,7 +86,7 @@ def test_up_and_down_keep_data_ports_and_passwords(root: Path) -> None:
 def run_elsewhere(root: Path, command: str) -> None:
     """`python -m tidegate.embedded COMMAND` in another process; raises StackError with what it said."""
     argv = [sys.executable, "-m", "tidegate.embedded", command, "--root", str(root)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode:
         raise StackError(done.stderr)
 
@@ -105,7 +105,7 @@ def test_no_process_outlives_the_owner(root: Path, number: int) -> None:
         assert owner.stdout.readline() == b"up\n"
         assert processes_of(root)
         owner.send_signal(number)
-        assert owner.wait(40) != 0
+        assert owner.wait(120) != 0
         wait_until_gone(root)
     finally:
         owner.kill()
@@ -118,7 +118,7 @@ def test_no_process_outlives_the_owner(root: Path, number: int) -> None:
 def test_an_owner_killed_while_starting_leaves_nothing(root: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(root)], stdout=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while not State.load(root).processes:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -138,9 +138,10 @@ def test_commands_start_show_and_end_a_daemon_stack(root: Path) -> None:
 
     assert run("status")[0] == 1
     assert run("up", "--parts", "postgres")[0] == 0
-    pids = processes_of(root)
+    keepers = State.load(root).alive()  # not every process: PostgreSQL starts and ends some by itself
+    assert keepers
     assert run("up", "--parts", "postgres")[0] == 0  # nothing to do
-    assert processes_of(root) == pids
+    assert State.load(root).alive() == keepers
     code, out = run("status", "--json")
     status = json.loads(out)
     assert code == 0

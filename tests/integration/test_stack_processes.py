@@ -58,7 +58,7 @@ def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def until(check: Callable[[], object], timeout_s: float = 30.0) -> object:
+def until(check: Callable[[], object], timeout_s: float = 120.0) -> object:
     """The first true answer of check()."""
     deadline = time.monotonic() + timeout_s
     while not (answer := check()):
@@ -66,6 +66,11 @@ def until(check: Callable[[], object], timeout_s: float = 30.0) -> object:
             pytest.fail("waited too long")
         time.sleep(0.02)
     return answer
+
+
+def own_id() -> str:
+    """Of a run: another test run on this machine sweeps its own."""
+    return f"test-{os.urandom(8).hex()}"
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def owner() -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture
 def tree(tmp_path: Path, owner: subprocess.Popen[bytes]) -> Iterator[Tree]:
     """A tree that belongs to `owner`."""
-    run_id = f"test-{os.urandom(8).hex()}"
+    run_id = own_id()
     yield Tree(tmp_path, Identity.of(owner.pid), run_id)
     sweep(run_id)
 
@@ -111,10 +116,11 @@ def test_a_keeper_that_does_not_answer_is_killed_with_its_tree(tree: Tree) -> No
 
 
 def test_a_daemon_tree_survives_and_is_swept_by_its_mark_only(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, None, "test-daemon")
-    assert sweep("test-daemo") == []
+    run_id = own_id()
+    tree = Tree(tmp_path, None, run_id)
+    assert sweep(run_id[:-1]) == []
     assert tree.running.alive
-    assert set(sweep("test-daemon")) >= {tree.program.pid, tree.grandchild.pid}
+    assert set(sweep(run_id)) >= {tree.program.pid, tree.grandchild.pid}
     assert tree.gone
 
 
@@ -146,7 +152,7 @@ def test_a_zombie_does_not_live() -> None:
 
 
 def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
-    launcher = Launcher("test-dies", tmp_path, Identity.of(os.getpid()), lambda running: None)
+    launcher = Launcher(own_id(), tmp_path, Identity.of(os.getpid()), lambda running: None)
     dying = Program([sys.executable, "-c", "import sys; print('no such topic'); sys.exit(3)"])
     with pytest.raises(PartDied, match=r"part failed with exit code 3; its last words: no such topic"):
         launcher.run("part", dying, timeout_s=30)
@@ -156,16 +162,16 @@ def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
 
 def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     started: list[Running] = []
-    launcher = Launcher("test-slow", tmp_path, Identity.of(os.getpid()), started.append)
+    launcher = Launcher(own_id(), tmp_path, Identity.of(os.getpid()), started.append)
     slow = Program([sys.executable, "-c", "import time; time.sleep(600)"])
     with pytest.raises(PartDied, match="took longer than 0 s"):
         launcher.run("part", slow, timeout_s=0.3)
-    assert sweep("test-slow") == []
+    assert sweep(launcher.run_id) == []
 
 
 def test_a_closed_launcher_starts_nothing(tmp_path: Path) -> None:
-    launcher = Launcher("test-closed", tmp_path, None, lambda running: None)
+    launcher = Launcher(own_id(), tmp_path, None, lambda running: None)
     launcher.close()
     with pytest.raises(StackError, match="the stack is ending"):
         launcher.start("part", Program([sys.executable, "-c", "import time; time.sleep(600)"]))
-    assert sweep("test-closed") == []
+    assert sweep(launcher.run_id) == []

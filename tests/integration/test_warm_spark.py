@@ -47,7 +47,7 @@ class Host:
         self.said: list[str] = []
         self.contexts: list[Context] = []
 
-    def task(self, held: bool = False, silence: float = 120.0) -> Context:
+    def task(self, held: bool = False) -> Context:
         """A new task's process, in effect. `held`: its session waits before it writes a receipt."""
         env = {
             "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
@@ -58,7 +58,7 @@ class Host:
         submit = submit_command(
             str(Path(sys.executable).with_name("spark-submit")), "local[2]", recommended_conf(Places.of_checkout())
         )
-        patience = Patience(silence=silence, busy=WAIT_S)
+        patience = Patience(silence=WAIT_S, busy=WAIT_S)
         ctx = self.scene.context(self.said.append, "test")
         ctx.launcher = WarmLauncher(self.said.append, submit, _NoJobs(), self.sessions, env, patience=patience)
         self.contexts.append(ctx)
@@ -121,7 +121,7 @@ def test_sessions_that_serve_die_and_freeze_land_every_record_once(host: Host, t
     for pid in first:
         os.kill(pid, signal.SIGKILL)  # between two plans: the next finds nobody and starts another
 
-    task = host.task(held=True, silence=3.0)
+    task = host.task(held=True)
     ingest.plan(task, "run-3")
     errors: list[BaseException] = []
     thread = threading.Thread(target=lambda: _noting(errors, lambda: ingest.write(task, "run-3")), daemon=True)
@@ -129,6 +129,7 @@ def test_sessions_that_serve_die_and_freeze_land_every_record_once(host: Host, t
     until(lambda: list(host.held.glob("*.waiting")) or errors)
     assert not errors
     zombie = task.launcher._pids  # type: ignore[attr-defined]
+    task.launcher._patience = Patience(silence=3.0)  # type: ignore[attr-defined]
     for pid in zombie:
         os.kill(pid, signal.SIGSTOP)  # its data files are there, the receipt is not
     thread.join(WAIT_S)

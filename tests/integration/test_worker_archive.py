@@ -24,6 +24,8 @@ from tidegate.workflow import archive
 
 MASTER = "local-cluster[1,1,1024]"
 """Spark's own standalone cluster: a worker process, and executors with folders of their own."""
+COMPILED = shutil.ignore_patterns("__pycache__")
+"""Other processes write there meanwhile, and it is packed by nobody."""
 
 
 def installed(folder: Path) -> Path:
@@ -39,11 +41,11 @@ def installed(folder: Path) -> Path:
         for top in {Path(file).parts[0] for file in found.files or () if not str(file).startswith("..")}:
             place = Path(str(found.locate_file(top)))
             if place.is_dir():
-                shutil.copytree(place, folder / top, dirs_exist_ok=True)
+                shutil.copytree(place, folder / top, ignore=COMPILED, dirs_exist_ok=True)
             else:
                 shutil.copy(place, folder / top)
-    shutil.copytree(CHECKOUT / "plugins/tidegate", folder / "tidegate")
-    shutil.copytree(CHECKOUT / "spark_jobs", folder / "spark_jobs")
+    shutil.copytree(CHECKOUT / "plugins/tidegate", folder / "tidegate", ignore=COMPILED)
+    shutil.copytree(CHECKOUT / "spark_jobs", folder / "spark_jobs", ignore=COMPILED)
     return folder
 
 

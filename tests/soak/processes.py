@@ -50,7 +50,7 @@ class Task:
             time.sleep(0.005)
         return KILLED if code < 0 else code
 
-    def wait_stopped(self, timeout_s: float = 60) -> None:
+    def wait_stopped(self, timeout_s: float = 240) -> None:
         """Until it has stopped itself. Raises AssertionError, with its log, when it ends or the time is up."""
         deadline = time.monotonic() + timeout_s
         while not is_stopped(self.identity):
@@ -99,8 +99,8 @@ class Nursery:
                 assert self._process.stdin is not None
                 self._process.stdin.write(json.dumps(order).encode() + b"\n")
                 self._process.stdin.flush()
-            if not self._told.wait_for(lambda: number not in self._waiting, 60):
-                raise RuntimeError("the nursery started no task for a minute")
+            if not self._told.wait_for(lambda: number not in self._waiting, 240):
+                raise RuntimeError("the nursery started no task for four minutes")
         return started
 
     def close(self) -> None:

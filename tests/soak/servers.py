@@ -108,7 +108,7 @@ class Servers:
             while main.alive:
                 time.sleep(0.005)
 
-    def wait_up(self, part: str, timeout_s: float = 60) -> None:
+    def wait_up(self, part: str, timeout_s: float = 240) -> None:
         """Until the part answers. Raises StackError."""
         deadline = time.monotonic() + timeout_s
         while not self._answers(part):

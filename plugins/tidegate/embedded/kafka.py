@@ -12,7 +12,7 @@ from tidegate.embedded.parts import Part
 from tidegate.embedded.ports import LOOPBACK, accepts
 from tidegate.embedded.processes import Program
 
-_START_S = 60.0
+_START_S = 180.0
 
 
 def cluster_id() -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 USER = "tidegate"
 DATABASES = ("airflow", "tidegate")
-_START_S = 60.0
+_START_S = 180.0
 _VERSION_FOLDER = "pginstall18"
 _PASSWORD_FILE = "tidegate.password"  # in the cluster's folder, so that a copy of the folder can be opened
 
