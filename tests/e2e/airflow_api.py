@@ -40,7 +40,7 @@ class AirflowApi:
             headers={"Authorization": f"Basic {login}"} | content,
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=180) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             error.add_note(f"{method} {path}: {error.read().decode(errors='replace')}")
@@ -87,7 +87,7 @@ class AirflowApi:
             },
         )
 
-    def command(self, *words: str, timeout_s: float = 300) -> str:
+    def command(self, *words: str, timeout_s: float = 900) -> str:
         """`airflow ...`; its output. Fails the test with it when the exit code isn't 0."""
         process = subprocess.Popen(
             ["airflow", *words],
@@ -106,7 +106,7 @@ class AirflowApi:
         return output
 
 
-def eventually(what: str, look: Callable[[], T], timeout_s: float = 240.0) -> T:
+def eventually(what: str, look: Callable[[], T], timeout_s: float = 600.0) -> T:
     """The first true value of `look`. Fails after the deadline with the last one."""
     deadline = time.monotonic() + timeout_s
     while True:

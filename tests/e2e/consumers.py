@@ -62,7 +62,7 @@ def waiting(air: AirflowApi, work: Path) -> Iterator[None]:
     eventually("it waits in the triggerer", lambda: trigger_logs(air, run))
     (old,) = triggerers(air)
     old.terminate()
-    old.wait(60)
+    old.wait(240)
     with (work / "triggerer.log").open("wb") as log:
         new = subprocess.Popen(
             ["airflow", "triggerer", "--skip-serve-logs"], env=air.info.env, stdout=log, stderr=subprocess.STDOUT
@@ -72,7 +72,7 @@ def waiting(air: AirflowApi, work: Path) -> Iterator[None]:
             yield
         finally:
             new.terminate()
-            new.wait(60)
+            new.wait(240)
 
 
 def dag_ids(air: AirflowApi) -> set[str]:

@@ -299,7 +299,7 @@ def test_a_killed_task_ends_its_spark_job(archived: AirflowApi) -> None:
     run = created["dag_run_id"]
     drivers = eventually("the driver runs", lambda: drivers_of(archived))
     archived.fail_run(REPLAY, run)
-    _, alive = psutil.wait_procs(drivers, timeout=60)
+    _, alive = psutil.wait_procs(drivers, timeout=240)
     assert not alive
     archived.pause(REPLAY, True)
     assert content(directory(archived, window)) == expected(window)

@@ -19,8 +19,9 @@ from tidegate.orchestration.backfill import HEARTBEAT_LIMIT
 TWO_BATCHES, THREE_BATCHES = "clear-two", "clear-three"
 TWINS = {"ingest": "twin_ingest", "archive": "twin_archive", "replay": "twin_replay", "maintain": "twin_replay"}
 """Lanes that nobody touches, by kind of DAG: what a lane's ledger must be like afterwards."""
-FIRST = 9
-"""The first window: two more are over, so their runs never fill max_active_runs."""
+FIRST, MOST_RUNS = 9, 8
+"""The first window: two more are over, and another with each hour that the tests take; their runs wait for records and
+never fill max_active_runs."""
 OWN_JOB = {("write", RUNNING), ("replay", RUNNING), ("land", FAILED)}
 """Something happens while the Spark job runs, so it has a spark-submit of its own: a warm session is shared, and done
 with such a job before anybody has seen it begin."""
@@ -51,7 +52,7 @@ def lane_of(cell: Cell) -> Lane:
     # REST does not save the new state of a running task (2.11.2): it is taken for dead, and that costs it a try. What
     # holds a task lasts as long as Kafka's time-out, which a command's start may outlast.
     retries = 1 if cell.state == RUNNING else 0
-    return Lane(f"c_{cell.name}", topic, retries=retries, session=session, first=FIRST)
+    return Lane(f"c_{cell.name}", topic, retries=retries, session=session, first=FIRST, max_active_runs=MOST_RUNS)
 
 
 @dataclass

@@ -35,9 +35,10 @@ class Tidegate:
             stdout=subprocess.PIPE, stderr=theirs, start_new_session=True, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         self._screen: list[bytes] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
         if terminal:
             os.close(theirs)
-            threading.Thread(target=self._read, daemon=True).start()
+            self._reader.start()
 
     def _read(self) -> None:
         try:
@@ -48,7 +49,9 @@ class Tidegate:
 
     @property
     def screen(self) -> str:
-        """What a terminal has shown."""
+        """What a terminal has shown; of a command that has ended, all of it."""
+        if self._process.poll() is not None:
+            self._reader.join(60)
         return b"".join(self._screen).decode(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
