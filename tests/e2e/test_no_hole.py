@@ -23,6 +23,7 @@ import psutil
 import pytest
 from airflow_api import AirflowApi, eventually
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.kafka import FakeKafka
@@ -41,7 +42,7 @@ from tidegate.workflow.context import Context
 
 ARCHIVE, MAINTAIN = "ticks.archive", "ticks.maintain"
 HOUR = timedelta(hours=1)
-LONG_S = 480.0
+LONG_S = 600.0
 """On a busy machine; a quiet one takes a tenth."""
 TWO = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 40 * HOUR
 """The first window; it is called 02:00 below."""
@@ -126,6 +127,18 @@ class Tide:
         at = self.air.call("GET", f"/dags/{ARCHIVE}")["next_dagrun"]
         return at and datetime.fromisoformat(at)
 
+    def hold_maintenance(self) -> None:
+        """Until the DAG is unpaused: its schedule comes every ten minutes, also between two lines of a test."""
+
+        def idle() -> bool:
+            self.air.pause(MAINTAIN, True)
+            over = all(run["state"] in ("success", "failed") for run in self.air.runs(MAINTAIN).values())
+            if not over:
+                self.air.pause(MAINTAIN, False)  # a run of a paused DAG would never end
+            return over
+
+        eventually("no maintenance is under way", idle, LONG_S)
+
     def maintain(self) -> None:
         """One run of the maintenance DAG, by the scheduler."""
         run = self.air.call("POST", f"/dags/{MAINTAIN}/dagRuns", {})["dag_run_id"]
@@ -195,7 +208,7 @@ def tide(stack_roots: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     finally:
         for one in tide.schedulers if tide else ():
             end(one.pid, signal.SIGTERM)
-            one.wait(60)
+            one.wait(240)
         stack.down()
 
 
@@ -211,6 +224,28 @@ def end(pid: int, how: signal.Signals) -> None:
             os.kill(process.pid, how)
         except ProcessLookupError:
             continue
+
+
+def freeze(tide: Tide, scheduler: int, run_id: str) -> None:
+    """It stands still, and not while it has locked the run, as it has for a part of each of its rounds: whoever deletes
+    the run would wait for it."""
+    asked = "SELECT 1 FROM dag_run JOIN task_instance USING (dag_id, run_id) WHERE dag_id = :d AND run_id = :r"
+    engine = create_engine(tide.air.info.airflow_db_url)
+
+    def frozen() -> bool:
+        end(scheduler, signal.SIGSTOP)
+        try:
+            with engine.begin() as connection:
+                connection.execute(text(f"{asked} FOR UPDATE NOWAIT"), {"d": ARCHIVE, "r": run_id})
+        except OperationalError:
+            end(scheduler, signal.SIGCONT)
+            return False
+        return True
+
+    try:
+        eventually("it stands still and has not locked the run", frozen)
+    finally:
+        engine.dispose()
 
 
 def scheduler_of(tide: Tide) -> int:
@@ -242,10 +277,12 @@ def test_hours_between_the_schedule_and_a_backfill_ahead_of_it_come(tide: Tide) 
     assert tide.published() == {TWO, ten}
     # By then the DAG file has been read again: until that, the scheduler would go on at 03:00.
     eventually("the schedule goes on at 11:00", lambda: tide.next_run() == ten + HOUR)
+    tide.hold_maintenance()
     tide.air.pause(ARCHIVE, False)
     eventually("two later hours hold the slots", lambda: {ten + HOUR, ten + 2 * HOUR} <= tide.active())
     status = tide.status()
     assert status["due_count"] == 7
+    tide.air.pause(MAINTAIN, False)
     tide.maintain()
     tide.settled()
 
@@ -292,8 +329,9 @@ def test_a_run_that_failed_is_named_and_made_again_by_nobody_but_a_person(tide: 
 def test_a_scheduler_that_is_stuck_and_killed_leaves_no_hole(tide: Tide) -> None:
     """While it is frozen hours pass, a run is deleted, and maintenance makes it anew; another scheduler goes on."""
     waiting = sorted(eventually("two hours wait", lambda: w if len(w := tide.active()) == 2 else set()))
+    tide.hold_maintenance()
     old = scheduler_of(tide)
-    end(old, signal.SIGSTOP)
+    freeze(tide, old, tide.runs()[waiting[0]]["dag_run_id"])
     try:
         tide.air.delete_run(ARCHIVE, tide.runs()[waiting[0]]["dag_run_id"])
         tide.pass_window(waiting[1] + HOUR)
@@ -307,6 +345,7 @@ def test_a_scheduler_that_is_stuck_and_killed_leaves_no_hole(tide: Tide) -> None
     tide.schedulers.append(
         subprocess.Popen(command, env=tide.air.info.env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     )
+    tide.air.pause(MAINTAIN, False)
     if not made:  # the frozen scheduler had the DAG's row
         tide.maintain()
     tide.settled()
