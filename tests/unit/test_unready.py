@@ -127,6 +127,17 @@ def test_neither_has_the_first_load_while_it_comes_nearer(world: World) -> None:
     assert found.what.startswith(f"window {iso(T0 + 97 * HOUR)} is not ready")
 
 
+def test_a_pipeline_that_has_just_begun_is_given_its_time(world: World) -> None:
+    fed(world, "r1", 99.1, 0)
+    assert concerns(world) == []
+    world.clock.advance(world.pipeline.archive.sla_ms + MINUTE)
+    (found,) = concerns(world)
+    said = (
+        f"window {iso(T0 + 97 * HOUR)} is not ready 31 min after it should have been: partition 1: never had a record"
+    )
+    assert found.what.startswith(said)
+
+
 def test_a_silent_topic_is_told_of_once(world: World) -> None:
     live(world, idle="clock")
     fed(world, "r1", 99.1, 0, 1)

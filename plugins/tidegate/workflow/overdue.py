@@ -77,10 +77,11 @@ def unready(
     passed = waits.watermark_ms is not None and waits.watermark_ms >= window.start_ms
     if not passed and expected is not None and expected.at_ms is not None:
         return []
-    front = _passed_ms(pipeline, reads, window.start_ms) if passed else None
+    begun = reads.landed_upto(pipeline.name, 1) or newest
+    front_ms = _passed_ms(pipeline, reads, window.start_ms) if passed else begun[1]
     before = reads.landed_upto(pipeline.name, newest[0] - 1)
     rhythm_ms = 0 if before is None else newest[1] - before[1]
-    late_ms = now_ms - should_be_ready_ms(windows, window, front or 0, rhythm_ms)
+    late_ms = now_ms - should_be_ready_ms(windows, window, front_ms or 0, rhythm_ms)
     if late_ms <= sla_ms:
         return []
     advice, quiet_ms = next_step(pipeline.name, windows, waits), now_ms - newest[1]
