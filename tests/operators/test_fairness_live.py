@@ -1,4 +1,4 @@
-"""Who starts first on a running scheduler: tiny tasks in a pool with few slots.
+"""Who starts first on a running scheduler: tiny tasks of many pipelines in pools with few slots.
 
 Their order is Airflow's record of when each task was queued for the executor."""
 
@@ -13,28 +13,30 @@ from tests.operators.test_backfill_literal import Command, published
 from tidegate.spec.loader import load_file
 
 only_in_full = pytest.mark.skipif(os.environ.get("TIDEGATE_OPERATORS") != "all", reason="make test-operators")
-ARCHIVE = "fair_archive"
+INGEST, ARCHIVE = "fair_ingest", "fair_archive"
 MONTH = 30 * 24
-SLOTS = 2
+INGESTS, SLOTS = 50, 2
 
 
 class Sharer(Lane):
-    """A pipeline of this test's own pool."""
+    """A pipeline of this test's own pools."""
 
     def yaml(self) -> str:
-        """With the pool."""
-        return super().yaml().replace("archive: {", f"archive: {{pool: {ARCHIVE}, ", 1)
+        """With the pools."""
+        text = super().yaml().replace("ingest:\n", f"ingest:\n  pool: {INGEST}\n", 1)
+        return text.replace("archive: {", f"archive: {{pool: {ARCHIVE}, ", 1)
 
 
 @pytest.fixture(scope="module")
-def pool(rig: Rig) -> None:
-    """It has few slots."""
-    rig.api.call("POST", "/pools", {"name": ARCHIVE, "slots": SLOTS, "include_deferred": False})
+def pools(rig: Rig) -> None:
+    """Both of them."""
+    for name in (INGEST, ARCHIVE):
+        rig.api.call("POST", "/pools", {"name": name, "slots": SLOTS, "include_deferred": False})
 
 
-def slots(rig: Rig, number: int) -> None:
+def slots(rig: Rig, pool: str, number: int) -> None:
     """Change how many it has."""
-    rig.api.call("PATCH", f"/pools/{ARCHIVE}", {"name": ARCHIVE, "slots": number, "include_deferred": False})
+    rig.api.call("PATCH", f"/pools/{pool}", {"name": pool, "slots": number, "include_deferred": False})
 
 
 def in_state(rig: Rig, dag_id: str, state: str) -> int:
@@ -50,7 +52,29 @@ def order(rig: Rig, dag_id: str) -> list[tuple[str, str, str]]:
 
 
 @only_in_full
-def test_a_month_does_not_starve_today(rig: Rig, pool: None) -> None:
+def test_fifty_ingests_do_not_starve_an_archive(rig: Rig, pools: None) -> None:
+    """All are due at once and have two slots; a window is published while most of them wait."""
+    topic, nothing = rig.topic("fair", 2), rig.topic("fair_empty", 0)
+    many = [Sharer(f"fi_{n:02}", nothing, schedule="0 0 * * *") for n in range(INGESTS)]
+    archiving, *ingesting = rig.add(Sharer("fair_one", topic), *many)
+    archiving.land(2)
+    slots(rig, INGEST, 0)
+    rig.change("UPDATE dag SET is_paused = false WHERE dag_id LIKE 'fi\\___.ingest'")
+    rig.eventually("all are due", lambda: in_state(rig, "fi\\___.ingest", "scheduled") == INGESTS)
+    slots(rig, INGEST, SLOTS)
+    rig.api.pause(archiving.archive, False)
+    rig.wait_run(archiving.archive, archiving.scheduled(0), "success")
+    found = order(rig, "f%")
+    shown = found.index((archiving.archive, archiving.scheduled(0), "publish"))
+    ahead = sum(dag_id.startswith("fi_") for dag_id, _, _ in found[:shown])
+    assert ahead < INGESTS / 2, found
+    slots(rig, INGEST, 8)
+    rig.eventually("all ingests have ended", lambda: in_state(rig, "fi\\___.ingest", "skipped") == INGESTS * 3)
+    rig.remove(*(lane.name for lane in ingesting))
+
+
+@only_in_full
+def test_a_month_does_not_starve_today(rig: Rig, pools: None) -> None:
     """One pipeline catches up with a month, another has today's windows, one slot is for both: today's go first, and of
     the month what has begun is finished before more is begun."""
     topic = rig.topic("fair_month", 2)
@@ -59,12 +83,12 @@ def test_a_month_does_not_starve_today(rig: Rig, pool: None) -> None:
     )
     month.land(2)
     today.land(2)
-    slots(rig, 0)
+    slots(rig, ARCHIVE, 0)
     rig.api.pause(month.archive, False)
     rig.eventually("the month waits", lambda: in_state(rig, month.archive, "scheduled") == 16)
     rig.api.pause(today.archive, False)
     rig.eventually("today waits", lambda: in_state(rig, today.archive, "scheduled") == 4)
-    slots(rig, 1)
+    slots(rig, ARCHIVE, 1)
     rig.wait_run(today.archive, today.scheduled(0), "success")
     rig.eventually("three of the month are published", lambda: len(published(rig, month)) >= 3)
     rig.api.pause(month.archive, True)
@@ -76,12 +100,12 @@ def test_a_month_does_not_starve_today(rig: Rig, pool: None) -> None:
     assert looked == sorted(looked), "oldest first"
     for n, run_id in enumerate(looked[:-2]):
         assert mine.index((run_id, "publish")) < mine.index((looked[n + 2], "ready")), mine
-    slots(rig, SLOTS)
+    slots(rig, ARCHIVE, SLOTS)
     rig.remove(month.name)
 
 
 @only_in_full
-def test_a_backfill_of_a_month_leaves_today_its_room(rig: Rig, pool: None) -> None:
+def test_a_backfill_of_a_month_leaves_today_its_room(rig: Rig, pools: None) -> None:
     """`airflow dags backfill` of the same DAG, ended when the next hour of the schedule is published."""
     topic = rig.topic("fair_fill", 3)
     [lane] = rig.add(Sharer("fair_fill", topic, max_active_runs=4))
