@@ -102,7 +102,7 @@ def live(rig: Rig, cell: Cell, lane: Lane, twin: Lane) -> None:
         _ended(rig, held, attempt)
         rig.clear(UI, DOWNSTREAM, held.dag_id, held.run_id, held.task_id)
     rig.wait_task(held.dag_id, held.run_id, held.task_id, "success", after=attempt)
-    _, alive = psutil.wait_procs(job, timeout=60)
+    _, alive = psutil.wait_procs(job, timeout=240)
     alive = [p for p in alive if p.is_running()]  # a number that another process or thread has now is not it
     assert not alive, "what the killed try had started has ended"
     _finish(rig, cell, lane, held)

@@ -33,16 +33,16 @@ class Browser:
             session = self._session or self._login()
             url = self.api.info.airflow_url
             headers = {"X-CSRFToken": self._token, "Accept": "application/json", "Referer": url}
-            answer = session.post(url + path, data=form, headers=headers, timeout=60)
+            answer = session.post(url + path, data=form, headers=headers, timeout=180)
         assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text}"
         assert "/login" not in answer.url, answer.url
         return answer
 
     def _login(self) -> requests.Session:
         info, session = self.api.info, requests.Session()
-        page = session.get(f"{info.airflow_url}/login/", timeout=60)
+        page = session.get(f"{info.airflow_url}/login/", timeout=180)
         form = {"username": info.airflow_user, "password": info.airflow_password, "csrf_token": _token(page.text)}
-        home = session.post(f"{info.airflow_url}/login/", data=form, timeout=60)
+        home = session.post(f"{info.airflow_url}/login/", data=form, timeout=180)
         assert "/login" not in home.url, home.text[:500]
         self._session, self._token = session, _token(home.text)
         return session
