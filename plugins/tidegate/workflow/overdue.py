@@ -69,11 +69,11 @@ def unready(
 
     There is no such time for loads of old data (idle: follow), nor for the first load as long as it comes nearer."""
     windows, window, sla_ms = pipeline.windows, waits.window, pipeline.archive.sla_ms
-    newest = reads.landed_upto(pipeline.name)
-    if waits.ready or newest is None or windows.idle == "follow":
-        return []
-    if should_be_ready_ms(windows, window, 0, 0) + sla_ms >= now_ms:
+    if waits.ready or windows.idle == "follow" or should_be_ready_ms(windows, window, 0, 0) + sla_ms >= now_ms:
         return []  # as most are: no need to ask for more
+    newest = reads.landed_upto(pipeline.name)
+    if newest is None:
+        return []
     passed = waits.watermark_ms is not None and waits.watermark_ms >= window.start_ms
     if not passed and expected is not None and expected.at_ms is not None:
         return []
