@@ -21,11 +21,13 @@ def next_step(pipeline: str, windows: Windows, certificate: Certificate) -> str:
     return _advice(pipeline, windows, (stuck or blocking)[0], now_ms)
 
 
-def should_be_ready_ms(windows: Windows, window: WindowKey, front_ms: int, rhythm_ms: int) -> int:
+def should_be_ready_ms(windows: Windows, window: WindowKey, front_ms: int) -> int:
     """By when a window should be ready (UTC ms): its end and `watermark_delay`, or when those before it were
-    (`front_ms`), if they were late themselves; and the time between two batches (`rhythm_ms`) on top, because the
-    watermark moves with a batch."""
-    return max(window.end_ms + windows.watermark_delay_ms, front_ms) + rhythm_ms
+    (`front_ms`), if they were late themselves; where the clock closes windows of a silent topic, `topic_silence` later.
+
+    It goes by nothing that changes while the window waits: what was late does not cease to be."""
+    silence_ms = windows.topic_silence_ms if windows.idle == "clock" and windows.on_silence == "close" else 0
+    return max(window.end_ms + windows.watermark_delay_ms, front_ms) + silence_ms
 
 
 def _stays(windows: Windows, mark: PartitionWatermark, now_ms: int) -> bool:

@@ -271,7 +271,7 @@ def messages(standing: Iterable[Notice], now_ms: int) -> tuple[list[Message], li
 
 _OVER = {
     "late_window": "published after all",
-    "unready_window": "ready after all",
+    "unready_window": "no window is late any more",
     "dirty_limit": "the batch is not refused any more",
     "refused": "the batch is not refused any more",
     "audit_failed": "the audit finds nothing any more",

@@ -69,7 +69,7 @@ def unready(
 
     There is no such time for loads of old data (idle: follow), nor for the first load as long as it comes nearer."""
     windows, window, sla_ms = pipeline.windows, waits.window, pipeline.archive.sla_ms
-    if waits.ready or windows.idle == "follow" or should_be_ready_ms(windows, window, 0, 0) + sla_ms >= now_ms:
+    if waits.ready or windows.idle == "follow" or should_be_ready_ms(windows, window, 0) + sla_ms >= now_ms:
         return []  # as most are: no need to ask for more
     newest = reads.landed_upto(pipeline.name)
     if newest is None:
@@ -79,13 +79,11 @@ def unready(
         return []
     begun = reads.landed_upto(pipeline.name, 1) or newest
     front_ms = _passed_ms(pipeline, reads, window.start_ms) if passed else begun[1]
-    before = reads.landed_upto(pipeline.name, newest[0] - 1)
-    rhythm_ms = 0 if before is None else newest[1] - before[1]
-    late_ms = now_ms - should_be_ready_ms(windows, window, front_ms or 0, rhythm_ms)
+    late_ms = now_ms - should_be_ready_ms(windows, window, front_ms or 0)
     if late_ms <= sla_ms:
         return []
     advice, quiet_ms = next_step(pipeline.name, windows, waits), now_ms - newest[1]
-    if quiet_ms > sla_ms + rhythm_ms:
+    if quiet_ms > sla_ms:
         advice = f"no batch has landed for {span(quiet_ms)}: is {pipeline.name}.ingest paused, or failing? {advice}"
     what = f"window {iso(window.start_ms)} is not ready {span(late_ms)} after it should have been: {waits.reason}"
     return [Concern(what, advice, "unready_window")]

@@ -109,8 +109,6 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     if found.held:
         since = overdue.due_since(pipeline, reads, free) if free else None
     found = _with_concerns(pipeline, found, clock, facts, free, since)
-    if any(concern.kind == "watermark" for concern in found.concerns):
-        return found  # which says why windows hold
     late = overdue.unready(pipeline, reads, waits, found.expected, clock.now_ms())
     return replace(found, concerns=(*found.concerns, *late))
 
