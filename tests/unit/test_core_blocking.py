@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR
 
-from tidegate.core.blocking import next_step, oddities
+from tidegate.core.blocking import next_step, oddities, should_be_ready_ms
 from tidegate.core.pipeline import Windows
 from tidegate.core.watermark import PartitionFacts, TopicFacts, certify
 from tidegate.core.window import WindowKey
@@ -154,3 +154,23 @@ def test_what_is_said_of_silence() -> None:
         )
     ]
     assert odd(replace(CLOCK, idle_max_lag_ms=None), part(1, None, True, None), now=300) == []
+
+
+CLOSE = replace(CLOCK, on_silence="close")
+
+
+@pytest.mark.parametrize(
+    ("windows", "front", "ready"),
+    [
+        (WAIT, 0, 100),
+        (WAIT, 99, 100),
+        (WAIT, 105, 105),
+        (CLOCK, 0, 100),
+        (CLOSE, 0, 102),
+        (CLOSE, 105, 107),
+        (replace(CLOSE, idle="wait"), 0, 100),
+    ],
+)
+def test_by_when_a_window_should_be_ready(windows: Windows, front: int, ready: int) -> None:
+    """It ends at 99:00; the delay is an hour, the topic silent after two."""
+    assert should_be_ready_ms(windows, WINDOW, front * HOUR) == ready * HOUR
