@@ -133,7 +133,7 @@ def run(world: World, *words: str, **env: str) -> subprocess.CompletedProcess[by
     command = [sys.executable, "-m", "tidegate.cli", *words]
     world.close()
     return subprocess.run(
-        command, cwd=world.folder, env=kept | {"PYTHONPATH": path} | env, capture_output=True, timeout=120
+        command, cwd=world.folder, env=kept | {"PYTHONPATH": path} | env, capture_output=True, timeout=600
     )
 
 

@@ -59,7 +59,7 @@ def as_airflow_reads_them(tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     env |= {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR"}
     env |= {"AIRFLOW__CORE__UNIT_TEST_MODE": "False", "AIRFLOW__CORE__LAZY_LOAD_PLUGINS": "True"}
     command = [sys.executable, "-c", textwrap.dedent(AIRFLOW)]
-    done = subprocess.run(command, env=env, input=json.dumps(list(CASES)), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=env, input=json.dumps(list(CASES)), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 

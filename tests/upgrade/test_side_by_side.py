@@ -70,7 +70,7 @@ class Old:
         """How it ended, from where it waits; the world's catalogue has its changes."""
         if self.first != "ready":
             return json.loads(self.first)
-        out, err = self._process.communicate("go on\n", timeout=120)
+        out, err = self._process.communicate("go on\n", timeout=600)
         assert out, err
         told = json.loads(out.splitlines()[-1])
         for name, partitions in told.pop("catalogue", {}).items():
