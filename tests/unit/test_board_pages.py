@@ -19,7 +19,7 @@ from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.board import views
-from tidegate.board.topics import Topics
+from tidegate.board.topics import WAIT_S, Topics
 from tidegate.core.due import RunsSeen
 from tidegate.core.errors import BatchRefused, SourceUnavailable
 from tidegate.core.instants import iso
@@ -373,6 +373,7 @@ def test_no_page_waits_for_a_broker_that_hangs(world: World, viewer: Any, monkey
     fill(world)
     broker = Topic()
     monkeypatch.setattr(views.reach.topics, "_source", lambda pipeline: broker)
+    monkeypatch.setattr(views.reach.topics, "_wait_s", WAIT_S)
     try:
         for path in ("", "readings", "readings/where?partition=0&offset=4711", ""):
             began = time.monotonic()
