@@ -27,7 +27,7 @@ test-operators: setup ## Clear, backfills and kills in Airflow, every case (`mak
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
 
 test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
-	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py
+	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_fencing.py
 	@$(VENV)/python -m tests.crash.pairs
 
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.

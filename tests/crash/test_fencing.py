@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,15 @@ from tidegate.workflow import archive, ingest, reconcile, replay
 from tidegate.workflow.context import Context
 
 
+SHARE = 1.0 if os.environ.get("TIDEGATE_FAULTS") == "all" else 0.5
+"""Of the calls; which ones, TIDEGATE_TEST_SEED says."""
+
+
 def overtaken(reference: Reference, step: int, kind: str) -> list[str]:
-    return failures(reference, [Case(step, at, kind) for at in range(len(reference.calls[step]))])
+    drawn = random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{step}:{kind}")
+    return failures(
+        reference, [Case(step, at, kind) for at in range(len(reference.calls[step])) if drawn.random() < SHARE]
+    )
 
 
 @pytest.fixture(scope="module")
