@@ -23,7 +23,6 @@ from tidegate.core.rehearsing import GIVEN_UP_MS
 from tidegate.workflow import archive, ingest, reconcile, replay
 from tidegate.workflow.context import Context
 
-
 SHARE = 1.0 if os.environ.get("TIDEGATE_FAULTS") == "all" else 0.5
 """Of the calls; which ones, TIDEGATE_TEST_SEED says."""
 
