@@ -10,7 +10,8 @@ import psutil
 from tests.operators.harness import Lane, Rig
 from tests.operators.ways import CLI, TASK, UI
 
-FIRST = 8
+FIRST, MOST_RUNS = 8, 8
+"""Three more windows are over, and another with each hour that the tests take: they fill `left_full` alone."""
 
 
 def test_cleared_runs_that_nobody_would_start_or_end_are_taken_up(rig: Rig) -> None:
@@ -18,8 +19,8 @@ def test_cleared_runs_that_nobody_would_start_or_end_are_taken_up(rig: Rig) -> N
     topic = rig.topic("left", 2, FIRST)
     full, dead, paused = rig.add(
         Lane("left_full", topic, first=FIRST, max_active_runs=2),
-        Lane("left_dead", topic, first=FIRST),
-        Lane("left_paused", topic, first=FIRST),
+        Lane("left_dead", topic, first=FIRST, max_active_runs=MOST_RUNS),
+        Lane("left_paused", topic, first=FIRST, max_active_runs=MOST_RUNS),
     )
     for lane in (full, dead, paused):
         lane.land(2)
