@@ -84,7 +84,7 @@ def receiver() -> Iterator[Any]:
         each.close()
 
 
-def hook(receiver: Receiver, timeout_s: float = 5.0, **fields: Any) -> Webhook:
+def hook(receiver: Receiver, timeout_s: float = 60.0, **fields: Any) -> Webhook:
     return Webhook(Connection("alerts", "http", receiver.url, **fields), timeout_s)
 
 
