@@ -166,7 +166,7 @@ def test_windows_that_are_not_ready_get_no_run(tide: Tide, scheduler: Scheduler)
 def test_after_ctrl_c_the_same_command_goes_on(tide: Tide, scheduler: Scheduler) -> None:
     scheduler.interrupt_at = 2
     done = tide(*FILL)
-    assert done.exit_code == 1
+    assert done.exit_code == 130
     assert "interrupted: " in done.stderr
     assert tide(*FILL).exit_code == 0
     assert scheduler.begun == [1, 2, 3]
@@ -177,7 +177,7 @@ def test_replay_goes_on_where_it_was_interrupted_and_begins_anew_after_its_end(
 ) -> None:
     assert tide(*FILL).exit_code == 0
     scheduler.runs, scheduler.begun, scheduler.interrupt_at = {}, [], 2
-    assert tide(*FILL, "--replay").exit_code == 1
+    assert tide(*FILL, "--replay").exit_code == 130
     done = tide(*FILL, "--replay")
     assert (done.exit_code, scheduler.begun) == (0, [0, 1, 2, 3]), done.output
     assert "going on with the replay 20" in done.stderr
