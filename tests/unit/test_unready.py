@@ -17,8 +17,6 @@ from tidegate.workflow.notices import tell
 from tidegate.workflow.overdue import Concern
 
 MINUTE = 60_000
-NOW_H = 100
-"""The hour of the clock; the window of hour 97 should be ready at 99:00, watermark delay an hour."""
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ def go_on(world: World, minutes: int, *partitions: int) -> None:
 
 
 def one_dead(world: World) -> None:
-    """At 100:00 hour 97 has passed; partition 1 is dead from 100:05 on, and 0 goes on."""
+    """At 100:00, where the clock begins, hour 97 has passed; partition 1 is dead from 100:05 on, and 0 goes on."""
     fed(world, "r1", 99.1, 0, 1)
     world.archive(97)
     go_on(world, 5, 0)
