@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -56,6 +57,14 @@ class Case:
     step: int
     at: int
     kind: str
+
+
+def drawn(found: list[Case], share: float) -> list[Case]:
+    """Such a share of them, which ones TIDEGATE_TEST_SEED says; all of them in `make test-faults`."""
+    if os.environ.get("TIDEGATE_FAULTS") == "all":
+        return found
+    seed = os.environ["TIDEGATE_TEST_SEED"]
+    return [one for one in found if random.Random(f"{seed}:{one.step}:{one.at}:{one.kind}").random() < share]
 
 
 def cases(reference: Reference) -> list[Case]:

@@ -64,7 +64,7 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
             continue
         done.append(
             f"{at}: generation {number} (replay) is given up: {why}; generation {current} stays in force; "
-            f"to replay it: {finishing(ctx.name, one.key, one.generation.kind)}"
+            f"to replay it: {finishing(ctx.name, one.key.start_ms, one.generation.kind)}"
         )
     return done
 

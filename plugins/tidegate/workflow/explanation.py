@@ -161,7 +161,7 @@ def _words(
             words = f"published: generation {current.number}, {current.rows:,} {told.words()}"
         if working:
             words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
-            step = f"nothing if its run is at work; otherwise: {finishing(name, key, working[-1].kind)}"
+            step = f"nothing if its run is at work; otherwise: {finishing(name, key.start_ms, working[-1].kind)}"
             return words, step
         taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
         if taken_up:
@@ -240,6 +240,6 @@ def _take_up(ctx: Context, key: WindowKey) -> str:
         return ""
     over = over_budget(found[0], key.end_ms, ctx.pipeline.reopening, ctx.clock.now_ms())
     if not over:
-        return f"; to take the late rows up: {finishing(ctx.name, key, REOPEN)}"
+        return f"; to take the late rows up: {finishing(ctx.name, key.start_ms, REOPEN)}"
     words = f"; to take the late rows up although they are over the budget: {'; '.join(over)}"
-    return f"{words}: {finishing(ctx.name, key, REOPEN)} --over-budget --why '...'"
+    return f"{words}: {finishing(ctx.name, key.start_ms, REOPEN)} --over-budget --why '...'"

@@ -30,6 +30,7 @@ from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import Concern
 from tidegate.workflow.reopen import Choice
 from tidegate.workflow.truth import Held
+from tidegate.workflow.unfinished import finishing
 
 MOST_COMMANDS = 3
 _STANDS = "the generations in force stay, and cannot be reopened meanwhile"
@@ -250,10 +251,9 @@ def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) ->
         what = f"a replay of {windows} from {iso(replays[0])} on has stopped on its way: {_STANDS}"
         concerns.append(Concern(what, f"to go on: {'; '.join(commands)}{more}", "replay_left", iso(replays[0])))
     for start_ms in [u.window_ms for u in left if u.kind == ROLLBACK][:MOST_COMMANDS]:
-        what, advice = f"a rollback of {iso(start_ms)} has stopped on its way: {_STANDS}", "tidegate rollback"
-        concerns.append(
-            Concern(what, f"{advice} {pipeline.name} {iso(start_ms)} --why '...'", "replay_left", iso(start_ms))
-        )
+        what = f"a rollback of {iso(start_ms)} has stopped on its way: {_STANDS}"
+        advice = finishing(pipeline.name, start_ms, ROLLBACK)
+        concerns.append(Concern(what, advice, "replay_left", iso(start_ms)))
     return concerns
 
 

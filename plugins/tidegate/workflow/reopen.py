@@ -18,7 +18,7 @@ from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
-from tidegate.workflow.unfinished import finishing
+from tidegate.workflow.unfinished import in_the_way
 
 MOST = 3
 """Windows that one run of the maintenance DAG reopens; the next run goes on."""
@@ -158,10 +158,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
     if not isinstance(newest, PublishedGeneration):
         if newest.kind == REOPEN:
             return archive.finish(ctx, newest)
-        raise NotReady(
-            f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
-            advice=f"wait for it, or go on with it: {finishing(ctx.name, key, newest.kind)}; then reopen the window",
-        )
+        raise in_the_way(newest, "reopen the window")
     if choice.late is None:
         return archive.standing(ctx, newest, "no late rows wait")
     landing.finish_side_duties(ctx)

@@ -17,7 +17,7 @@ from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
-from tidegate.workflow.unfinished import finishing
+from tidegate.workflow.unfinished import in_the_way
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,4 @@ def _under_way(
     # another one may be wanted as long as no reader has met this one
     if newest.kind == ROLLBACK and told is not None and (to in (None, told.number) or newest.state == BUILDING):
         return newest, told.number
-    raise NotReady(
-        f"{ctx.name} {iso(key.start_ms)}: generation {newest.number} ({newest.kind}) is {newest.state}",
-        advice=f"wait for it, or go on with it: {finishing(ctx.name, key, newest.kind)}; then roll the window back",
-    )
+    raise in_the_way(newest, "roll the window back")

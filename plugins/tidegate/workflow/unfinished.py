@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from tidegate.core.errors import NotReady
 from tidegate.core.instants import iso
 from tidegate.core.rollback import ROLLBACK
-from tidegate.core.window import REOPEN, WindowKey
+from tidegate.core.window import REOPEN, BuildingGeneration, BuiltGeneration
 from tidegate.workflow.overdue import clear
 
 
-def finishing(name: str, key: WindowKey, kind: str) -> str:
-    """The command: who began a generation finishes it; the archive run finishes a heal, and has run before."""
+def in_the_way(begun: BuildingGeneration | BuiltGeneration, then: str) -> NotReady:
+    """Why something else, as `then` says it, has to wait for this one."""
+    name, start_ms = begun.pipeline, begun.window.start_ms
+    return NotReady(
+        f"{name} {iso(start_ms)}: generation {begun.number} ({begun.kind}) is {begun.state}",
+        advice=f"wait for it, or go on with it: {finishing(name, start_ms, begun.kind)}; then {then}",
+    )
+
+
+def finishing(name: str, start_ms: int, kind: str) -> str:
+    """The command, for the window that starts then (UTC ms): who began a generation finishes it; the archive run
+    finishes a heal, and has run before."""
+    at = iso(start_ms)
     if kind == REOPEN:
-        return f"tidegate reopen {name} {iso(key.start_ms)}"
+        return f"tidegate reopen {name} {at}"
     if kind == ROLLBACK:
-        return f"tidegate rollback {name} {iso(key.start_ms)} --why '...'"
+        return f"tidegate rollback {name} {at} --why '...'"
     if kind == "replay":
-        return f"tidegate replay {name} {iso(key.start_ms)}"
-    return clear(name, key.start_ms, key.start_ms)
+        return f"tidegate replay {name} {at}"
+    return clear(name, start_ms, start_ms)
