@@ -77,6 +77,17 @@ def test_an_hour_that_a_dead_partition_holds(world: World) -> None:
     assert found.advice.startswith("partition 1 needs a later record")
 
 
+def test_an_hour_after_one_that_was_late_has_its_time_from_then(world: World) -> None:
+    one_dead(world)
+    world.clock.advance(3 * HOUR)
+    fed(world, "r2", 100.0, 1)  # hour 98 is ready, and 99 should have been at 101:00
+    world.clock.advance(world.pipeline.archive.sla_ms)
+    assert concerns(world) == []
+    world.clock.advance(MINUTE)
+    (found,) = concerns(world)
+    assert found.what.startswith(f"window {iso(T0 + 99 * HOUR)} is not ready 31 min after it should have been")
+
+
 def test_an_ingest_that_is_paused(world: World) -> None:
     one_dead(world)
     world.clock.advance(2 * HOUR)
