@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -49,13 +50,15 @@ _UNREACHABLE = _MOVING - {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_
 }  # fmt: skip
 _LIMITS = ("retention.ms", "retention.bytes", "segment.bytes")
 _PAUSE_S = 0.1
+_GRACE_S = 2.0
+"""How much longer than a request's own time-out we wait for its result: a client that is gone never gives one."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class KafkaSource:
     """Implements `core.ports.Source`. Create it in the process that uses it: its client's threads survive no fork.
 
-    `settings` are librdkafka's. Each request is given up after `timeout_s` seconds.
+    `settings` are librdkafka's. Each request is given up after `timeout_s` seconds. Several threads may ask at once.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class KafkaSource:
         self._isolation = isolation
         self._timeout_s = timeout_s
         self._client: AdminClient | None = None
+        self._making = threading.Lock()
         self._reason = ""
 
     @classmethod
@@ -140,15 +144,17 @@ class KafkaSource:
 
     @property
     def _admin(self) -> AdminClient:
-        if self._client is None:
-            quiet = {"log_level": "2", "error_cb": self._remember}
-            admin = {key: value for key, value in self._settings.items() if key != "isolation.level"}
-            try:
-                self._client = AdminClient(admin | quiet)
-            except (KafkaException, TypeError, ValueError) as error:
-                reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-                raise SourceError(f"the Kafka connection's settings are wrong: {reason}") from error
-        return self._client
+        """One client for all threads: a second one that loses the race is destroyed under requests that it has sent."""
+        with self._making:
+            if self._client is None:
+                quiet = {"log_level": "2", "error_cb": self._remember}
+                admin = {key: value for key, value in self._settings.items() if key != "isolation.level"}
+                try:
+                    self._client = AdminClient(admin | quiet)
+                except (KafkaException, TypeError, ValueError) as error:
+                    reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+                    raise SourceError(f"the Kafka connection's settings are wrong: {reason}") from error
+            return self._client
 
     def _remember(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says less than the one before it
@@ -165,7 +171,7 @@ class KafkaSource:
             answers = self._admin.list_offsets(wanted, isolation_level=level, **self._limit)
             for partition, future in ((tp.partition, future) for tp, future in answers.items()):
                 try:
-                    found[partition] = future.result().offset
+                    found[partition] = self._result(future, topic).offset
                 except KafkaException as error:
                     if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
                         raise self._error(error.args[0], topic, partition) from error
@@ -206,9 +212,19 @@ class KafkaSource:
     def _answer(self, futures: Mapping[Any, Future[T]], topic: str) -> T:
         """The result of a request for one thing."""
         try:
-            return next(iter(futures.values())).result()
+            return self._result(next(iter(futures.values())), topic)
         except KafkaException as error:
             raise self._error(error.args[0], topic) from error
+
+    def _result(self, future: Future[T], topic: str) -> T:
+        """Raises KafkaException, and SourceUnavailable for a result that never comes."""
+        try:
+            return future.result(self._timeout_s + _GRACE_S)
+        except TimeoutError:
+            brokers = self._settings.get("bootstrap.servers", "")
+            raise SourceUnavailable(
+                f"Kafka at {brokers} has no answer for topic {topic} within {self._timeout_s:g} s"
+            ) from None
 
     def _error(self, error: KafkaError, topic: str, partition: int | None = None) -> SourceError:
         place = f"topic {topic}" if partition is None else f"topic {topic}, partition {partition}"

@@ -77,8 +77,8 @@ class Topics:
             if self._is_silent(place[0]):
                 return  # it fell silent while this waited for its turn
             source = self._sources.get(place[0])
-            if source is None:
-                source = self._sources[place[0]] = self._source(pipeline)
+            if source is None:  # two may open one: the first to arrive is kept, and neither has connected yet
+                source = self._sources.setdefault(place[0], self._source(pipeline))
             self._found[place] = (source.describe(pipeline.source.topic), time.monotonic())
             self._silent.pop(place[0], None)
             self._silent.pop(place, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegate.commands import surroundings
@@ -12,15 +12,30 @@ if TYPE_CHECKING:
     from tidegate.core.ports import TopicState
     from tidegate.spec import Loaded
 
+AT_ONCE = 8
+
 
 def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | str]:
-    """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and isolation."""
-    from tidegate.core.errors import TidegateError
+    """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and isolation.
+
+    A connection that does not answer costs `seconds` once, however many pipelines use it."""
+    from tidegate.commands.side_by_side import ask
+    from tidegate.core.errors import SourceUnavailable, TidegateError
 
     sources: dict[tuple[str, str], Any] = {}
+    away: dict[tuple[str, str], SourceUnavailable] = {}
     answers: dict[str, TopicState | str] = {}
-    pool = ThreadPoolExecutor(8, thread_name_prefix="kafka")
-    asked = {}
+    questions, servers = {}, {}
+
+    def describe(key: tuple[str, str], topic: str) -> TopicState:
+        if key in away:
+            raise away[key]
+        try:
+            return sources[key].describe(topic)
+        except SourceUnavailable as e:
+            away[key] = e
+            raise
+
     for one in loaded:
         if one.pipeline is None:
             continue
@@ -29,19 +44,18 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | s
         try:
             if key not in sources:
                 sources[key] = surroundings.kafka(one.pipeline, timeout_s=seconds / 2)
-            asked[pool.submit(sources[key].describe, source.topic)] = one.name
         except TidegateError as e:
             answers[one.name] = _first(e)
-    wait(asked, timeout=seconds)
-    pool.shutdown(wait=False, cancel_futures=True)
-    for future, name in asked.items():
-        if not future.done() or future.cancelled():
-            answers[name] = f"Kafka gave no answer within {seconds:g} s"
             continue
-        error = future.exception()
-        if error is not None and not isinstance(error, TidegateError):
-            raise error
-        answers[name] = _first(error) if error is not None else future.result()
+        questions[one.name] = partial(describe, key, source.topic)
+        servers[one.name] = source.conn_id
+    for name, answer in ask(questions, seconds, servers, at_once=AT_ONCE).items():
+        if answer.error is not None and not isinstance(answer.error, TidegateError):
+            raise answer.error
+        if answer.error is not None:
+            answers[name] = _first(answer.error)
+        else:
+            answers[name] = answer.value or f"Kafka gave no answer within {seconds:g} s"
     return answers
 
 
