@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation pictures simulate stack-up stack-down test-faults test-operators test-install types windows
+.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-faults test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -50,6 +50,10 @@ windows: setup ## windows of every size around every change of clocks of every z
 # ARGS=--help lists what can be asked: other seeds, one life again, planted wrong rules.
 simulate: setup ## 10,000 windows of event time for each of three seeds, held against an oracle (minutes)
 	@$(VENV)/python -m tests.simulation $(ARGS)
+
+# ARGS: names of scenarios, --seconds N (each, 120 if not given), --fixed-only, --no-trace, --walk; tests/model/README.md.
+model: setup ## every order of steps of the batch and hour protocol, whole and with one rule taken out (an hour)
+	@$(VENV)/python -m tests.model $(ARGS)
 
 mutation: setup ## how many small changes of the core its tests notice; recorded in tests/mutants/core_score.json
 	@$(VENV)/python -m tests.mutants.core_score

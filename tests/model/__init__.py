@@ -1,0 +1,1 @@
+"""A model checker of the batch and hour protocol; README.md says how it is run."""
