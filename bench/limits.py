@@ -29,10 +29,10 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.events import CLOCK, FLOOR, START, event, pipeline
 from bench.load import fill
 from bench.parts import broker
-from spark_jobs.engine.checksum import connect, row_hashes
 from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage.local import LocalStorage
@@ -82,7 +82,6 @@ def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
     decoded = pa.concat_tables([decoder.decode(c).table for c in chunks]).combine_chunks()
     ordered = decoded.take(pc.sort_indices(decoded["app"].combine_chunks().dictionary_encode().indices))
     encoding = choose_encoding(ordered.slice(0, 8_192))
-    connection = connect()
 
     def fetch() -> None:
         reader = KafkaReader(plan_of("/nowhere", topic, found.topic_id, settings, ranges), settings)
@@ -128,9 +127,7 @@ def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
         "fetch, the floor: librdkafka": librdkafka,
         "decode": decode,
         "decode, beside it: orjson.loads": lambda: _orjson(values),
-        "hash": lambda: (
-            [row_hashes(connection, decoded.slice(i, 250_000)) for i in range(0, len(decoded), 250_000)] and None
-        ),
+        "hash": lambda: [row_hashes(decoded.slice(i, 250_000), {}) for i in range(0, len(decoded), 250_000)] and None,
         "encode": encode,
         "encode, the floor: raw bytes": raw_bytes,
         "worker without fetch": worker,

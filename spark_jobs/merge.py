@@ -17,28 +17,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs import lean
-from spark_jobs.engine.checksum import connect, row_hashes, total
 from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
 from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.identity import OVERFLOW, file_checksum
 from spark_jobs.engine.sinks import Columns, Finished, Joiner, Unreadable, finished, format_of
-from spark_jobs.engine.types import schema_of
 from spark_jobs.engine.write import FOOTER_ROWS
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
 from tidegate.core.layout import RECEIPT, join
 from tidegate.core.merging import Merge, Merged, MergeReceipt, Source, add_up
-from tidegate.core.overflow import OVERFLOW_COLUMN, overflow_values
-from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
+from tidegate.core.overflow import overflow_values
+from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.ports import Storage
-from tidegate.core.receipt import CHECKSUM_MODULUS, PartitionRows
+from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, PartitionRows
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
-_OVERFLOW = schema_of((OVERFLOW_COLUMN,)).field(0)
 
 RunMerges = Callable[[Callable[[Merge, int], Merged], Sequence[Merge]], Iterable[Merged]]
 """`run(fn, merges)`: call `fn(merge, attempt)` for each, anywhere; `attempt` makes file names unique."""
@@ -179,7 +176,6 @@ class _Written:
         self, merge: Merge, pipeline: Pipeline, sink: BinaryIO, counted: Callable[[pa.Table], None] | None
     ) -> None:
         self._merge, self._pipeline, self._sink, self._counted = merge, pipeline, sink, counted
-        self._connection = connect()
         self._format = format_of(pipeline.sink.format)
         # the overflow partition may be Hive's null partition too: then only some of its rows have its column
         self._beyond = merge.sources[0].entry.values == overflow_values(pipeline) != ()
@@ -208,8 +204,8 @@ class _Written:
     def _tables(self, file: Finished) -> Iterator[pa.Table]:
         for batch in _batches(file, self._merge.sources[0].uris[0]):
             rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
-            if self._beyond and _OVERFLOW.name not in rows.column_names:
-                rows = rows.append_column(_OVERFLOW, pa.nulls(len(rows), _OVERFLOW.type))
+            if self._beyond and OVERFLOW.name not in rows.column_names:
+                rows = rows.append_column(OVERFLOW, pa.nulls(len(rows), OVERFLOW.type))
             if self._schema is None:
                 self._schema = rows.schema
             if rows.schema != self._schema:
@@ -258,26 +254,11 @@ class _Written:
 
     def _count(self, table: pa.Table) -> None:
         self.rows += len(table)
-        for rows in _by_kind(table):
-            self.checksum = (self.checksum + total(row_hashes(self._connection, self._hashed(rows)))) % CHECKSUM_MODULUS
+        values = self._merge.sources[0].entry.values
+        self.checksum = (self.checksum + file_checksum(table, DATA, values)) % CHECKSUM_MODULUS
         self._parts += _coordinates(table)
         if self._counted is not None:
             self._counted(table)
-
-    def _hashed(self, table: pa.Table) -> pa.Table:
-        """What identifies a row, as when it was first written: partition values as text, all columns but the batch."""
-        texts = dict(self._merge.sources[0].entry.values)
-        columns = {f"*{n}": pa.repeat(pa.scalar(texts[n], pa.string()), len(table)) for n in texts}
-        names = [n for n in table.column_names if n != KAFKA_COLUMNS[-1][0]]
-        return pa.table({**columns, **{n: table[n] for n in names}})
-
-
-def _by_kind(table: pa.Table) -> list[pa.Table]:
-    """Rows of the overflow partition, and those that were written without its column."""
-    if _OVERFLOW.name not in table.column_names or not table[_OVERFLOW.name].null_count:
-        return [table]
-    own = table[_OVERFLOW.name].is_null()
-    return [table.filter(pc.invert(own)), table.filter(own).drop_columns([_OVERFLOW.name])]
 
 
 def _coordinates(table: pa.Table) -> list[PartitionRows]:

@@ -18,11 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.checksum import connect, row_hashes, total
 from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.identity import checksum, without_values
 from spark_jobs.engine.places import Places, TaskOverflow, combined
-from spark_jobs.engine.route import partition_text
 from spark_jobs.engine.types import arrow_type
 from spark_jobs.engine.write import Files, Run
 from spark_jobs.merge import GROUP_BYTES, GROUP_ROWS, merge_files, opened
@@ -147,7 +146,6 @@ class _Split:
         self._pipeline = from_plain(Pipeline, plan.pipeline)
         self._names = self._pipeline.dynamic_partitions
         self._places = Places(self._pipeline, plan.known.by_window())
-        self._connection = connect()
         self._files: list[tuple[pa.Schema, Files]] = []
         self._waiting: list[pa.Table] = []
         self._rows: list[BatchRows] = []
@@ -169,36 +167,23 @@ class _Split:
 
     def _read(self, source: Source, group: Merge) -> None:
         _, file = opened(source, group.columns, self._open_storage)
-        rows = checksum = 0
+        rows = found = 0
         for batch in file.batches(_BATCH_ROWS):
             table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
             _refuse_without_coordinates(table, source)
             rows += len(table)
-            checksum = (checksum + total(self._hashes(self._data(table), self._texts(table)))) % CHECKSUM_MODULUS
+            found = (found + checksum(*without_values(table, self._names))) % CHECKSUM_MODULUS
             if self._waiting and self._waiting[0].schema != table.schema:
                 self._flush()
             self._waiting.append(table)
             if sum(map(len, self._waiting)) >= GROUP_ROWS or sum(t.nbytes for t in self._waiting) >= GROUP_BYTES:
                 self._flush()
-        if (rows, checksum) != (source.entry.rows, source.entry.checksum):
+        if (rows, found) != (source.entry.rows, source.entry.checksum):
             raise refuse(
                 f"{source.uris[0]}: {rows} rows read, and they or their checksum are not the manifest's "
                 f"({source.entry.rows} rows)",
                 advice="restore the file from a backup of the filesystem",
             )
-
-    def _texts(self, table: pa.Table) -> dict[str, pa.Array]:
-        return {name: partition_text(table[name]) for name in self._names}
-
-    def _data(self, table: pa.Table) -> pa.Table:
-        """What a data file holds of them."""
-        return table.drop_columns(list(self._names)) if self._names else table
-
-    def _hashes(self, data: pa.Table, texts: dict[str, pa.Array]) -> pa.Array:
-        """What identifies a row, as when it was first written: partition values as text, all columns but the batch."""
-        names = [n for n in data.column_names if n != _BATCH]
-        content = {f"*{n}": t for n, t in texts.items()} | {n: data[n] for n in names}
-        return row_hashes(self._connection, pa.table(content))
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -207,13 +192,13 @@ class _Split:
         self._waiting = []
         count = len(table)
         window, late = pa.repeat(pa.scalar(self._window, pa.int64()), count), pa.repeat(pa.scalar(False), count)
-        numbers = self._places.number(window, late, self._texts(table), None)
+        numbers = self._places.number(window, late, without_values(table, self._names)[1], None)
         targets = self._places.targets
         ranks = {place: i for i, place in enumerate(dict.fromkeys(targets))}
         rank = pa.array([ranks[place] for place in targets], pa.int32()).take(numbers)
         order = pc.sort_indices(rank)
         table, numbers, rank = table.take(order), numbers.take(order), rank.take(order)
-        files = self._files_of(self._data(table.slice(0, 0)).schema)
+        files = self._files_of(without_values(table.slice(0, 0), self._names)[0].schema)
         ends = pc.run_end_encode(rank).run_ends.to_pylist()
         for start, end in pairwise([0, *ends]):
             self._write(files, table.slice(start, end - start).combine_chunks(), numbers.slice(start, end - start))
@@ -222,7 +207,7 @@ class _Split:
 
     def _write(self, files: Files, rows: pa.Table, numbers: pa.Array) -> None:
         """Rows of one place."""
-        place, data = self._places.targets[numbers[0].as_py()], self._data(rows)
+        place, (data, _) = self._places.targets[numbers[0].as_py()], without_values(rows, self._names)
         texts = {name: self._places.texts(name, numbers, beyond=place.overflow) for name in self._names}
         if place.overflow:
             kind = arrow_type(parse(OVERFLOW_COLUMN[1]))
@@ -230,8 +215,8 @@ class _Split:
             self._places.overflowed(self._window, numbers)
         counts = _batch_rows(data)
         runs = [Run(0, b.partition, b.rows, b.min_offset, b.max_offset) for b in counts]
-        checksum = total(self._hashes(data, texts))
-        files.append(place, data, choose_encoding(data.slice(0, _SAMPLE_ROWS)), checksum, self._events, runs)
+        encoding = choose_encoding(data.slice(0, _SAMPLE_ROWS))
+        files.append(place, data, encoding, checksum(data, texts), self._events, runs)
         self._rows += counts
 
     def _files_of(self, schema: pa.Schema) -> Files:

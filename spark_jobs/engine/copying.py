@@ -9,27 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.checksum import row_hashes, total
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.identity import OVERFLOW, by_kind, file_checksum
 from spark_jobs.engine.sinks import Finished, Unreadable, finished
-from spark_jobs.engine.types import data_schema, schema_of
+from spark_jobs.engine.types import data_schema
 from spark_jobs.engine.write import Files, Place, Run
 from tidegate.core.batch import Copy
 from tidegate.core.errors import PathMissing
-from tidegate.core.layout import PartitionValues
-from tidegate.core.overflow import OVERFLOW_COLUMN, overflow_values
+from tidegate.core.overflow import overflow_values
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, Copied
 
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _PARTITION, _OFFSET, _BATCH = KAFKA_COLUMNS[1][0], KAFKA_COLUMNS[2][0], KAFKA_COLUMNS[-1][0]
-_OVERFLOW = schema_of((OVERFLOW_COLUMN,)).field(0)
 _COPIED_PIECE = -1
 _FROM_KAFKA = "replay from Kafka while it has the records (--from kafka); the generation in force stays"
 _RESTORE = "restore it from a backup of the filesystem, or replay from Kafka (--from kafka) while it has the records"
@@ -38,14 +35,8 @@ _RESTORE = "restore it from a backup of the filesystem, or replay from Kafka (--
 class Copier:
     """Copies into `files`. `open_file` raises PathMissing."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        files: Files,
-        connection: duckdb.DuckDBPyConnection,
-        open_file: Callable[[str], Any],
-    ) -> None:
-        self._pipeline, self._files, self._connection, self._open_file = pipeline, files, connection, open_file
+    def __init__(self, pipeline: Pipeline, files: Files, open_file: Callable[[str], Any]) -> None:
+        self._pipeline, self._files, self._open_file = pipeline, files, open_file
         self._schema = data_schema(pipeline)
 
     def copy(self, copy: Copy) -> list[Copied]:
@@ -68,8 +59,8 @@ class Copier:
         for batch in file.batches(_BATCH_ROWS):
             table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
             rows += len(table)
-            checksum = (checksum + self._checksum(table, copy.source.entry.values)) % CHECKSUM_MODULUS
-            for mine in _by_kind(_wanted(table, copy)) if _BATCH in table.column_names else [table]:
+            checksum = (checksum + file_checksum(table, DATA, copy.source.entry.values)) % CHECKSUM_MODULUS
+            for mine in by_kind(_wanted(table, copy)) if _BATCH in table.column_names else [table]:
                 if waiting and waiting[0].schema != mine.schema:
                     found += self._write(waiting, copy)
                     waiting = []
@@ -97,23 +88,13 @@ class Copier:
         # it was there when the plan was made: another task has moved it on
         raise refuse(f"{copy.source.uris[0]} is not there any more", retry=True)
 
-    def _checksum(self, table: pa.Table, values: PartitionValues) -> int:
-        return sum(total(self._hashes(rows, dict(values))) for rows in _by_kind(table)) % CHECKSUM_MODULUS
-
-    def _hashes(self, table: pa.Table, texts: dict[str, str | None]) -> pa.Array:
-        """What identifies a row, as when it was first written: partition values as text, all columns but the batch."""
-        columns: dict[str, Any] = {f"*{n}": pa.repeat(pa.scalar(t, pa.string()), len(table)) for n, t in texts.items()}
-        return row_hashes(
-            self._connection, pa.table(columns | {n: table[n] for n in table.column_names if n != _BATCH})
-        )
-
     def _write(self, waiting: list[pa.Table], copy: Copy) -> list[Copied]:
         table = pa.concat_tables(waiting).combine_chunks()
         entry = copy.source.entry
-        overflow = _OVERFLOW.name in table.column_names
+        overflow = OVERFLOW.name in table.column_names
         data = table.select(self._schema.names).cast(self._schema)
         if overflow:
-            data = data.append_column(_OVERFLOW, table[_OVERFLOW.name])
+            data = data.append_column(OVERFLOW, table[OVERFLOW.name])
         counts = _counts(table, copy)
         runs = [Run(_COPIED_PIECE, c.partition, c.rows, c.min_offset, c.max_offset) for c in counts]
         bounds = (entry.min_event_ms, entry.max_event_ms)
@@ -122,7 +103,7 @@ class Copier:
             Place(DATA, copy.window_ms, values, overflow),
             data,
             choose_encoding(data.slice(0, _SAMPLE_ROWS)),
-            self._checksum(data, values),
+            file_checksum(data, DATA, values),
             None if None in bounds else bounds,  # type: ignore[arg-type]
             runs,
         )
@@ -134,14 +115,6 @@ def _enough(waiting: list[pa.Table]) -> bool:
     if not waiting or _BATCH not in waiting[0].column_names:
         return False
     return sum(map(len, waiting)) >= GROUP_ROWS or sum(t.nbytes for t in waiting) >= GROUP_BYTES
-
-
-def _by_kind(table: pa.Table) -> list[pa.Table]:
-    """Rows of the overflow partition, and those that were written without its column."""
-    if _OVERFLOW.name not in table.column_names or not table[_OVERFLOW.name].null_count:
-        return [table]
-    own = table[_OVERFLOW.name].is_null()
-    return [table.filter(pc.invert(own)), table.filter(own).drop_columns([_OVERFLOW.name])]
 
 
 def _wanted(table: pa.Table, copy: Copy) -> pa.Table:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.checksum import row_hashes, total
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad
+from spark_jobs.engine.identity import checksum, row_hashes, total
 from spark_jobs.engine.order import Order
 from spark_jobs.engine.places import Places, TaskOverflow
 from spark_jobs.engine.route import Routed
@@ -49,12 +48,11 @@ class Gatherer:
         self,
         pipeline: Pipeline,
         files: Files,
-        connection: duckdb.DuckDBPyConnection,
         topic: str,
         sources: Sequence[tuple[int, int]],
         known: Mapping[int, set[PartitionValues]],
     ) -> None:
-        self._files, self._connection, self._topic = files, connection, topic
+        self._files, self._topic = files, topic
         self._format = format_of(pipeline.sink.format)
         self._data, self._late, self._dirty = data_schema(pipeline), late_schema(pipeline), dirty_schema()
         self._dynamic = pipeline.dynamic_partitions
@@ -177,14 +175,7 @@ class Gatherer:
         numbers: pa.Array,
     ) -> None:
         """`tables`: the rows of all spans as each kind of file holds them; `texts`: their partition values."""
-        # what identifies a row: partition values as text, and all that its file holds but the batch
-        content = tables[DATA].select([n for n in tables[DATA].column_names if n != _BATCH])
-        hashes = row_hashes(
-            self._connection,
-            pa.table(
-                {f"*{n}": t for n, t in texts.items()} | dict(zip(content.column_names, content.columns, strict=True))
-            ),
-        )
+        hashes = row_hashes(tables[DATA], texts)
         at = 0
         for (place, count), mine in zip(spans, runs, strict=True):
             span = pc.min_max(events.slice(at, count)).as_py()
@@ -204,8 +195,8 @@ class Gatherer:
         if not self._bad:
             return
         rows = pa.Table.from_pylist(self._bad, schema=self._dirty)
-        checksum = total(row_hashes(self._connection, rows))
-        self._files.append(DIRTY_PLACE, rows, Encoding(["reason", "field", _TOPIC], []), checksum, None, self._bad_runs)
+        encoding = Encoding(["reason", "field", _TOPIC], [])
+        self._files.append(DIRTY_PLACE, rows, encoding, checksum(rows, {}), None, self._bad_runs)
         self._bad, self._bad_runs, self._bad_bytes = [], [], 0
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine import native, paths
-from spark_jobs.engine.checksum import connect
 from spark_jobs.engine.copying import Copier
 from spark_jobs.engine.dirty import Readers
 from spark_jobs.engine.failures import JobError, from_exception, refuse
@@ -102,9 +101,8 @@ class _Worker:
         self._files = Files(self._pipeline, plan.attempt_dir, name, labels, storage.open_new, homes)
         sources = [(p.range.partition, plan.parts[p.part].batch_id) for p in task.pieces]
         known = plan.known.by_window()
-        connection = connect()
-        self._gatherer = Gatherer(self._pipeline, self._files, connection, plan.topic, sources, known)
-        self._copier = Copier(self._pipeline, self._files, connection, storage.open_existing)
+        self._gatherer = Gatherer(self._pipeline, self._files, plan.topic, sources, known)
+        self._copier = Copier(self._pipeline, self._files, storage.open_existing)
         self._targets = Targets(plan)
         self._chosen: dict[tuple[int, int], int] = {}
         self._rules = {part: _Rules(self._pipeline, plan.parts[part]) for part in {p.part for p in task.pieces}}

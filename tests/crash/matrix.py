@@ -6,15 +6,12 @@ import os
 import random
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
-
-from spark_jobs.engine import checksum
 from tests.crash.faults import Call, Faults
 from tests.crash.kept import InProcess
 from tests.crash.life import STEPS, beginning
@@ -111,18 +108,8 @@ def problems(world: World) -> list[str]:
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """No power cut is played here: nothing is synced. And one DuckDB serves all jobs, each with its own session."""
-    whole = checksum.connect()
-
-    def session() -> duckdb.DuckDBPyConnection:
-        cursor = whole.cursor()
-        cursor.execute("set TimeZone='UTC'")
-        return cursor
-
-    with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(os, "fsync"))
-        for place in ("spark_jobs.engine.task", "spark_jobs.merge"):
-            patches.enter_context(mock.patch(f"{place}.connect", session))
+    """No power cut is played here: nothing is synced."""
+    with mock.patch.object(os, "fsync"):
         yield
 
 
