@@ -3,15 +3,15 @@
 A JSON line in, a JSON line out, until the input ends:
 
     {"files": [["uri", ...], ...], "examples": 3}
-    {"groups": [[field, reason, rows, [[partition, offset, raw], ...]], ...], "unread": "..."}
+    {"groups": [[field, reason, varies, rows, [[partition, offset, raw], ...]], ...], "unread": "..."}
 
-Each file has several places where it can be. Numbers in a reason are written as N, so that one cause is one group.
+Each file has several places where it can be. Reasons that differ only in the value are one group,
+and the first one is told.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO, TextIO
@@ -20,6 +20,7 @@ from spark_jobs.engine.sinks import finished
 from tidegate.adapters.storage import for_uri
 from tidegate.core.errors import PathMissing
 from tidegate.core.pipeline import DIRTY_COLUMNS
+from tidegate.core.redriving import shape
 
 _COLUMNS = ["reason", "field", "_partition", "_offset", "raw_value"]
 _BATCH_ROWS = 4_096
@@ -40,8 +41,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             _add(groups, uris, request["examples"])
         except Exception as e:  # the others can be read
             unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
-    told = [[field, reason, rows, examples] for (field, reason), (rows, examples) in groups.items()]
-    return {"groups": told, "unread": unread}
+    return {"groups": [[field, *group] for (field, _), group in groups.items()], "unread": unread}
 
 
 def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: int) -> None:
@@ -51,11 +51,12 @@ def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: in
             columns = [batch.column(batch.schema.get_field_index(name)) for name in _COLUMNS[:4]]
             raw = batch.column(batch.schema.get_field_index("raw_value"))
             for i, (reason, field, partition, offset) in enumerate(zip(*(c.to_pylist() for c in columns), strict=True)):
-                key = (field or "", re.sub(r"\d+", "N", (reason or "")[:REASON_CHARACTERS]))
-                group = groups.setdefault(key, [0, []])
-                group[0] += 1
-                if len(group[1]) < most:
-                    group[1].append([partition, offset, _shown(raw[i].as_py())])
+                words = (reason or "")[:REASON_CHARACTERS]
+                group = groups.setdefault((field or "", shape(words)), [words, False, 0, []])
+                group[1] |= words != group[0]
+                group[2] += 1
+                if len(group[3]) < most:
+                    group[3].append([partition, offset, _shown(raw[i].as_py())])
 
 
 def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:

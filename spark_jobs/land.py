@@ -74,10 +74,12 @@ def carry_out(
 
         return merge.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
+    from tidegate.core.wording import many
 
     tasks = max(1, context.defaultParallelism)
     done = run_plan(plan, storage, run_tasks, open_storage=open_storage, tasks=tasks)
-    return f"tidegate: {plan.attempt}: read {done.read_rows}, wrote {done.rows} rows in {len(done.files)} files"
+    written = f"wrote {many(done.rows, 'row')} in {many(len(done.files), 'file')}"
+    return f"tidegate: {plan.attempt}: read {many(done.read_rows, 'record')}, {written}"
 
 
 def new_context(name: str) -> SparkContext:

@@ -33,6 +33,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, PartitionRows
+from tidegate.core.wording import many
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
@@ -96,7 +97,8 @@ def summary(plan: JobPlan, receipt: MergeReceipt) -> str:
     """For the log."""
     rows = sum(f.rows for f in receipt.files)
     sources = sum(len(m.sources) for m in plan.merges)
-    return f"tidegate: {plan.attempt}: merged {rows} rows of {sources} files into {len(receipt.files)}"
+    words = f"merged {many(rows, 'row')} of {many(sources, 'file')} into {len(receipt.files):,}"
+    return f"tidegate: {plan.attempt}: {words}"
 
 
 def _here(one: Callable[[Merge, int], Merged], merges: Sequence[Merge]) -> list[Merged]:

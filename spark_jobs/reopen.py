@@ -35,6 +35,7 @@ from tidegate.core.plain import dumps, from_plain
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry
 from tidegate.core.reopening import BatchRows, ReopenReceipt, counted
+from tidegate.core.wording import many
 
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
 _PARTITION, _OFFSET, _BATCH = KAFKA_COLUMNS[1][0], KAFKA_COLUMNS[2][0], KAFKA_COLUMNS[-1][0]
@@ -88,7 +89,8 @@ def run_reopening(
 def summary(plan: JobPlan, receipt: ReopenReceipt) -> str:
     """For the log."""
     added, copied = (sum(f.rows for f in files) for files in (receipt.added, receipt.copied))
-    return f"tidegate: {plan.attempt}: copied {copied} rows, added {added} late ones, in {len(receipt.files)} files"
+    words = f"copied {many(copied, 'row')}, added {many(added, 'late row')}, in {many(len(receipt.files), 'file')}"
+    return f"tidegate: {plan.attempt}: {words}"
 
 
 def _here(one: Callable[[Work, int], Done], work: Sequence[Work]) -> list[Done]:

@@ -11,6 +11,7 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
+from tidegate.core.instants import iso, span
 from tidegate.core.lateness import DROP, SIDE, Floor
 from tidegate.core.layout import DAY_MS, HIVE_NULL, MAX_NAME_BYTES, MINUTE_MS, fits, window_end, window_start
 from tidegate.core.pipeline import Pipeline, Windows
@@ -89,8 +90,9 @@ class Router:
         if self._pipeline.event_time.future == "dirty" and (pc.max(event).as_py() or 0) > self._horizon:
             field = self._pipeline.event_time.path or ""
             for i in pc.indices_nonzero(pc.fill_null(pc.greater(event, self._horizon), False)).to_pylist():
-                ahead = event[i].as_py() - self._horizon
-                bad.setdefault(i, Bad(f"event time is {ahead} ms beyond the ingest clock + future_skew", field))
+                at = event[i].as_py()
+                ahead = f"{span(at - self._horizon)} beyond the ingest clock + future_skew"
+                bad.setdefault(i, Bad(f"event time {iso(at)} is {ahead}", field))
         return plausible
 
     def _is_late(self, window: pa.Array) -> pa.Array:

@@ -259,7 +259,7 @@ def test_spec_commands(tide: Tide, world: World, tmp_path: Path) -> None:
     add_yaml(world.folder, "broken", columns="colums")
     result = tide("spec", "validate")
     assert result.exit_code == 2
-    assert "1 of 2 pipelines are right" in result.stdout
+    assert "1 of 2 pipelines valid" in result.stdout
     assert "broken.yaml:" in result.stderr
     assert tide("spec", "validate", "pipelines/readings.yaml").exit_code == 0
     assert json.loads(tide("spec", "schema").output)["properties"]["name"]
@@ -291,7 +291,7 @@ def test_a_checkout_without_a_stack_has_pipelines(tide: Tide, world: World, monk
     (world.folder / "dags").mkdir()
     (world.folder / "pipelines").rename(world.folder / "dags/pipelines")
     monkeypatch.setenv("AIRFLOW_HOME", "/nowhere")
-    assert "1 of 1 pipelines are right" in tide("spec", "validate").output
+    assert "1 of 1 pipeline valid" in tide("spec", "validate").output
 
 
 def test_names_are_completed(tide: Tide, world: World) -> None:
@@ -349,3 +349,11 @@ def test_outputs_fit_into_80_columns(tide: Tide, world: World, monkeypatch: pyte
         lines = [line for line in tide(*command).output.splitlines() if "airflow dags" not in line]
         lines = [line for line in lines if "tidegate status" not in line]  # commands are not wrapped
         assert max(map(len, lines)) <= 80, command
+
+
+def test_nobody_else_tries_what_was_typed():
+    from tidegate.commands.failures import _failed
+    from tidegate.core.errors import SourceUnavailable
+
+    told = _failed(SourceUnavailable("Kafka has no answer")).message
+    assert told.endswith("what to do: check the Kafka connection; then run it again")

@@ -39,12 +39,12 @@ def test_windows_that_are_not() -> None:
 
     assert told(rows=1_004) == [" shows 1,004 rows, its batches brought 5"]
     assert told(listing=None) == [": its directory is gone"]
-    assert told(listing={"b": 2, "_SUCCESS": 0}) == [": 1 of 2 files are gone or of another length, such as a"]
-    assert told(listing={"a": 2, "b": 3, "_SUCCESS": 0}) == [": 2 of 2 files are gone or of another length, such as a"]
+    assert told(listing={"b": 2, "_SUCCESS": 0}) == [": 1 of 2 files gone or of another length, such as a"]
+    assert told(listing={"a": 2, "b": 3, "_SUCCESS": 0}) == [": 2 of 2 files gone or of another length, such as a"]
     assert told(listing=MANIFEST) == [": _SUCCESS is gone"]
     assert told(rows=4, listing={}) == [
         " shows 4 rows, its batches brought 5",
-        ": 2 of 2 files are gone or of another length, such as a",
+        ": 2 of 2 files gone or of another length, such as a",
         ": _SUCCESS is gone",
     ]
 

@@ -283,3 +283,20 @@ def test_rows_of_one_redrive_hide_no_other_partitions() -> None:
 def test_rows_that_claim_a_batch_that_no_ledger_has_are_no_redrives() -> None:
     (one,) = check_coverage(Findings(missing=(Missing(0, 3, 2, (Interval(4, 6),)),)), Allowance())
     assert (one.subject, one.what.endswith("of batch 0")) == ("partition 3", True)
+
+
+def test_reasons_that_differ_in_a_value_are_one_cause():
+    at = "event time 2085-07-14T00:00Z is 72.5 years beyond the ingest clock + future_skew"
+    other = "event time 2044-01-01T12:00:01.5-05:00 is 31.0 years beyond the ingest clock + future_skew"
+    causes = [
+        Cause("at", at, 2, (1,)),
+        Cause("at", other, 1, (2,)),
+        Cause("value", "expected an integer, got 'a'", 1, (1,), varies=True),
+        Cause("value", "expected an integer, got 'b'", 1, (1,)),
+        Cause("value", "expected a number, got 'b'", 1, (1,)),
+    ]
+    assert redriving.together(causes) == [
+        Cause("at", at, 3, (1, 2), varies=True),
+        Cause("value", "expected an integer, got 'a'", 2, (1,), varies=True),
+        Cause("value", "expected a number, got 'b'", 1, (1,)),
+    ]

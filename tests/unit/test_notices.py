@@ -366,7 +366,7 @@ def test_the_daily_check(world: World) -> None:
     assert check(world) == [], "not due"
     world.clock.advance(24 * HOUR)
     (line,) = check(world)
-    assert "1 of 1 files are gone or of another length" in line
+    assert "1 of 1 file gone or of another length" in line
     assert "airflow tasks clear readings.archive" in line
     people = Channel()
     told(world, people)

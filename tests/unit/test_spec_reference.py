@@ -119,7 +119,7 @@ def test_check_says_what_is_wrong_and_fails(tmp_path, capsys, monkeypatch):
     assert main(["check", str(tmp_path)]) == 1
     captured = capsys.readouterr()
     assert f"{tmp_path / 'other.yaml'}:2: name: must be other" in captured.err
-    assert captured.out.endswith("1 of 2 pipelines are right\n")
+    assert captured.out.endswith("1 of 2 pipelines valid\n")
     assert main(["check", str(tmp_path / "nowhere")]) == 1
     assert main([]) == 2
 

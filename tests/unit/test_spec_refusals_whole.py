@@ -167,3 +167,17 @@ def test_bytes_that_are_not_text_are_refused_with_their_line(tmp_path):
 def test_a_file_that_is_not_there_is_a_spec_error(tmp_path):
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         load_file(tmp_path / "orders.yaml", {})
+
+
+def test_an_unknown_partition_column_is_told_beside_other_problems(tmp_path):
+    text = GOOD.replace("owner: shop\n", "").replace("[date, hour, shop]", "[date, hour, shpo]")
+    error, _ = refusal(tmp_path, text)
+    assert "owner: is required" in str(error)
+    assert "partition_by[2]: shpo is neither a time partition (date, hour, minute) nor a column" in str(error)
+    assert "did you mean shop?" in str(error)
+
+
+@pytest.mark.parametrize("columns", ["columns: 3", "columns:\n  - 3", "columns:\n  - name: 3"])
+def test_columns_that_cannot_be_told_accuse_no_partition(tmp_path, columns):
+    error, _ = refusal(tmp_path, re.sub(r"columns:\n( .*\n)+", columns + "\n", GOOD))
+    assert "partition_by" not in str(error)

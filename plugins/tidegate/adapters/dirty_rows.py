@@ -22,8 +22,8 @@ class LineDirty(ABC):
     def causes(self, batch_id: int, files: Sequence[Sequence[str]]) -> tuple[list[Cause], str]:
         told = self._ask({"files": [list(uris) for uris in files], "examples": EXAMPLES})
         found = [
-            Cause(field, reason, rows, (batch_id,), tuple(Example(batch_id, *e) for e in examples))
-            for field, reason, rows, examples in told["groups"]
+            Cause(field, reason, rows, (batch_id,), tuple(Example(batch_id, *e) for e in examples), varies)
+            for field, reason, varies, rows, examples in told["groups"]
         ]
         return found, told["unread"]
 

@@ -69,7 +69,8 @@ def _print(name: str, found: list[DirtyBatch], looked: list[DirtyBatch], causes:
     if len(looked) < len(found):
         paragraph(out, "looked", f"into the newest {many(len(looked), 'batch')}")
     for cause in causes[:_SHOWN]:
-        paragraph(out, f"{many(cause.rows, 'row')}", f"{cause.field or 'record'}: {cause.reason}", "bold")
+        others = " (the others with other values)" if cause.varies else ""
+        paragraph(out, f"{many(cause.rows, 'row')}", f"{cause.field or 'record'}: {cause.reason}{others}", "bold")
         for e in cause.examples:
             paragraph(out, "", f"batch {e.batch_id}, partition {e.partition} offset {e.offset}: {e.raw}")
     if len(causes) > _SHOWN:

@@ -44,10 +44,10 @@ class Commands(click.Group):
 
 
 def _failed(error: Exception) -> Failed:
-    from tidegate.core.errors import TidegateError
+    from tidegate.core.errors import GOES_ON, TidegateError
 
     if isinstance(error, TidegateError):
-        return Failed(str(error), exit_code_of(error))
+        return Failed(str(error).replace(GOES_ON, "then run it again"), exit_code_of(error))  # nobody else does
     first = next(iter(str(error).strip().splitlines()), "")
     what = f"{type(error).__name__}: {first}" if first else type(error).__name__
     if isinstance(error, OSError):

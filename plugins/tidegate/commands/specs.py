@@ -10,6 +10,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import WELL, WRONG
 from tidegate.commands.output import json_option, print_json
+from tidegate.core.wording import many
 
 if TYPE_CHECKING:
     from tidegate.spec.expressions import Judge
@@ -35,7 +36,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
       tidegate spec validate dags/pipelines/flights.yaml
 
     \b
-    Exit code: 0 all are right; 2 one is wrong (file, line, field).
+    Exit code: 0 all are valid; 2 one is not (file, line, field).
     """
     from tidegate.adapters.expressions import ExpressionChecker
 
@@ -48,7 +49,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     else:
         for _, error in wrong:
             click.echo(error, err=True)
-        click.echo(f"{len(results) - len(wrong)} of {len(results):,} pipelines are right")
+        click.echo(f"{len(results) - len(wrong):,} of {many(len(results), 'pipeline')} valid")
     raise SystemExit(WRONG if wrong else WELL)
 
 

@@ -55,8 +55,8 @@ def of_window(name: str, shown: Shown) -> list[Flaw]:
         return [*found, Flaw(f"window {at}: its directory is gone", advice)]
     lost = [path for path, size in shown.manifest.items() if shown.listing.get(path) != size]
     if lost:
-        gone = f"{len(lost):,} of {len(shown.manifest):,} files"
-        found.append(Flaw(f"window {at}: {gone} are gone or of another length, such as {min(lost)}", advice))
+        gone = f"{len(lost):,} of {many(len(shown.manifest), 'file')}"
+        found.append(Flaw(f"window {at}: {gone} gone or of another length, such as {min(lost)}", advice))
     if SUCCESS not in shown.listing:
         found.append(Flaw(f"window {at}: {SUCCESS} is gone", advice))
     return found

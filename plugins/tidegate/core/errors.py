@@ -30,6 +30,9 @@ TidegateError
 
 from __future__ import annotations
 
+GOES_ON = "the next try goes on by itself"
+"""In an advice: true of a task; who runs a command by hand is told to run it again."""
+
 
 class TidegateError(Exception):
     """`retry`: whether the next try can succeed without a human. `advice`: what to do, one sentence."""
@@ -78,7 +81,7 @@ class SourceError(TidegateError):
 
 class SourceUnavailable(SourceError):
     retry = True
-    advice = "check the Kafka connection; the next try goes on by itself"
+    advice = f"check the Kafka connection; {GOES_ON}"
 
 
 class DataLoss(SourceError):

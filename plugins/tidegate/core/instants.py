@@ -21,7 +21,7 @@ def iso(ms: int | None) -> str:
 
 
 def span(ms: int) -> str:
-    """A duration for people: `38 min`, `2.5 h`, `3.1 days`."""
+    """A duration for people: `38 min`, `2.5 h`, `3.1 days`, `72.5 years`."""
     seconds = abs(ms) / 1000
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -29,4 +29,6 @@ def span(ms: int) -> str:
         return f"{seconds / 60:.0f} min"
     if seconds < 172_800:
         return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86_400:.1f} days"
+    if seconds < 63_072_000:
+        return f"{seconds / 86_400:.1f} days"
+    return f"{seconds / 31_557_600:.1f} years"

@@ -7,6 +7,7 @@ the batch that read it, or the redrive that took it up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,6 +18,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import PartitionRows, Receipt
 from tidegate.core.wording import many
 
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[\w.:+-]*\d[\w.:+-]*")
 _HEADERS = ("$.headers", "$['headers']", '$["headers"]')
 KINDS = ("data", "late", "dirty", "filtered", "dropped", "rerouted")
 """What a redrive counts its rows as; the rerouted ones are data."""
@@ -128,13 +130,16 @@ class Example:
 
 @dataclass(frozen=True)
 class Cause:
-    """Rows that are dirty for one reason in one field ("" for the record as a whole), with a few of them."""
+    """Rows that are dirty for one reason in one field ("" for the record as a whole), with a few of them.
+
+    `reason` is that of the first row; `varies` where others say the same of another value."""
 
     field: str
     reason: str
     rows: int
     batches: tuple[int, ...]
     examples: tuple[Example, ...] = ()
+    varies: bool = False
 
 
 class DirtyReader(Protocol):
@@ -145,14 +150,20 @@ class DirtyReader(Protocol):
         ...
 
 
+def shape(reason: str) -> str:
+    """The same for reasons that differ only in the value that they tell of: numbers, times, quoted text."""
+    return _VALUE.sub("…", reason)
+
+
 def together(causes: Iterable[Cause], examples: int = 3) -> list[Cause]:
-    """One for each field and reason, the most frequent first."""
+    """One for each field and shape of reason, the most frequent first."""
     found: dict[tuple[str, str], Cause] = {}
     for c in causes:
-        old = found.get((c.field, c.reason), Cause(c.field, c.reason, 0, ()))
+        old = found.setdefault((c.field, shape(c.reason)), Cause(c.field, c.reason, 0, ()))
         batches = tuple(sorted({*old.batches, *c.batches}))
         kept = (*old.examples, *c.examples)[:examples]
-        found[c.field, c.reason] = Cause(c.field, c.reason, old.rows + c.rows, batches, kept)
+        varies = old.varies or c.varies or c.reason != old.reason
+        found[c.field, shape(c.reason)] = Cause(c.field, old.reason, old.rows + c.rows, batches, kept, varies)
     return sorted(found.values(), key=lambda c: (-c.rows, c.field, c.reason))
 
 

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tidegate.core.errors import (
+    GOES_ON,
     Alarm,
     BatchRefused,
     CatalogueError,
@@ -116,7 +117,7 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
     look = f"tidegate explain {pipeline} {window}" if window else f"tidegate status {pipeline}"
     ask = f"tidegate doctor {pipeline}"
     if isinstance(error, TidegateError):
-        advice = _flat(error.advice).removesuffix("; the next try goes on by itself")  # said anyhow, or there is none
+        advice = _flat(error.advice).removesuffix(f"; {GOES_ON}")  # said anyhow, or there is none
         return _what(error), advice, _command(error, pipeline, look, ask)
     if isinstance(error, MemoryError):
         advice = (

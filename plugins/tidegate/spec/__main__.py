@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tidegate.core.errors import SpecError
+from tidegate.core.wording import many
 from tidegate.spec.loader import load_folder
 from tidegate.spec.reference import markdown, schema_text
 
@@ -35,7 +36,7 @@ def _check(folder: str) -> int:
     errors = [one.error for one in loaded if one.error]
     for error in errors:
         print(error, file=sys.stderr)
-    print(f"{len(loaded) - len(errors)} of {len(loaded):,} pipelines are right")
+    print(f"{len(loaded) - len(errors):,} of {many(len(loaded), 'pipeline')} valid")
     return 1 if errors else 0
 
 

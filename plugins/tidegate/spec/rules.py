@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from tidegate.core.hivetypes import Primitive, is_primitive, parse
@@ -194,8 +195,7 @@ def _dynamic_partitions(spec: PipelineSpec) -> Iterator[Problem]:
         elif word in TIME_PARTITIONS:
             continue
         elif name not in columns:
-            hint = nearest(word, [*TIME_PARTITIONS, *columns])
-            yield Problem(path, f"{word} is neither a time partition ({', '.join(TIME_PARTITIONS)}) nor a column{hint}")
+            yield _unknown_partition(i, word, columns)
         elif columns[name].hidden:
             yield Problem(path, f"{word} is hidden, so it is no column of the table")
         elif parse(columns[name].type) not in [Primitive(t) for t in PARTITION_TYPES]:
@@ -205,6 +205,27 @@ def _dynamic_partitions(spec: PipelineSpec) -> Iterator[Problem]:
     if not spec.kafka_columns and not visible - {p.lower() for p in spec.partition_by}:
         message = "every column is a partition column or hidden, and kafka_columns is off: files would be empty"
         yield Problem(("columns",), message)
+
+
+def unknown_partitions(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """Those of a document with problems elsewhere, so that its author is told of all at once."""
+    words, columns = document.get("partition_by"), document.get("columns")
+    if not isinstance(words, list) or not isinstance(columns, list):
+        return
+    names = [c["name"].lower() for c in columns if isinstance(c, Mapping) and isinstance(c.get("name"), str)]
+    for i, word in enumerate(words):
+        if (
+            names
+            and len(names) == len(columns)
+            and isinstance(word, str)
+            and word.lower() not in (*TIME_PARTITIONS, *names)
+        ):
+            yield _unknown_partition(i, word, names)
+
+
+def _unknown_partition(at: int, word: str, columns: Iterable[str]) -> Problem:
+    message = f"{word} is neither a time partition ({', '.join(TIME_PARTITIONS)}) nor a column"
+    return Problem(("partition_by", at), message + nearest(word, [*TIME_PARTITIONS, *columns]))
 
 
 def _text(spec: PipelineSpec) -> Iterator[Problem]:
