@@ -66,7 +66,7 @@ LOOKING = {
         "facts", "earlier_facts", "get", "generation", "certificate", "holds", "landed_files", "owed",
         "published_starts", "grounds",
     },
-    "recovery": {"identity", "record", "decoders", "newest_publication_ms", "unknown_generations"},
+    "recovery": {"identity", "record", "decoders", "newest_publication_ms", "begun_ms", "unknown_generations"},
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
     "redrives": {"dirty_batches", "counts", "duties"},
     "truths": {"known", "waiting"},

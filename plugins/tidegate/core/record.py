@@ -128,6 +128,11 @@ class RecoveryLedger(Protocol):
         """When the newest generation was published, UTC ms."""
         ...
 
+    def begun_ms(self, name: str, key: WindowKey, number: int) -> int | None:
+        """When the newest generation of a window was begun, UTC ms; None if the ledger does not know. It has no record
+        that is older."""
+        ...
+
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Those of (window start UTC ms, generation number) that the ledger has no row of."""
         ...

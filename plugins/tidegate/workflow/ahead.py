@@ -6,14 +6,16 @@ decided has happened all the same: planning from such a ledger would read offset
 
 from __future__ import annotations
 
-from tidegate.core.errors import SourceError, SourceUnavailable, StorageAhead
+from collections.abc import Mapping
+
+from tidegate.core.errors import LostComparison, SourceError, SourceUnavailable, StorageAhead
 from tidegate.core.instants import iso
 from tidegate.core.layout import parse_assembly
 from tidegate.core.planning import PlanningView
 from tidegate.core.record import GenerationRecord
 from tidegate.core.window import BuildingGeneration, WindowKey
 from tidegate.workflow import records
-from tidegate.workflow.context import Context
+from tidegate.workflow.context import ATTEMPTS, Context
 
 SHOWN = 3
 
@@ -21,12 +23,29 @@ SHOWN = 3
 def refuse_if_ahead(ctx: Context, next_batch_id: int) -> None:
     """Raises StorageAhead with what storage has that the ledger does not know.
 
-    Batch ids have no holes, so one look at the next id is enough."""
-    name, layout = ctx.name, ctx.layout
-    for path in (layout.high_water_mark(next_batch_id), layout.landed(next_batch_id)):
-        if ctx.storage.exists(path):
-            raise StorageAhead(f"{name}: the ledger's next batch is {next_batch_id}, but {path} exists")
-    refuse_unknown_publications(ctx)
+    Batch ids have no holes, so one look at the next id is enough. Another run may plan and land that very batch between
+    the caller's look at the ledger and this one at storage: the ledger is read again before the alarm (R10)."""
+    for _ in range(ATTEMPTS):
+        path = _taken(ctx, next_batch_id)
+        if path is None:
+            return refuse_unknown_publications(ctx)
+        known = planned_next(ctx)
+        if known == next_batch_id:
+            raise StorageAhead(f"{ctx.name}: the ledger's next batch is {next_batch_id}, but {path} exists")
+        next_batch_id = known
+    raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while storage was compared with it")
+
+
+def _taken(ctx: Context, batch_id: int) -> str | None:
+    """The path by which storage says that there was a batch of this id; None if it says nothing of it."""
+    paths = (ctx.layout.high_water_mark(batch_id), ctx.layout.landed(batch_id))
+    return next((path for path in paths if ctx.storage.exists(path)), None)
+
+
+def planned_next(ctx: Context) -> int:
+    """The id that the next batch will get."""
+    row = ctx.ledger.pipelines.row(ctx.name)
+    return 1 if row is None else row.next_batch_id
 
 
 def refuse_unknown_publications(ctx: Context) -> None:
@@ -43,6 +62,8 @@ def refuse_unknown_publications(ctx: Context) -> None:
 def unknown_publications(ctx: Context, of_all_days: bool = False) -> dict[tuple[int, int], str]:
     """(window start UTC ms, generation) -> path of the record, for those that the ledger has no row of."""
     since_ms = None if of_all_days else ctx.ledger.recovery.newest_publication_ms(ctx.name)
+    if since_ms is not None:
+        since_ms = min(since_ms, ctx.clock.now_ms())  # whoever published it may have had a clock that was days ahead
     marks = records.publication_marks(ctx, since_ms)
     if not marks:
         return {}
@@ -53,8 +74,10 @@ def unknown_publications(ctx: Context, of_all_days: bool = False) -> dict[tuple[
 def recorded_as_built(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | None:
     """The record of a generation that the ledger still believes to be building: it forgot BUILT.
 
-    Raises StorageAhead if the record is of other batches than the ledger's."""
-    marks = records.publication_marks(ctx, ctx.ledger.recovery.newest_publication_ms(ctx.name))
+    However much was published since: its task may come back days later. Raises StorageAhead if the record is of other
+    batches than the ledger's."""
+    begun_ms = ctx.ledger.recovery.begun_ms(ctx.name, generation.window, generation.number)
+    marks = records.publication_marks(ctx, begun_ms)
     path = marks.get((generation.window.start_ms, generation.number))
     if path is None:
         return None
@@ -92,13 +115,22 @@ def refuse_if_group_is_ahead(ctx: Context, view: PlanningView) -> None:
     except SourceError as e:
         ctx.say(f"the consumer group was not compared with the ledger: {str(e).splitlines()[0]}")
         return
-    for partition, offset in sorted(told.items()):
-        planned = view.planned_ends.get(partition)
-        if planned is None or offset > planned:
-            raise StorageAhead(
-                f"{ctx.name}: Kafka's group {group_of(ctx)} is at offset {offset} of partition {partition}, "
-                f"the ledger has planned up to {planned if planned is not None else 'nothing'}"
-            )
+    if not _beyond(told, view):
+        return
+    now = ctx.ledger.batches.planning_view(ctx.name)  # R10: another run may have landed a batch since `view` was read
+    if now.accepted_topic_id != view.accepted_topic_id:
+        return  # these are offsets of a topic that is not read any more; the plan, being of the old one, is refused
+    for partition, offset in _beyond(told, now):
+        planned = now.planned_ends.get(partition)
+        raise StorageAhead(
+            f"{ctx.name}: Kafka's group {group_of(ctx)} is at offset {offset} of partition {partition}, "
+            f"the ledger has planned up to {planned if planned is not None else 'nothing'}"
+        )
+
+
+def _beyond(told: Mapping[int, int], view: PlanningView) -> list[tuple[int, int]]:
+    """(partition, offset) of which Kafka was told, though the ledger has not planned as far."""
+    return sorted((p, offset) for p, offset in told.items() if offset > view.planned_ends.get(p, -1))
 
 
 def group_of(ctx: Context) -> str:

@@ -76,6 +76,16 @@ class SqlRecovery:
         with self._store.begin() as c:
             return c.scalar(select(func.max(g.c.published_ms)).where(g.c.pipeline == name))
 
+    def begun_ms(self, name: str, key: WindowKey, number: int) -> int | None:
+        e = schema.events
+        with self._store.begin() as c:
+            if number == 1:
+                row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+                return None if row is None else row.closed_ms
+            # not `began_ms` of its row, which is of its newest try
+            mine = and_(e.c.pipeline == name, e.c.subject == f"window {window_id(key.start_ms)}")
+            return c.scalar(select(func.max(e.c.at_ms)).where(mine, e.c.what == "generation begun"))
+
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         wanted, known = sorted(set(found)), set()
         with self._store.begin() as c:

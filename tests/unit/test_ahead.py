@@ -1,0 +1,165 @@
+"""Whether storage or Kafka knows more than the ledger: nothing is missed, and no alarm is false (R10, R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hooks import Died, Hook, Once, die
+from tests.world import HOUR, World, record, window
+from tidegate.core.errors import StorageAhead
+from tidegate.workflow import adoption, ahead, archive, cleaning, ingest, publication, records
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def landed_once(world: World) -> None:
+    world.produce(record("a", 0.1))
+    world.produce(record("b", 0.1), partition=1)
+    world.ingest("r1")
+    world.produce(record("c", 3.5))
+    world.produce(record("d", 3.5), partition=1)
+
+
+# ---------------------------------------------------------------- another run meanwhile
+
+
+PLANS: dict[str, Callable[..., object]] = {
+    "plan": lambda ctx: ingest.plan(ctx, "r3"),
+    "close": lambda ctx: archive.publish(ctx, window(0)),
+    "clean": cleaning.clean,
+}
+
+
+@pytest.mark.parametrize("task", PLANS)
+def test_a_batch_that_another_run_lands_meanwhile_is_no_lost_commit(world: World, task: str) -> None:
+    landed_once(world)
+    ctx = world.context()
+    other = Once(lambda: world.ingest("r2"))
+    ctx.storage = Hook(ctx.storage, before={"exists": other})
+    PLANS[task](ctx)
+    assert ctx.ledger.pipelines.row("readings").next_batch_id == 3
+
+
+def test_a_batch_that_another_run_lands_before_kafka_is_asked_is_no_lost_commit(world: World) -> None:
+    landed_once(world)
+    ctx = world.context()
+    ctx.source = Hook(ctx.source, before={"committed_group": Once(lambda: world.ingest("r2"))})
+    assert ingest.plan(ctx, "r3") is None, "the other run has read everything"
+
+
+def test_what_the_ledger_lost_is_found_behind_what_another_run_lands_meanwhile(world: World) -> None:
+    """The alarm goes by what the ledger says when it is read again."""
+    landed_once(world)
+    ctx = world.context()
+    following = world.folder / "lake/readings/_tidegate/hwm/3"
+
+    def other() -> None:
+        world.ingest("r2")
+        following.write_bytes(b"")
+
+    ctx.storage = Hook(ctx.storage, before={"exists": Once(other)})
+    with pytest.raises(StorageAhead, match="next batch is 3"):
+        ingest.plan(ctx, "r3")
+
+
+def test_a_group_that_is_ahead_of_what_the_ledger_says_now_stays_an_alarm(world: World) -> None:
+    landed_once(world)
+    before = world.database.read_bytes()
+    world.ingest("r2")
+    world.close()
+    world.database.write_bytes(before)
+    ctx = world.context()
+    view = ctx.ledger.batches.planning_view("readings")
+    with pytest.raises(StorageAhead, match="Kafka's group tidegate-readings is at offset 2 of partition 0"):
+        ahead.refuse_if_group_is_ahead(ctx, view)
+
+
+def test_offsets_of_a_topic_that_was_replaced_meanwhile_are_no_alarm(world: World) -> None:
+    landed_once(world)
+    ctx = world.context()
+    view = ctx.ledger.batches.planning_view("readings")
+    topic = view.accepted_topic_id
+    world.kafka.commit_group("tidegate-readings", "readings", {0: 99}, ahead.group_mark(ctx, topic or ""))
+    accept = Once(lambda: world.context().ledger.pipelines.accept_topic("readings", topic, "another", "test"))
+    ctx.source = Hook(ctx.source, after={"committed_group": accept})
+    ahead.refuse_if_group_is_ahead(ctx, view)
+
+
+# ---------------------------------------------------------------- BUILT is lost, and the task comes back late
+
+
+def publish_that_the_ledger_forgets(world: World, hour: int, *, moved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is written, the process dies before or after the rename, and a failover takes BUILT back."""
+    ctx, kept = world.context(), list[bytes]()
+    ctx.ledger.windows = Hook(
+        ctx.ledger.windows, before={"built": lambda *_: kept.append(world.database.read_bytes()), "begin_swap": die}
+    )
+    with monkeypatch.context() as patched:
+        if not moved:
+            real = records.mark_generation
+
+            def mark(*args: object) -> None:
+                real(*args)  # type: ignore[arg-type]
+                raise Died
+
+            patched.setattr(publication.records, "mark_generation", mark)
+        with pytest.raises(Died):
+            archive.publish(ctx, window(hour))
+    world.close()
+    world.database.write_bytes(kept[0])
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["before the rename", "after it"])
+def test_a_record_of_days_ago_is_found_however_much_was_published_since(
+    world: World, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed_once(world)
+    world.ingest("r2")
+    publish_that_the_ledger_forgets(world, 0, moved=moved, monkeypatch=monkeypatch)
+    world.clock.advance(72 * HOUR)
+    world.archive(1)
+    world.clock.advance(30 * HOUR)
+    published = world.archive(0)
+    assert (published.generation, published.rows) == (1, 2)
+    assert "its record is adopted" in " ".join(world.said)
+    assert world.by_window() == {"00": [(0, 0), (1, 0)]}
+    assert adoption.survey(world.context()).nothing
+
+
+def test_the_record_of_a_later_generation_is_found_after_days_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed_once(world)
+    world.ingest("r2")
+    world.archive(0)
+    world.clock.advance(50 * HOUR)
+    min((world.folder / "lake/readings/date=2013-01-05/hour=00").rglob("*.parquet")).unlink()
+    publish_that_the_ledger_forgets(world, 0, moved=True, monkeypatch=monkeypatch)
+    world.clock.advance(72 * HOUR)
+    world.archive(1)
+    world.clock.advance(30 * HOUR)
+    published = world.archive(0)
+    assert (published.generation, published.rows) == (2, 2)
+    assert "its record is adopted" in " ".join(world.said)
+
+
+def test_a_publication_by_a_host_whose_clock_is_days_ahead_hides_no_record(world: World) -> None:
+    landed_once(world)
+    world.ingest("r2")
+    world.clock.advance(240 * HOUR)
+    world.archive(0)
+    world.clock.advance(-240 * HOUR)
+    before = world.database.read_bytes()
+    world.archive(1)
+    world.close()
+    world.database.write_bytes(before)
+    with pytest.raises(StorageAhead, match="publications that the ledger does not know"):
+        ahead.refuse_unknown_publications(world.context())
