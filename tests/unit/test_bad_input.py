@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import pytest
 
 from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
-from tests.world import World, record, window
+from tests.world import TOPIC, World, record, window
 from tidegate.core.errors import Alarm, AttemptSpoilt, JobFailed, StorageAhead, StorageError, TidegateError
 from tidegate.workflow import archive, ingest
 from tidegate.workflow.audit import audit
@@ -266,16 +267,29 @@ def test_a_damaged_file_of_a_sealed_batch_is_an_alarm_until_it_is_restored(
 
 @pytest.mark.parametrize("spoil", [_cut, _lose], ids=["cut off", "lost"])
 def test_a_damaged_landed_file_is_an_alarm_of_its_hour_alone(world: World, spoil: Callable[[Path], None]) -> None:
+    """Where Kafka has its records no more: else its hour is rebuilt from them."""
     ingest.write(world.context(), "r1")
     ingest.land(world.context(), "r1")
     path = damaged(world, "landed")
-    kept = path.read_bytes()
+    kept, logs = path.read_bytes(), copy.deepcopy(world.kafka)
     spoil(path)
+    for partition, offsets in world.kafka.describe(TOPIC).partitions.items():
+        world.kafka.trim(TOPIC, partition, offsets.high_watermark)
     text = refused(Alarm, lambda: archive.publish(world.context(), window(0)), retry=False, says=path.name)
     assert world.archive(1).new
     where = path if spoil is _lose else min(place(world, "publish").rglob(f"*{path.name}"))
     assert str(where) in text, "where it is to be restored"
     where.write_bytes(kept)
+    world.kafka = logs
+    finish(world)
+
+
+@pytest.mark.parametrize("spoil", [_cut, _lose], ids=["cut off", "lost"])
+def test_a_damaged_landed_file_is_read_again_from_the_topic(world: World, spoil: Callable[[Path], None]) -> None:
+    ingest.write(world.context(), "r1")
+    ingest.land(world.context(), "r1")
+    spoil(damaged(world, "landed"))
+    assert world.archive(0).generation == 1
     finish(world)
 
 

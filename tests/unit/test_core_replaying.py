@@ -206,7 +206,7 @@ def test_a_column_that_must_be_decoded_refuses_with_what_is_left() -> None:
 
 
 def test_a_lost_file_refuses_what_only_it_holds() -> None:
-    found = decide([span(**GONE, lost="file:///x"), span(2)], AUTO)
+    found = decide([span(**GONE, lost="file:///x of the generation in force"), span(2)], AUTO)
     assert isinstance(found, Refusal)
     assert found.reason == "batch 1: gone; file:///x of the generation in force is not what its manifest says"
     assert "backup" in found.advice
@@ -260,7 +260,8 @@ def test_rows_that_cannot_be_told_apart_all_come_from_one_place() -> None:
     assert isinstance(mixed, Refusal)
     assert mixed.reason.startswith("batch 1: gone; column a needs the records to be decoded again, of batch 2,")
     assert mixed.advice.startswith("keep the generation in force")
-    own = decide([span(**GONE), span(2, gone="batch 2: gone", lost="f")], AUTO, kafka_columns=False)
+    lost = span(2, gone="batch 2: gone", lost="f of the generation in force")
+    own = decide([span(**GONE), lost], AUTO, kafka_columns=False)
     assert isinstance(own, Refusal)
     assert own.reason.startswith("batch 2: gone; f of the generation in force")
 

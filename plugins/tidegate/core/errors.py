@@ -23,6 +23,7 @@ TidegateError
 |- AskedWrong            a run's conf asks for what there is not
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
+|  |- FilesLost          files that a manifest names are missing, or not as it says
 |- TruthUnknown          another system gives no usable count of a window (retry)
 |- StepMissing           a step before this one is not done
 |- NotReady              a window may not be closed yet (retry), its certificate inside
@@ -177,6 +178,12 @@ class Alarm(TidegateError):
     """Files and ledger contradict each other."""
 
     advice = "look at `tidegate explain`; once understood, `tidegate repair` clears the block"
+
+
+class FilesLost(Alarm):
+    """Files that a manifest names are missing, or not as long as it says."""
+
+    advice = "restore them from a backup of the filesystem, then `tidegate repair` and clear the task"
 
 
 class NotReady(TidegateError):

@@ -246,7 +246,7 @@ def _from_files(span: Span) -> Refusal | None:
             advice=_UNDECODABLE if span.gone else "replay from Kafka: --from auto",
         )
     if span.lost:
-        return Refusal(f"{before}{span.lost} of the generation in force is not what its manifest says", KEPT)
+        return Refusal(f"{before}{span.lost} is not what its manifest says", KEPT)
     return None
 
 

@@ -11,8 +11,9 @@ from tidegate.core.receipt import FileEntry
 
 OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
 BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
-REOPEN = "reopen"
-"""Kind of a generation that took late rows up; others: archive | replay | heal."""
+ARCHIVE, HEAL, REOPEN = "archive", "heal", "reopen"
+"""Kinds of generations: of a window's landed files; rebuilt where files were lost (a first one too, once it is BUILT);
+with late rows taken up. Others: replay | rollback."""
 DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
 FORGOTTEN = 0
 """`spec_version` of a generation that came back from a record which does not name the specs of its rows."""

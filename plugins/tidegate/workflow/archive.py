@@ -11,10 +11,12 @@ from tidegate.core.record import GenerationRecord
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import (
+    ARCHIVE,
     BUILT,
     CLOSED,
     CLOSING,
     DISCARDED,
+    HEAL,
     OPEN,
     REOPEN,
     BuildingGeneration,
@@ -27,12 +29,12 @@ from tidegate.core.window import (
 from tidegate.core.wording import many
 from tidegate.workflow import (
     ahead,
-    assembly,
     brought_back,
     merging,
     publication,
     rebuild,
     reopening,
+    salvage,
     truth,
     verification,
 )
@@ -92,7 +94,7 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
     number = brought_back.again(ctx, generation)
     if number is None:
-        number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, "heal")
+        number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, HEAL)
     return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
 
 
@@ -108,8 +110,8 @@ def finish(ctx: Context, generation: Generation) -> Published:
             return finish(ctx, remembered(ctx, recorded))
         above = ahead.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
-        if taken.kind == "archive":
-            generation = assembly.assemble(ctx, taken)
+        if taken.kind == ARCHIVE:
+            generation = salvage.first(ctx, taken)
         else:
             generation = _remade(ctx, taken)
     if generation.state == "BUILT" and generation.kind == "replay":
@@ -174,11 +176,6 @@ def _begin_close(ctx: Context, key: WindowKey) -> Certificate:
     return ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f), truth.weigher(counts))
 
 
-def _next_batch_id(ctx: Context) -> int:
-    row = ctx.ledger.pipelines.row(ctx.name)
-    return 1 if row is None else row.next_batch_id
-
-
 def close(ctx: Context, key: WindowKey) -> Window:
     """OPEN -> CLOSING -> CLOSED. Raises NotReady with the certificate, or with the batches that must land first."""
     for _ in range(ATTEMPTS):
@@ -187,7 +184,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
             return window
         try:
             if window.state == OPEN:
-                ahead.refuse_if_ahead(ctx, _next_batch_id(ctx))
+                ahead.refuse_if_ahead(ctx, ahead.planned_next(ctx))
                 certificate = _begin_close(ctx, key)
                 if not certificate.ready:
                     raise NotReady(certificate.text(), advice="the sensor waits for this; clear the ready task")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tidegate.core.errors import Alarm, LostComparison, PathExists, PathMissing
+from tidegate.core.errors import Alarm, FilesLost, LostComparison, PathExists, PathMissing
 from tidegate.core.layout import CERTIFICATE, join
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import FileEntry, content_digest
 from tidegate.core.rollback import ROLLBACK
-from tidegate.core.window import BuildingGeneration, BuiltGeneration
+from tidegate.core.window import ARCHIVE, HEAL, BuildingGeneration, BuiltGeneration
 from tidegate.core.wording import many
 from tidegate.workflow.context import Context
 from tidegate.workflow.merging import as_published, merge_small, published_path
 from tidegate.workflow.moves import MovedOn, manifest_of, move_files
 
-REBUILT = ("replay", "heal")
+REBUILT = ("replay", HEAL)
 """Kinds of generations whose rows are all by the columns of the spec that built them."""
 MAX_FILES = 5000
 """Of a window's files that its certificate names: a reader's first look must not take minutes."""
@@ -26,7 +26,7 @@ def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     """BUILDING(epoch) -> BUILT from the landed files of the generation's batches, small ones merged before.
 
     A file lies in `landed/`, or in the directory of a lower epoch whose task died: it moves upward only. What was
-    merged stays where it is."""
+    merged stays where it is. Raises MovedOn, FilesLost."""
     landed = ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches)
     merged = merge_small(ctx, generation, landed)
     sources: dict[str, tuple[str, ...]] = {}
@@ -44,7 +44,9 @@ def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 def collect(
     ctx: Context, generation: BuildingGeneration, entries: list[FileEntry], sources: dict[str, tuple[str, ...]]
 ) -> BuiltGeneration:
-    """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT."""
+    """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT.
+
+    An alarm blocks the window, but for FilesLost of landed ones: Kafka may still have their records."""
     key, number, epoch = generation.window, generation.number, generation.epoch
     directory = ctx.layout.assembly(key.start_ms, number, epoch)
     # in the order in which files move: who looks the other way round can miss one that a zombie just moved up
@@ -63,7 +65,8 @@ def collect(
     except LostComparison:
         raise MovedOn from None
     except Alarm as e:
-        ctx.ledger.windows.block(ctx.name, key, str(e))
+        if not (isinstance(e, FilesLost) and generation.kind == ARCHIVE):
+            ctx.ledger.windows.block(ctx.name, key, str(e))
         raise
     rows = sum(e.rows for e in entries)
     ctx.say(

@@ -19,6 +19,7 @@ from tidegate.workflow.context import Context
 from tidegate.workflow.redriven import sources
 
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"
+_LANDED = "nothing while Kafka has its records: the window's publish task reads them again; else restore the file"
 _SIDE = "restore it from a backup of the filesystem: late and dirty files are not rebuilt"
 _FOREIGN = "readers count its rows: find out who wrote it, then remove it"
 _SHOWN = 5
@@ -94,7 +95,7 @@ class Files:
                 wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _SIDE, batch.batch_id))
             elif f.window_ms is not None and not self.placed(f.window_ms):
                 homes = places.waiting(self._layout, batch.batch_id, f, self._first.get(f.window_ms))
-                wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _BACKUP, batch.batch_id))
+                wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _LANDED, batch.batch_id))
         return self._look(wanted, [*self._foreign_side(batch, files)])
 
     def of_sources(self, redrive: BatchRow) -> Listing:

@@ -16,7 +16,7 @@ from tidegate.core.ledger import LandedFile
 from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.pipeline import table_columns
 from tidegate.core.receipt import DATA, FileEntry, content_digest
-from tidegate.core.window import BuildingGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window import ARCHIVE, BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many, those
 from tidegate.workflow import jobs
 from tidegate.workflow.context import Context
@@ -141,7 +141,7 @@ def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:
     """Landed files whose rows a merged file of this CURRENT generation holds are in nobody's way any more.
 
     What a death leaves of them the cleaner finds by the same rule."""
-    if generation.kind != "archive":
+    if generation.number != 1:
         return
     try:
         _delete_merged(ctx, generation)
@@ -157,14 +157,15 @@ def _delete_merged(ctx: Context, generation: PublishedGeneration) -> None:
 
 
 def merged_of_window(ctx: Context, key: WindowKey) -> frozenset[str]:
-    """The published paths that landed files of the window would have, of those whose rows merged files hold.
+    """The published paths that landed files of the window would have, of those whose rows other files hold.
 
-    Proved by the digest: the first generation's content is that of all landed files. None before it is BUILT."""
+    Proved by the digest: the first generation's content is that of all landed files; a rebuilt one was compared with
+    the batches' totals before it was BUILT. None before that."""
     first = ctx.ledger.windows.generation(ctx.name, key, 1)
     if isinstance(first, BuildingGeneration):
         return frozenset()
     landed = ctx.ledger.windows.landed_files(ctx.name, key, first.batches)
-    if content_digest(f.entry for f in landed) != first.digest:
+    if first.kind == ARCHIVE and content_digest(f.entry for f in landed) != first.digest:
         return frozenset()
     return rules.merged_sources(map(landed_path, landed), (f.path for f in first.files))
 

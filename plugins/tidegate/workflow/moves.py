@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tidegate.core.errors import Alarm, OutcomeUnknown, PathExists, PathMissing
+from tidegate.core.errors import Alarm, FilesLost, OutcomeUnknown, PathExists, PathMissing
 from tidegate.core.layout import join
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import FileEntry
@@ -116,7 +116,8 @@ def move_files(
     """Bring single files into `destination`, which only the control plane writes to.
 
     `wanted`: path below the destination -> (bytes, full paths where it may lie now, most likely first). `still_mine`
-    is asked before each move (R3): a missing file under a moved epoch means stop quietly, not an alarm.
+    is asked before each move (R3): a missing file under a moved epoch means stop quietly, not an alarm. Raises
+    MovedOn, FilesLost, OutcomeUnknown.
     """
     there = {f.path: f.bytes for f in storage.list_files(destination) or []}
     made: set[str] = set()
@@ -133,18 +134,14 @@ def move_files(
         if not any(_move_file(storage, source, target) for source in candidates):
             if not still_mine():
                 raise MovedOn
-            raise Alarm(
-                f"data file lost: {path} is not at {', nor at '.join(candidates)}",
-                advice="restore it from a backup of the filesystem, then `tidegate repair` and clear the task",
-            )
+            raise FilesLost(f"data file lost: {path} is not at {', nor at '.join(candidates)}")
     there = {f.path: f.bytes for f in storage.list_files(destination) or []}
     missing = [p for p, (size, _) in wanted.items() if there.get(p) != size]
     if missing:
         if not still_mine():
             raise MovedOn
-        raise Alarm(
-            f"{join(destination, missing[0])} and {many(len(missing) - 1, 'more file')} are not what the manifest says",
-            advice="restore them from a backup of the filesystem, then `tidegate repair` and clear the task",
+        raise FilesLost(
+            f"{join(destination, missing[0])} and {many(len(missing) - 1, 'more file')} are not what the manifest says"
         )
 
 

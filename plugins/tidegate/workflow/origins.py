@@ -9,7 +9,7 @@ from tidegate.core.batch import Copy, LandedBatch
 from tidegate.core.errors import ReplayRefused, SourceError, SourceUnavailable
 from tidegate.core.instants import iso
 from tidegate.core.layout import join
-from tidegate.core.ledger import OwedSpan
+from tidegate.core.ledger import LandedFile, OwedSpan
 from tidegate.core.merging import Source
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pipeline import Pipeline
@@ -18,8 +18,9 @@ from tidegate.core.receipt import DATA, FileEntry
 from tidegate.core.replaying import FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
 from tidegate.core.rereading import listed
 from tidegate.core.tables import told_columns
-from tidegate.core.window import FORGOTTEN, PublishedGeneration, WindowKey
+from tidegate.core.window import ARCHIVE, FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.context import Context
+from tidegate.workflow.merging import landed_path
 from tidegate.workflow.moves import MovedOn
 
 Key = tuple[int, int]
@@ -30,7 +31,8 @@ Key = tuple[int, int]
 class Work:
     """One window that is read again, for a generation or for a dry run. `attempt` names its directory in `tmp/`.
 
-    `removed`: intervals of offsets at which Kafka gave nothing any more, by (batch, partition): found by a reading."""
+    `removed`: intervals of offsets at which Kafka gave nothing any more, by (batch, partition): found by a reading.
+    `unpublished`: it has no generation in force, only landed files, some of which are lost."""
 
     window: WindowKey
     batches: tuple[int, ...]
@@ -39,6 +41,7 @@ class Work:
     nonce: str
     epoch: int = 0
     removed: Mapping[Key, tuple[Interval, ...]] = field(default_factory=dict)
+    unpublished: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Chooser:
         owed = tuple(self._ctx.ledger.windows.owed(self._ctx.name, work.window, work.batches, work.late))
         for s in owed:
             self._batch(s.batch_id)
-        known = _Files(self._ctx, work)
+        known = _Landed(self._ctx, work) if work.unpublished else _Files(self._ctx, work)
         spans = self._with_files([self._span(work, s) for s in owed], known)
         found = decide(spans, self._wanted, self._ctx.pipeline.kafka_columns)
         if isinstance(found, Refusal):
@@ -122,7 +125,7 @@ class Chooser:
                 why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
         return Span(owed, why, (), None, kept_from, plan.is_redrive)
 
-    def _with_files(self, spans: list[Span], files: _Files) -> list[Span]:
+    def _with_files(self, spans: list[Span], files: _Files | _Landed) -> list[Span]:
         """Each that may come from files is held against them: with those that have to, all that cannot be told apart
         from them."""
         if self._wanted == KAFKA:
@@ -130,17 +133,16 @@ class Chooser:
         every = self._wanted == FILES or (not self._ctx.pipeline.kafka_columns and any(s.gone for s in spans))
         return [self._with_file(s, files) if every or s.gone else s for s in spans]
 
-    def _with_file(self, span: Span, files: _Files) -> Span:
-        if files.current.spec_version == FORGOTTEN:
-            return replace(span, unnamed=files.current.number)
+    def _with_file(self, span: Span, files: _Files | _Landed) -> Span:
+        if files.unnamed is not None:
+            return replace(span, unnamed=files.unnamed)
         plan = self._batch(span.owed.batch_id).plan
-        missing = self._missing_columns(files.current, plan.spec_version)
+        missing = self._missing_columns(files.decoder(plan.spec_version))
         return replace(span, missing=missing, lost=files.lost(span.owed))
 
-    def _missing_columns(self, current: PublishedGeneration, batch_version: int) -> tuple[str, ...]:
-        """Columns that rows of the generation in force lack. Where it is not known which spec decoded them, all of the
-        ledger's have to agree."""
-        version = batch_version if current.kind == "archive" else current.spec_version
+    def _missing_columns(self, version: int | None) -> tuple[str, ...]:
+        """Columns that rows of files lack which a spec of this version has decoded. Where it is not known which, all of
+        the ledger's have to agree."""
         if version not in self._missing:
             specs = [self.spec(version)] if version is not None else self._ctx.ledger.pipelines.specs(self._ctx.name)
             self._missing[version] = needing_decoding(self._ctx.pipeline, specs)
@@ -166,9 +168,18 @@ class _Files:
             self._current = found
         return self._current
 
+    @property
+    def unnamed(self) -> int | None:
+        """The generation in force, if nobody knows which specs decoded its rows."""
+        return self.current.number if self.current.spec_version == FORGOTTEN else None
+
+    def decoder(self, batch_version: int) -> int | None:
+        """Version of the spec that decoded the rows of a batch with this one; None if that is not known."""
+        return batch_version if self.current.kind == ARCHIVE else self.current.spec_version
+
     def lost(self, owed: OwedSpan) -> str | None:
         path = lost(owed, self._lost_files())
-        return None if path is None else join(self.current.location, path)
+        return None if path is None else f"{join(self.current.location, path)} of the generation in force"
 
     def _lost_files(self) -> list[FileEntry]:
         if self._lost is None:
@@ -188,6 +199,53 @@ class _Files:
             for f in self.current.files
             if wanted is None or any(lost(s, [f]) for s in spans)
         )
+
+
+class _Landed:
+    """The landed files of a window that was never published: those that are whole may give what Kafka has not."""
+
+    unnamed = None
+
+    def __init__(self, ctx: Context, work: Work) -> None:
+        self._ctx, self._work = ctx, work
+        self._found: list[tuple[LandedFile, tuple[str, ...]]] | None = None
+
+    def decoder(self, batch_version: int) -> int | None:
+        return batch_version
+
+    def lost(self, owed: OwedSpan) -> str | None:
+        files = {f.entry.path: f for f, places in self._files() if f.batch_id == owed.batch_id and not places}
+        path = lost(owed, (f.entry for f in files.values()))
+        return None if path is None else join(self._ctx.layout.landed(owed.batch_id), path)
+
+    def _files(self) -> list[tuple[LandedFile, tuple[str, ...]]]:
+        """Each with the places where it is whole: none for one that is lost."""
+        if self._found is None:
+            ctx, work = self._ctx, self._work
+            landed = ctx.ledger.windows.landed_files(ctx.name, work.window, work.batches)
+            lower = [ctx.layout.assembly(work.window.start_ms, 1, e) for e in range(1, work.epoch)]
+            homes = [*(ctx.layout.landed(i) for i in sorted({f.batch_id for f in landed})), *lower]
+            size = {join(d, f.path): f.bytes for d in homes for f in ctx.storage.list_files(d) or []}
+            self._found = []
+            for item in landed:
+                named = join(ctx.layout.landed(item.batch_id), item.entry.path)
+                places = (named, *(join(d, landed_path(item)) for d in lower))
+                self._found.append((item, tuple(p for p in places if size.get(p) == item.entry.bytes)))
+        return self._found
+
+    def copies(self, spans: Iterable[OwedSpan]) -> tuple[Copy, ...]:
+        found, pipeline = [], self._ctx.pipeline
+        wanted: dict[int, list[Key]] = {}
+        for s in spans:
+            wanted.setdefault(s.batch_id, []).append((s.batch_id, s.partition))
+        for item, places in self._files():
+            if item.batch_id not in wanted or not places:
+                continue  # a lost file has no rows of these spans, else they would be refused
+            batch = self._ctx.ledger.batches.get(self._ctx.name, item.batch_id)
+            columns = told_columns(self._ctx.ledger.pipelines.spec(self._ctx.name, batch.plan.spec_version), DATA)
+            rows = tuple(sorted(wanted[item.batch_id])) if pipeline.kafka_columns else None
+            found.append(Copy(self._work.window.start_ms, Source(0, item.entry, places), rows, columns))
+        return tuple(found)
 
 
 def renewed(ctx: Context, work: Work, **changes: object) -> Work:

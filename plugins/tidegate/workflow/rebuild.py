@@ -60,7 +60,7 @@ def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 def work_of(ctx: Context, generation: BuildingGeneration) -> Work:
     g = generation
     name = ctx.layout.replay_name(g.window.start_ms, g.number, g.epoch, g.nonce)
-    return Work(g.window, g.batches, g.late, name, g.nonce, g.epoch)
+    return Work(g.window, g.batches, g.late, name, g.nonce, g.epoch, unpublished=g.number == 1)
 
 
 def collected(ctx: Context, generation: BuildingGeneration, found: Rebuilt) -> BuiltGeneration:

@@ -271,6 +271,7 @@ class SqlWindows:
             change = update(g).where(_building(generation))
             change = change.values(
                 state=BUILT,
+                kind=generation.kind,  # a first one whose landed files were lost has become a heal
                 directory=directory,
                 rows=sum(f.rows for f in files),
                 digest=digest,
@@ -283,20 +284,12 @@ class SqlWindows:
             if files:
                 values = [where | rows.file_values(f) for f in files]
                 c.execute(insert(schema.generation_files), values)
-            detail = {"generation": generation.number, "files": len(files), "digest": digest}
+            detail = {"generation": generation.number, "kind": generation.kind, "files": len(files), "digest": digest}
             self._store.note(c, name, "built", _subject(key), detail)
         return BuiltGeneration(
-            name,
-            key,
-            generation.number,
-            generation.epoch,
-            generation.kind,
-            generation.batches,
-            directory,
-            files,
-            digest,
-            late=generation.late,
-        )
+            name, key, generation.number, generation.epoch, generation.kind, generation.batches, directory, files,
+            digest, late=generation.late,
+        )  # fmt: skip
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
         name, key = generation.pipeline, generation.window
