@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.hooks import Died, Once, die
-from tests.mutants.invariants import nothing_is_blocked, readers_see_what_is_in_force
+from tests.mutants.invariants import no_file_is_missed, nothing_is_blocked, readers_see_what_is_in_force
 from tests.mutants.names import STOPS, WHOLE, require
 from tests.mutants.stage import HOUR, TOPIC, Stage, record, refused, retryable, window
 from tidegate.core.errors import Alarm, CatalogueUnsure, PathExists, ReplayRefused
@@ -109,6 +109,7 @@ def a_zombie_goes_on_assembling(stage: Stage) -> None:
     overtaken = Once(lambda: stage.archive(0))
     retryable(lambda: archive.publish(stage.hooked("storage", before={"rename_no_replace": first_move}), window(0)))
     nothing_is_blocked(stage)
+    no_file_is_missed(stage)
     stage.at_rest()
 
 
@@ -141,6 +142,7 @@ def a_zombie_assembles_before_its_successor(stage: Stage) -> None:
     with pytest.raises(Died):
         archive.publish(stage.hooked("storage", after={"rename_no_replace": after_first}), window(0))
     stage.tried(lambda: stage.archive(0), "archive")
+    no_file_is_missed(stage)
     stage.at_rest()
 
 

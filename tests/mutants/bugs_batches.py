@@ -207,9 +207,8 @@ BUGS = (
         (
             Edit(
                 _MOVES,
-                "            if not still_mine():\n                raise MovedOn\n"
-                '            raise Alarm(\n                f"data',
-                '            raise Alarm(\n                f"data',
+                '            if not still_mine():\n                raise MovedOn\n            raise FilesLost(f"data',
+                '            raise FilesLost(f"data',
             ),
         ),
     ),
