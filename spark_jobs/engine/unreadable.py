@@ -37,8 +37,9 @@ def gone(wanted: OffsetRange, at: int, now: str) -> JobError:
     return refuse(
         f"data loss: {wanted.topic} partition {wanted.partition}, planned offsets [{wanted.start}, {wanted.end}) "
         f"are not all in the topic any more; {now}",
-        advice="no retry brings them back: `tidegate repair <pipeline> --abandon <batch>` gives a batch up; a replay "
-        "leaves the current generation as it is",
+        advice="no retry brings them back. For a batch: source.on_data_loss: record, then `tidegate repair <pipeline> "
+        "--reread <batch>` reads what is left and records the rest as lost; if nothing is left, `tidegate repair "
+        "<pipeline> --abandon <batch>`. A replay leaves the current generation as it is",
         partition=wanted.partition,
         offset=at,
     )

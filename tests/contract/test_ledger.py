@@ -127,7 +127,7 @@ def built(ledger: SqlLedger) -> BuiltGeneration:
 
 
 def test_a_ledger_without_its_schema_is_refused(url: str) -> None:
-    with pytest.raises(WrongRevision, match="none.*0005"):
+    with pytest.raises(WrongRevision, match="none.*0006"):
         SqlLedger(url).pipelines.row(NAME)
 
 

@@ -130,7 +130,10 @@ def carry_out(run: str) -> Task:
 
 
 def give_up(batch_id: int) -> Task:
-    return Task(f"abandon {batch_id}", lambda world: reconcile.abandon(world.context(), batch_id, "not wanted"))
+    def abandon(world: World) -> object:
+        return reconcile.abandon(world.context(), batch_id, "not wanted", force=True)
+
+    return Task(f"abandon {batch_id}", abandon)
 
 
 # ---------------------------------------------------------------- what the world does

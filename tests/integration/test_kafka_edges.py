@@ -103,7 +103,7 @@ def test_retention_past_the_planned_start_is_refused_with_numbers_and_given_up(k
     topic.trim(0, 4)
     with pytest.raises(BatchRefused, match=r"\[0, 6\) are not all in the topic.*holds \[4, 6\).*\n.*repair.*--abandon"):
         ingest.write(world.context(), "r1")
-    reconcile.abandon(world.context(), 1, "retention")
+    reconcile.abandon(world.context(), 1, "retention", force=True)
     topic.produce(*numbered(6, 4))
     topic.trim(0, 8)
     with pytest.raises(DataLoss, match=r"partition 0: offsets \[6, 8\) are gone .*2 records at most"):
@@ -126,7 +126,7 @@ def test_a_topic_that_was_deleted_is_named_by_plan_and_by_read(kafka, tmp_path):
     with pytest.raises(JobFailed, match=f"has no topic {topic.name}") as at_read:
         ingest.write(world.context(), "r1")
     assert at_read.value.retry
-    reconcile.abandon(world.context(), 1, "deleted")
+    reconcile.abandon(world.context(), 1, "deleted", force=True)
     with pytest.raises(SourceError, match=f"has no topic {topic.name}"):
         world.ingest("r2")
     world.close()
@@ -145,7 +145,7 @@ def test_r6_a_topic_recreated_between_plan_and_read_is_refused_with_both_ids(kaf
     new = topic.state().topic_id
     with pytest.raises(BatchRefused, match=rf"has id {re.escape(new)}, planned was {re.escape(old)}.*\n.*source reset"):
         ingest.write(world.context(), "r1")
-    reconcile.abandon(world.context(), 1, "recreated")
+    reconcile.abandon(world.context(), 1, "recreated", force=True)
     with pytest.raises(TopicRecreated, match=rf"id {re.escape(new)}, .* belong to {re.escape(old)}"):
         world.ingest("r2")
     world.context().ledger.pipelines.accept_topic(world.pipeline.name, old, new, "on purpose")
@@ -189,7 +189,7 @@ def test_a_topic_deleted_while_it_is_read_is_said_with_the_place(kafka, tmp_path
 # ---------------------------------------------------------------- partitions, time stamps, empty topics
 
 
-def test_added_partitions_begin_at_their_log_start(kafka, tmp_path):
+def test_added_partitions_begin_at_0_and_what_retention_took_of_them_is_a_loss(kafka, tmp_path):
     topic = Topic(kafka.kafka_bootstrap)
     world = world_on(topic, tmp_path)
     topic.produce(*numbered(0, 2))
@@ -198,6 +198,9 @@ def test_added_partitions_begin_at_their_log_start(kafka, tmp_path):
     topic.produce(*numbered(10, 4), partition=2)
     topic.trim(2, 1)
     assert ranges(world, world.ingest("r1")) == [(0, 0, 2)]
+    with pytest.raises(DataLoss, match=r"partition 2: offsets \[0, 1\) are gone"):
+        world.ingest("r2")
+    world.change_spec(source=replace(world.pipeline.source, on_data_loss="record"))
     assert ranges(world, world.ingest("r2")) == [(2, 1, 4)]
     assert landed(world, 2) == [(2, 1), (2, 2), (2, 3)]
     world.close()

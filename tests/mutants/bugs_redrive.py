@@ -36,9 +36,9 @@ BUGS = (
         HEALS,
         (
             Edit(
-                _LEDGER,
-                "            b.c.pipeline == name, b.c.topic_id == topic_id, b.c.kind == INGEST\n",
-                "            b.c.pipeline == name, b.c.topic_id == topic_id\n",
+                "plugins/tidegate/adapters/ledger/ends.py",
+                "b.c.topic_id == topic_id, b.c.kind == INGEST)",
+                "b.c.topic_id == topic_id)",
             ),
         ),
         why="Kafka's group remembers how far it was",

@@ -153,7 +153,7 @@ _BUGS = (
     _bug(
         "a new partition is read from its end on",
         _ONCE,
-        (PLANNING, "first_offsets.get(p, offsets.log_start)", "first_offsets.get(p, offsets.last_stable_offset)"),
+        (PLANNING, "first_offsets.get(p, 0)", "first_offsets.get(p, offsets.last_stable_offset)"),
     ),
     _bug(
         "a loss is not recorded",

@@ -76,7 +76,7 @@ def test_an_abandoned_batchs_attempts_go(fresh: World) -> None:
     fresh.produce(record("a", 0.1))
     ingest.plan(fresh.context(), "r1")
     attempt_dies(fresh, "r1")
-    reconcile.abandon(fresh.context(), 1, "given up")
+    reconcile.abandon(fresh.context(), 1, "given up", force=True)
     assert days_later(fresh, 0.9).deleted == ()
     days_later(fresh, 0.2)
     assert (work(fresh, "tmp"), work(fresh, "plans")) == ([], [])

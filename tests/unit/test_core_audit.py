@@ -222,9 +222,15 @@ def links(*steps: dict[int, tuple[int, int]], topic_id: str = "id") -> list[Batc
         (({0: (3, 9)}, {0: (10, 12)}), (LossRow(2, 1, 9, 10, "r"),), ["partition 0: offsets [9, 10) are in no batch"]),
         (({0: (3, 9)}, {0: (12, 14)}), (LossRow(2, 0, 9, 11, "r"),), ["partition 0: offsets [9, 12) are in no batch"]),
         (({0: (3, 9)}, {0: (12, 14)}), (LossRow(2, 0, 8, 12, "r"),), ["partition 0: offsets [9, 12) are in no batch"]),
-        (({0: (3, 9)}, {0: (9, 12), 2: (40, 41)}), (), []),  # a new partition begins where its log did
-        (({0: (3, 9)}, {0: (9, 12), 2: (41, 42)}), (), ["partition 2: offsets [40, 41) are in no batch"]),
-        (({0: (3, 9)}, {0: (9, 12), 2: (41, 42)}), (LossRow(2, 2, 40, 41, "r"),), []),
+        (({0: (3, 9)}, {0: (9, 12), 2: (40, 41)}), (), []),  # of an earlier release: where its log did
+        (({0: (3, 9)}, {0: (9, 12), 2: (0, 42)}), (), []),  # a new partition begins at 0
+        (({0: (3, 9)}, {0: (9, 12), 2: (41, 42)}), (), ["partition 2: offsets [0, 41) are in no batch"]),
+        (
+            ({0: (3, 9)}, {0: (9, 12), 2: (41, 42)}),
+            (LossRow(2, 2, 40, 41, "r"),),
+            ["partition 2: offsets [0, 41) are in no batch"],
+        ),
+        (({0: (3, 9)}, {0: (9, 12), 2: (41, 42)}), (LossRow(2, 2, 0, 41, "r"),), []),
     ],
 )
 def test_ranges_lie_end_to_end(

@@ -124,7 +124,11 @@ def test_a_recreated_topic() -> None:
 @pytest.mark.parametrize("known", [{"first_offset": None}, {"planned_end": None}])
 def test_a_partition_that_no_batch_has(known: dict[str, None]) -> None:
     fresh = replace(BARE, **known)
-    assert decide(fresh, offset=7).behind == 2, "from the log's start on"
+    assert decide(fresh, offset=7).behind == 7, "from its beginning on"
+    gone = decide(fresh, offset=4)
+    assert (gone.kind, gone.words.endswith("the log begins at 5 now")) == (fate.LOST, True)
+    alone = fate_of(OffsetFacts(P, 7, ()), fresh, Search(), AROUND)
+    assert alone.behind == 2, "before the first batch, from the log's start on"
     silent = decide(fresh, around=replace(AROUND, topic=None, silence="no broker"))
     assert (silent.kind, silent.words.endswith("could not be asked: no broker")) == (fate.UNDECIDED, True)
     other = decide(fresh, around=replace(AROUND, topic=replace(TOPIC, topic_id="new")))

@@ -89,10 +89,15 @@ def test_max_records_is_shared_out() -> None:
     assert not any(p.drained for p in plan.partitions)
 
 
-def test_a_partition_that_no_batch_has_planned_starts_where_the_first_one_does() -> None:
-    state = topic((0, 12, 12), (0, 22, 22), (4, 9, 9))
-    assert planned(state).partitions[2].start == 4
+def test_a_partition_that_no_batch_has_planned_starts_at_0_but_for_the_first_batch() -> None:
+    state = topic((0, 12, 12), (0, 22, 22), (0, 9, 9))
+    assert planned(state).partitions[2].start == 0
     assert planned(state, first={0: 1, 2: 6}).partitions[2].start == 6
+    gone, record = topic((0, 12, 12), (0, 22, 22), (4, 9, 9)), replace(SPEC.source, on_data_loss="record")
+    with pytest.raises(DataLoss, match=r"partition 2: offsets \[0, 4\) are gone"):
+        planned(gone)
+    recorded = planned(gone, spec=replace(SPEC, source=record))
+    assert (recorded.partitions[2].start, recorded.losses) == (4, (Loss(2, 0, 4, "retention"),))
     assert planned(state, first={0: 1, 2: 6}).partitions[0].start == 10, "what is planned is never asked again"
     assert planned(topic((2, 12, 12)), FIRST, first={0: 7}).partitions[0].start == 7
 

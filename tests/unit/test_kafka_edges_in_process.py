@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record
-from tidegate.core.batch import Plan
+from tidegate.core.batch import Loss, Plan
 from tidegate.core.errors import BatchRefused, DataLoss, JobFailed, NotReady, SourceError, SourceUnavailable
 from tidegate.core.pipeline import EventTime
 from tidegate.workflow import ingest, reconcile
@@ -125,16 +125,19 @@ def test_a_topic_that_is_not_there_yet_is_named_and_nothing_is_planned(world: Wo
 # ---------------------------------------------------------------- partitions
 
 
-def test_partitions_added_while_a_batch_is_open_are_the_next_batchs_from_their_log_start(world: World) -> None:
+def test_partitions_added_while_a_batch_is_open_are_the_next_batchs_from_their_beginning(world: World) -> None:
     world.produce(record("a", 0.1))
     ingest.plan(world.context(), "r1")
     world.kafka.add_partitions(TOPIC, 3)
     world.produce(*[record(str(i), 0.1) for i in range(4)], partition=2)
     world.kafka.trim(TOPIC, 2, 1)
     assert ranges(world, world.ingest("r1")) == [(0, 0, 1)]
+    with pytest.raises(DataLoss, match=r"partition 2: offsets \[0, 1\) are gone"):
+        world.ingest("r2")
+    world.change_spec(source=replace(world.pipeline.source, on_data_loss="record"))
     second = plan_of(world, world.ingest("r2"))
     assert [(r.partition, r.start, r.end) for r in second.ranges] == [(2, 1, 4)]
-    assert second.losses == (), "what was gone before anybody looked was never due"
+    assert second.losses == (Loss(2, 0, 1, "retention"),)
 
 
 def test_a_new_partition_of_which_nothing_is_heard_holds_no_window(world: World) -> None:
@@ -171,7 +174,7 @@ def test_retention_between_plan_and_read_is_refused_with_numbers_and_given_up_by
     world.kafka.trim(TOPIC, 0, 4)
     with pytest.raises(BatchRefused, match=r"\[0, 6\) are not all in the topic.*holds \[4, 6\).*\n.*repair.*--abandon"):
         ingest.write(world.context(), "r1")
-    reconcile.abandon(world.context(), 1, "retention")
+    reconcile.abandon(world.context(), 1, "retention", force=True)
     world.produce(record("next", 0.2))
     assert ranges(world, world.ingest("r2")) == [(0, 6, 7)]
 
@@ -182,7 +185,7 @@ def test_a_log_that_lost_its_newest_records_is_refused_at_plan_and_at_read(world
     world.kafka.truncate(TOPIC, 0, 4)
     with pytest.raises(BatchRefused, match=r"data loss.*\[0, 6\).*the log now holds \[0, 4\)"):
         ingest.write(world.context(), "r1")
-    reconcile.abandon(world.context(), 1, "unclean leader election")
+    reconcile.abandon(world.context(), 1, "unclean leader election", force=True)
     with pytest.raises(DataLoss, match="the next offset is 6, but the log ends at 4"):
         world.ingest("r2")
 
@@ -216,7 +219,7 @@ def test_a_topic_recreated_between_plan_and_read_is_refused_with_both_ids(world:
     with pytest.raises(BatchRefused, match=r"id-2.*id-1.*deleted and created again\n.*source reset"):
         ingest.write(world.context(), "r1")
     assert world.table() == []
-    reconcile.abandon(world.context(), 1, "recreated")
+    reconcile.abandon(world.context(), 1, "recreated", force=True)
     world.context().ledger.pipelines.accept_topic("readings", "id-1", "id-2", "on purpose")
     assert ranges(world, world.ingest("r2")) == [(0, 0, records)]
 

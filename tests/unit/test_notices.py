@@ -455,7 +455,7 @@ def test_a_batch_that_was_given_up_is_not_said_to_be_on_its_way(world: World) ->
         ingest.write(world.context(), "r1")
     told(world, people)
     assert people.take() == [("dirty_limit", RAISED)]
-    reconcile.abandon(world.context(), 1, "the test producer of today")
+    reconcile.abandon(world.context(), 1, "the test producer of today", force=True)
     told(world, people)
     found = {(m["kind"], m["status"]): m["title"] for m in people.got}
     assert found == {
@@ -507,6 +507,6 @@ def test_a_redrive_that_was_given_up_has_lost_nothing(world: World) -> None:
     told(world, people)
     assert people.take() == []
     redrive.plan(world.context(), "r2")
-    reconcile.abandon(world.context(), 3, "not now")
+    reconcile.abandon(world.context(), 3, "not now", force=True)
     told(world, people)
     assert people.take() == []

@@ -114,7 +114,7 @@ def test_a_batch_that_retention_passed_is_abandoned_and_the_next_begins_after_it
     with pytest.raises(BatchRefused, match=r"data loss.*\[0, 4\)"):
         ingest.write(world.context(), "r1")
     world.produce(record("next", 3.6))
-    reconcile.abandon(world.context(), 1, "retention")
+    reconcile.abandon(world.context(), 1, "retention", force=True)
     ingest.write(world.context(), "r1")
     assert ingest.land(world.context(), "r1") is False, "the run that planned it ends well"
     assert [(r.start, r.end) for r in plan_of(world, world.ingest("r2")).ranges] == [(4, 5)]
@@ -124,7 +124,7 @@ def test_a_batch_that_has_its_rows_is_not_abandoned(world: World) -> None:
     two_hours(world)
     world.ingest("r1")
     with pytest.raises(StepMissing, match="LANDED"):
-        reconcile.abandon(world.context(), 1, "why not")
+        reconcile.abandon(world.context(), 1, "why not", force=True)
 
 
 # ---------------------------------------------------------------- restored ledgers
@@ -136,7 +136,7 @@ def test_a_ledger_restored_to_before_an_abandoned_batch_is_refused(world: World)
     yesterday = world.database.read_bytes()
     world.produce(record("x", 3.6))
     ingest.plan(world.context(), "r2")
-    reconcile.abandon(world.context(), 2, "retention")
+    reconcile.abandon(world.context(), 2, "retention", force=True)
     world.close()
     world.database.write_bytes(yesterday)
     with pytest.raises(StorageAhead, match="next batch is 2"):

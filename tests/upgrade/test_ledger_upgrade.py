@@ -179,8 +179,8 @@ def test_a_table_that_somebody_holds_is_not_waited_for_long(
     tmp_path: Path, postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every task would wait behind the migration."""
-    world = restored(tmp_path, EARLIER[-1])
-    engine = on_postgres(world, EARLIER[-1], postgres.ledger_url)
+    world = restored(tmp_path, "0004")
+    engine = on_postgres(world, "0004", postgres.ledger_url)
     with engine.connect() as other, monkeypatch.context() as patch:
         patch.setattr("tidegate.adapters.ledger.migrate.LOCK_MS", 200)  # the server's own cleaning may take longer
         other.exec_driver_sql("SELECT count(*) FROM batches")
@@ -220,7 +220,7 @@ def test_a_lost_ledger_is_made_again_from_what_an_earlier_release_recorded(tmp_p
 
 def test_what_an_earlier_release_restored_is_known_as_decoded_by_nobody_knows_what(tmp_path: Path) -> None:
     """Its records did not name the specs; what was reopened on top has the same rows, a later replay has not."""
-    world = restored(tmp_path, EARLIER[-1])
+    world = restored(tmp_path, "0004")
     kinds = {3: ("replay", "DISCARDED"), 4: ("reopen", "RETIRED"), 5: ("replay", "RETIRED"), 6: ("reopen", "BUILT")}
     with sqlite3.connect(world.database) as c:
         c.row_factory = sqlite3.Row

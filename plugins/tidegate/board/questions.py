@@ -283,6 +283,11 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
         "Rows that were landed from the old topic stay. If the new topic holds the same messages again, the table has "
         "them twice: nobody can tell by their offsets.",
     ]
+    if found.gone:
+        facts.append(("Gone already", f"{many(sum(found.gone.values()), 'offset')} from its beginning"))
+        happens.append("What is gone is a loss: by source.on_data_loss the next plan records it, or stops there.")
+    if found.landed is not None:
+        facts.append(("Kept", f"batch {found.landed.plan.batch_id}, which has landed before the ledger says so"))
     if found.given_up is not None:
         plan = found.given_up.plan
         lost = (

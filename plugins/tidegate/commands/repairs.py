@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tidegate.core.batch import OpenBatch
     from tidegate.core.pipeline import Pipeline
     from tidegate.workflow.context import Context
+    from tidegate.workflow.resetting import Recreated
 
 _why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
 _yes = click.option("--yes", is_flag=True, help="Don't ask.")
@@ -29,6 +31,7 @@ _WHY_NEEDED = "--why is needed: it goes into the event log"
 @click.option("--batch", type=int, metavar="ID", help="Clear the block of this open batch.")
 @click.option("--window", metavar="WINDOW", help="Clear the block of this window.")
 @click.option("--abandon", type=int, metavar="ID", help="Give up this open batch: its offsets are never read.")
+@click.option("--force", is_flag=True, help="With --abandon: also what Kafka still holds of it.")
 @click.option("--reread", type=int, metavar="ID", help="Forget this open batch: its offsets are planned anew.")
 @click.option("--release", type=int, metavar="ID", help="Let this batch land although it is too dirty, for once.")
 @click.option("--adopt", is_flag=True, help="Write back what the ledger lost and storage remembers.")
@@ -41,6 +44,7 @@ def repair(
     batch: int | None,
     window: str | None,
     abandon: int | None,
+    force: bool,
     reread: int | None,
     release: int | None,
     adopt: bool,
@@ -53,12 +57,14 @@ def repair(
     Clearing changes nothing but the block: the next try of the task looks at files and ledger again, and raises the
     alarm again if they still contradict each other.
 
-    --abandon is for a batch that can never be read, since retention passed its offsets after it was planned. All of
-    its ranges are given up, also what the topic still holds of them; they stay in the ledger as a term of the
-    balance, and the next ingest run begins after them. A batch that is SEALED or LANDED has its rows and is refused.
+    --reread is for an open batch that can't be written or landed as it was planned: retention passed some of its
+    offsets, or its files were lost after it was SEALED. The next ingest run plans what the topic still holds anew; what
+    is gone becomes a recorded loss (source.on_data_loss: record). A batch that has landed is refused.
 
-    --reread is for an open batch whose files are lost after it was SEALED, while Kafka still has its offsets: the next
-    ingest run plans them anew. A batch that has landed is refused.
+    --abandon is for a batch of which Kafka holds nothing any more. Its ranges stay in the ledger as a term of the
+    balance, and the next ingest run begins after them. While Kafka still holds any of them it is refused: --reread
+    loses less; --force gives them all up. A batch whose rows are there (SEALED, landed, or written by an attempt that
+    is complete) is refused.
 
     --release is for a batch that was refused as too dirty (`dirty:`), and shall land as it is: all its dirty rows go
     into the dirty table, by the spec that it was refused with: one that came since waits for the next batch. The
@@ -73,7 +79,8 @@ def repair(
       tidegate repair flights
       tidegate repair flights --batch 12 --why "restored landed/12 from the snapshot"
       tidegate repair flights --window 2013-01-26T16 --why "removed a stray file"
-      tidegate repair flights --abandon 12 --why "retention passed it while ingest was off"
+      tidegate repair flights --reread 12 --why "retention passed its first offsets"
+      tidegate repair flights --abandon 12 --why "retention passed all of it while ingest was off"
       tidegate repair flights --release 12 --why "the test producer of today, they know"
       tidegate repair flights --adopt
       tidegate repair flights --adopt --why "restored from the backup of 02:00"
@@ -86,6 +93,8 @@ def repair(
     given = sum(option is not None for option in (batch, window, abandon, reread, release)) + adopt
     if given > 1:
         raise click.UsageError("only one of --batch, --window, --abandon, --reread, --release and --adopt")
+    if force and abandon is None:
+        raise click.UsageError("--force goes with --abandon")
     if as_json and given:
         raise click.UsageError("--json goes with the list of blocks alone: what changes the ledger is for people")
     with surroundings.ledger() as ledger:
@@ -96,7 +105,7 @@ def repair(
         elif not why:
             raise click.UsageError(_WHY_NEEDED)
         elif abandon is not None:
-            _abandon(surroundings.context(spec, ledger), abandon, why, yes)
+            _abandon(surroundings.context(spec, ledger), abandon, why, yes, force)
         elif reread is not None:
             _reread(surroundings.context(spec, ledger), reread, why, yes)
         elif release is not None:
@@ -138,7 +147,8 @@ def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | N
     click.echo(f"cleared; now clear the failed task in Airflow, it looks again at {said(subject)}")
 
 
-def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
+def _abandon(ctx: Context, batch_id: int, why: str, yes: bool, force: bool) -> None:
+    from tidegate.core.errors import StepMissing
     from tidegate.workflow import reconcile
 
     batch = ctx.ledger.batches.open(ctx.name)
@@ -148,16 +158,20 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
         raise Failed(
             f"{ctx.name}: batch {batch_id} is SEALED: its rows are there; clear the land task instead", NOT_WELL
         )
-    if batch.plan.is_redrive:
-        click.echo(
-            f"redrive {batch_id} ({batch.state}) will be ABANDONED: its "
-            f"{those(batch.plan.records, 'row', 'stay')} dirty rows"
-        )
-    else:
-        _list_offsets(batch)
-    if not yes:
-        click.confirm("Give them up?", abort=True)
-    reconcile.abandon(ctx, batch_id, why)
+    try:
+        reconcile.abandonable(ctx, batch_id, force)
+        if batch.plan.is_redrive:
+            click.echo(
+                f"redrive {batch_id} ({batch.state}) will be ABANDONED: its "
+                f"{those(batch.plan.records, 'row', 'stay')} dirty rows"
+            )
+        else:
+            _list_offsets(batch)
+        if not yes:
+            click.confirm("Give them up?", abort=True)
+        reconcile.abandon(ctx, batch_id, why, force)
+    except StepMissing as e:
+        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
     if batch.plan.is_redrive:
         click.echo("abandoned: these rows can be redriven again")
     else:
@@ -169,7 +183,7 @@ def _list_offsets(batch: OpenBatch) -> None:
     click.echo(f"batch {plan.batch_id} ({batch.state}) will be ABANDONED, {those(plan.records, 'offset')} given up:")
     for r in plan.ranges:
         click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
-    click.echo("none of them is read any more, whether or not the topic still holds it")
+    click.echo("none of them is ever read, whether or not the topic still holds it")
 
 
 def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
@@ -217,7 +231,9 @@ def source() -> None:
 @_why
 @_yes
 def reset(pipeline: str, why: str | None, yes: bool) -> None:
-    """Accept a topic that was recreated: its offsets start anew, and it is read from its beginning.
+    """Accept a topic that was recreated: its offsets start anew, and it is read from its beginning, offset 0. What its
+    retention has taken already is listed first; source.on_data_loss says whether the next plan stops there or records
+    the loss.
 
     Rows that were landed from the old topic stay. A batch that is open and was planned from the old topic can't be
     read any more: it is ABANDONED, its offsets stay in the ledger as a term of the balance.
@@ -234,6 +250,19 @@ def reset(pipeline: str, why: str | None, yes: bool) -> None:
         _reset(surroundings.context(spec, ledger), why, yes)
 
 
+def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
+    """What of the new topic can't be read any more, and what that means for the next plan."""
+    if not found.gone:
+        return
+    records = ctx.pipeline.source.on_data_loss == "record"
+    yield f"{those(sum(found.gone.values()), 'offset')} gone from its beginning already:"
+    yield from (f"  partition {p}: offsets [0, {count})" for p, count in found.gone.items())
+    if records:
+        yield "the next plan records them as lost (source.on_data_loss: record)"
+    else:
+        yield "the next plan stops there (source.on_data_loss: fail); with `record` it notes the loss and goes on"
+
+
 def _reset(ctx: Context, why: str | None, yes: bool) -> None:
     from tidegate.workflow import resetting
 
@@ -248,6 +277,11 @@ def _reset(ctx: Context, why: str | None, yes: bool) -> None:
         f"{many(len(topic.partitions), 'partition')}, {many(found.offsets, 'offset')}; "
         "it will be read from its beginning"
     )
+    for line in _gone(ctx, found):
+        click.echo(line)
+    if found.landed is not None:
+        batch_id = found.landed.plan.batch_id
+        click.echo(f"batch {batch_id} ({found.landed.state}) has landed before the ledger says so: its rows are kept")
     if found.given_up is not None:
         plan = found.given_up.plan
         state = found.given_up.state

@@ -205,7 +205,9 @@ class _Chain:
         for partition, end in sorted(batch.ends.items()):
             start = starts.get(partition, end)
             loss = self._losses.get((batch.batch_id, partition))
-            due = None if known is None else known.get(partition, batch.log_starts[partition])
+            due = None if known is None else known.get(partition, 0)
+            if known is not None and partition not in known and start == batch.log_starts[partition]:
+                due = start  # a release before this one began there, and recorded no loss
             if loss is not None and due is not None and (loss.start, loss.end) == (due, start):
                 due = start
             yield from _joint(batch, partition, due, start, end, stops.get(partition, end))

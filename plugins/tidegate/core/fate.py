@@ -135,7 +135,8 @@ def _unknown_partition(facts: OffsetFacts, life: Life, around: Surroundings) -> 
         return Fate(UNDECIDED, words)
     if topic.topic_id != life.topic_id or p not in topic.partitions:
         return Fate(NO_PARTITION, f"topic {topic.topic} has no partition {p}")
-    return _beyond(facts, topic.partitions[p].log_start, life, around)
+    # before the first batch nothing is due that the log no longer has; what comes later is read from its beginning
+    return _beyond(facts, 0 if facts.lives else topic.partitions[p].log_start, life, around)
 
 
 def _beyond(facts: OffsetFacts, planned_end: int, life: Life, around: Surroundings) -> Fate:

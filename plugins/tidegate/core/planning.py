@@ -9,7 +9,7 @@ from tidegate.core.batch import RULES_VERSION, Loss, OpenBatch, PartitionPlan, P
 from tidegate.core.errors import DataLoss, SourceError, TopicRecreated
 from tidegate.core.lateness import by_policy, floor_of
 from tidegate.core.layout import window_start
-from tidegate.core.offsets import share
+from tidegate.core.offsets import OffsetRange, share
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
@@ -24,9 +24,10 @@ class PlanningView:
     next_batch_id: int
     accepted_topic_id: str | None
     open_batch: OpenBatch | None
-    planned_ends: dict[int, int]  # exclusive, by Kafka partition; empty before the first batch
+    planned_ends: dict[int, int]  # exclusive, by Kafka partition; empty before the first batch on the accepted topic
     not_open: tuple[int, ...]  # starts of windows that are CLOSING or CLOSED, UTC ms
     facts: TopicFacts  # of the newest landed batch
+    begun: bool = False  # whether a batch was ever planned, on whatever topic
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def plan_batch(
     first_offsets: Mapping[int, int],
     clock_ms: int,
 ) -> Plan | NothingToPlan:
-    """The next batch. `first_offsets` is where partitions start that no batch has planned yet (`source.start`).
+    """The next batch. `first_offsets` is where the very first batch begins (`source.start`).
+
+    A partition that came later, or belongs to a recreated topic, begins at 0: what retention has taken of it is a loss.
 
     Raises TopicRecreated, DataLoss (by `on_data_loss`) and SourceError; a missing state is never a default.
     """
@@ -89,7 +92,7 @@ def _starts(
             f"topic {topic.topic} lost partitions {gone}: Kafka never removes any; is it the same cluster?"
         )
     for p, offsets in topic.partitions.items():
-        start = view.planned_ends.get(p, first_offsets.get(p, offsets.log_start))
+        start = view.planned_ends.get(p, first_offsets.get(p, 0))
         if start > offsets.high_watermark:
             raise DataLoss(
                 f"partition {p}: the next offset is {start}, but the log ends at {offsets.high_watermark}",
@@ -198,6 +201,21 @@ def first_offsets(start: str | int, topic: TopicState, at_time: Mapping[int, int
     for p, o in topic.partitions.items():
         offsets[p] = _first(start, o, at_time.get(p))
     return offsets
+
+
+def still_there(plan: Plan, topic: TopicState) -> tuple[OffsetRange, ...]:
+    """What of the plan's ranges the topic still holds; nothing, if it is another topic by now."""
+    if plan.is_redrive or plan.topic_id != topic.topic_id:
+        return ()
+    found = []
+    for r in plan.ranges:
+        offsets = topic.partitions.get(r.partition)
+        if offsets is None:
+            continue
+        start, end = max(r.start, offsets.log_start), min(r.end, offsets.high_watermark)
+        if start < end:
+            found.append(OffsetRange(r.topic, r.partition, start, end))
+    return tuple(found)
 
 
 def _first(start: str | int, offsets: PartitionOffsets, at_time: int | None) -> int:

@@ -4,7 +4,14 @@ Times are UTC ms, offsets exclusive at the end."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+
+def begins(ends: Mapping[int, int], partition: int, log_start: int) -> int:
+    """Where the next batch begins, by the planned ends of the newest one: a partition that came later is read from its
+    beginning, and before the first batch nothing is due that the log no longer has."""
+    return ends.get(partition, 0 if ends else log_start)
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,10 @@ class Progress:
         return self.newest if self.newest is not None and self.newest.is_read else self.landed
 
     def next_offset(self, partition: int, log_start: int) -> int:
-        """N. A partition that no batch has met begins at its log start; what was given up is not waited for."""
-        look = None if self.newest is None else self.newest.partitions.get(partition)
-        if self.newest is None or look is None:
+        """N. Before the first batch nothing is due; what was given up is not waited for."""
+        if self.newest is None:
             return log_start
+        look = self.newest.partitions.get(partition)
+        if look is None:
+            return 0
         return look.start if self.newest.state in ("PLANNED", "WRITING") else look.end

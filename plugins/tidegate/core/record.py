@@ -137,8 +137,10 @@ class RecoveryLedger(Protocol):
         """Those of (window start UTC ms, generation number) that the ledger has no row of."""
         ...
 
-    def withdraw(self, batch: OpenBatch, why: str) -> None:
-        """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id."""
+    def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
+        """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id.
+
+        `same_starts`: or it is to be read again, from the offsets where it began, also if it was the first one."""
         ...
 
     def restore(

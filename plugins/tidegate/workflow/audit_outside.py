@@ -9,6 +9,7 @@ from tidegate.core.audit import Problem, republish
 from tidegate.core.errors import CatalogueError, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.layout import PartitionValues, join, parse_partition_path, parse_window_id, partition_path, window_id
+from tidegate.core.progress import begins
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.core.views import BatchRow, GenerationRow, Spine
@@ -126,6 +127,7 @@ class Topic:
 
     def __init__(self, ctx: Context, spine: Spine) -> None:
         self._ctx, self._accepted = ctx, spine.topic_id
+        self._lost = {(x.batch_id, x.partition): x.start for x in spine.losses}
         self._firsts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self.notes: list[str] = []
@@ -137,7 +139,7 @@ class Topic:
             return
         starts = {r.range.partition: r.range.start for r in batch.ranges}
         for p, end in batch.ends.items():
-            self._firsts.setdefault(p, starts.get(p, end))
+            self._firsts.setdefault(p, self._lost.get((batch.batch_id, p), starts.get(p, end)))
         self._ends = dict(batch.ends)
 
     def compare(self) -> Iterator[Problem]:
@@ -161,7 +163,7 @@ class Topic:
                 )
         high = {p: o.high_watermark for p, o in state.partitions.items()}
         self.produced = Produced(
-            sum(h - firsts.get(p, state.partitions[p].log_start) for p, h in high.items()),
-            sum(max(0, h - ends.get(p, state.partitions[p].log_start)) for p, h in high.items()),
-            sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in state.partitions.items()),
+            sum(h - firsts.get(p, begins(ends, p, state.partitions[p].log_start)) for p, h in high.items()),
+            sum(max(0, h - begins(ends, p, state.partitions[p].log_start)) for p, h in high.items()),
+            sum(max(0, o.log_start - begins(ends, p, o.log_start)) for p, o in state.partitions.items()),
         )

@@ -17,7 +17,7 @@ from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
-from tidegate.core.progress import Progress
+from tidegate.core.progress import Progress, begins
 from tidegate.core.survey import Survey, SurveyLedger
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
@@ -145,12 +145,12 @@ def _lag(survey: Survey | None, topic: tuple[TopicState, int] | None) -> Lag | N
     progress = None if survey is None else survey.progress
     if topic is not None:
         state, asked_ms = topic
-        ends = {p: o.log_start for p, o in state.partitions.items()}
+        ends: dict[int, int] = {}
         if progress is not None and progress.newest is not None and progress.topic_id == state.topic_id:
-            ends |= {p: look.end for p, look in progress.newest.partitions.items()}
+            ends = {p: look.end for p, look in progress.newest.partitions.items()}
         parts = state.partitions.items()
-        records = sum(max(0, o.last_stable_offset - max(ends.get(p, 0), o.log_start)) for p, o in parts)
-        lost = sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in parts)
+        records = sum(max(0, o.last_stable_offset - max(begins(ends, p, o.log_start), o.log_start)) for p, o in parts)
+        lost = sum(max(0, o.log_start - begins(ends, p, o.log_start)) for p, o in parts)
         return Lag(records, asked_ms, False, lost)
     return plan_lag(progress)
 

@@ -77,7 +77,7 @@ def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | Nothin
     clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
     topic = ctx.source.describe(spec.source.topic)
     first: dict[int, int] = {}
-    if not view.planned_ends and view.accepted_topic_id is None:  # an accepted new topic is read from its beginning
+    if not view.begun:  # whatever comes later is read from its beginning
         at_time = {}
         if isinstance(spec.source.start, int):
             at_time = ctx.source.offsets_for_time(spec.source.topic, spec.source.start)

@@ -17,6 +17,7 @@ from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence, ti
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Clock, TopicState
+from tidegate.core.progress import begins
 from tidegate.core.rehearsing import Unfinished
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.subjects import said
@@ -116,10 +117,10 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
 
 def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
     behind = {
-        p: max(0, o.last_stable_offset - max(ends.get(p, o.log_start), o.log_start))
+        p: max(0, o.last_stable_offset - max(begins(ends, p, o.log_start), o.log_start))
         for p, o in topic.partitions.items()
     }
-    lost = sum(max(0, o.log_start - ends.get(p, o.log_start)) for p, o in topic.partitions.items())
+    lost = sum(max(0, o.log_start - begins(ends, p, o.log_start)) for p, o in topic.partitions.items())
     return Lag(sum(behind.values()), behind, lost, topic.topic_id)
 
 

@@ -8,14 +8,16 @@ from itertools import islice
 
 from tidegate.core import due as rules
 from tidegate.core import watermark
-from tidegate.core.batch import AbandonedBatch, PlannedBatch, WritingBatch
+from tidegate.core.batch import AbandonedBatch, Plan, PlannedBatch, WritingBatch
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
-from tidegate.core.errors import Alarm, LostComparison, StepMissing
-from tidegate.core.offsets import Interval
+from tidegate.core.errors import Alarm, LostComparison, SourceError, SourceUnavailable, StepMissing
+from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.planning import still_there
 from tidegate.core.rehearsing import AtWork
 from tidegate.core.thresholds import too_dirty
 from tidegate.core.window import WindowKey
-from tidegate.workflow import abandoned, cleaning, landing, records, reopen
+from tidegate.core.wording import many
+from tidegate.workflow import abandoned, cleaning, landing, records, reopen, sealing
 from tidegate.workflow.context import Context, guard
 
 
@@ -37,20 +39,64 @@ def maintain(ctx: Context, runs: RunsSeen | None = None, at_work: AtWork | None 
     return done + cleaning.clean(ctx).lines()
 
 
-def abandon(ctx: Context, batch_id: int, why: str) -> AbandonedBatch:
+def abandon(ctx: Context, batch_id: int, why: str, force: bool = False) -> AbandonedBatch:
     """An operator gives up a batch whose offsets can never be read again: its ranges stay a term of the balance.
 
-    Raises StepMissing for a batch that is sealed or landed: its rows are there, nothing needs to be given up."""
-    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    `force`: also if the topic still holds some of them, or an attempt that is complete has them. Raises StepMissing for
+    a batch whose rows are there, or can still be read; StorageAhead where storage holds another of this id (R11)."""
+    batch = abandonable(ctx, batch_id, force)
     if isinstance(batch, AbandonedBatch):
         records.mark_batch(ctx, batch)  # an earlier try may have died before it
         return batch
-    if not isinstance(batch, PlannedBatch | WritingBatch):
-        raise StepMissing(f"batch {batch_id} is {batch.state}: only a batch that was never sealed can be abandoned")
     ctx.ledger.batches.abandon(batch, why)
     abandoned = AbandonedBatch(batch.plan, why)
     records.mark_batch(ctx, abandoned)
     return abandoned
+
+
+def abandonable(ctx: Context, batch_id: int, force: bool = False) -> PlannedBatch | WritingBatch | AbandonedBatch:
+    """The batch, if `abandon` would take it; raises what that raises. Changes nothing."""
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, AbandonedBatch):
+        return batch
+    if not isinstance(batch, PlannedBatch | WritingBatch):
+        raise StepMissing(f"batch {batch_id} is {batch.state}: only a batch that was never sealed can be abandoned")
+    takes_up = f"clear the write task of {ctx.name}.ingest, or wait for its next run: it takes them up"
+    if sealing.landed_receipt(ctx, batch) is not None:  # the ledger has forgotten SEALED or LANDED (R11)
+        what = f"batch {batch_id} is {batch.state} in the ledger, but it has landed: its rows are there"
+        raise StepMissing(what, advice=takes_up)
+    if force:
+        return batch
+    if isinstance(batch, WritingBatch) and sealing.is_complete(ctx, batch):
+        raise StepMissing(f"attempt {batch.epoch} of batch {batch_id} is complete: its rows are there", advice=takes_up)
+    _refuse_if_readable(ctx, batch.plan)
+    return batch
+
+
+def _refuse_if_readable(ctx: Context, plan: Plan) -> None:
+    left = left_of(ctx, plan)
+    if not left:
+        return
+    kept = sum(r.count for r in left)
+    spec = "" if ctx.pipeline.source.on_data_loss == "record" else "set source.on_data_loss: record, then "
+    raise StepMissing(
+        f"Kafka still holds {kept:,} of the {many(plan.records, 'offset')} of batch {plan.batch_id}: to abandon it "
+        "would lose them too",
+        advice=f"{spec}`tidegate repair {ctx.name} --reread {plan.batch_id} --why ...`: the next run reads what is "
+        f"left and records the rest as lost. To give up all of it: --abandon {plan.batch_id} --force",
+    )
+
+
+def left_of(ctx: Context, plan: Plan) -> tuple[OffsetRange, ...]:
+    """What of the plan's ranges can still be read. Raises SourceUnavailable if nobody can tell."""
+    if plan.is_redrive:
+        return ()
+    try:
+        return still_there(plan, ctx.source.describe(plan.topic))
+    except SourceUnavailable:
+        raise
+    except SourceError:
+        return ()  # the topic was deleted
 
 
 def reread(ctx: Context, batch_id: int, why: str) -> None:
@@ -64,7 +110,12 @@ def reread(ctx: Context, batch_id: int, why: str) -> None:
     for path in (ctx.layout.landed(batch_id), ctx.layout.high_water_mark(batch_id)):
         if ctx.storage.exists(path):
             raise StepMissing(f"batch {batch_id} has landed: {path} exists", advice="clear the land task instead")
-    ctx.ledger.recovery.withdraw(batch, why)
+    if isinstance(batch, WritingBatch) and sealing.is_complete(ctx, batch):
+        raise StepMissing(
+            f"attempt {batch.epoch} of batch {batch_id} is complete: nothing needs to be read again",
+            advice=f"clear the write task of {ctx.name}.ingest, or wait for its next run",
+        )
+    ctx.ledger.recovery.withdraw(batch, why, same_starts=True)
 
 
 def releasable(ctx: Context, batch_id: int) -> str:

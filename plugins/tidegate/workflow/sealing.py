@@ -73,6 +73,18 @@ def seal_if_complete(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
     return seal(ctx, batch)
 
 
+def is_complete(ctx: Context, batch: WritingBatch) -> bool:
+    """Whether the attempt in force has written all of its rows and was not refused: it can be sealed."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    try:
+        receipt = read_receipt(ctx, directory)
+    except AttemptSpoilt:
+        return False
+    if receipt is None or _defect(ctx, batch, receipt, directory) is not None:
+        return False
+    return ctx.ledger.batches.refusal(ctx.name, batch.plan.batch_id) is None
+
+
 def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str) -> str | None:
     """Why the attempt is not what its receipt says: then another one writes again, nothing is lost."""
     plan = batch.plan

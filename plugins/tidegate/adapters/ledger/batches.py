@@ -6,10 +6,10 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import and_, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import redrives, rows, schema
+from tidegate.adapters.ledger import ends, redrives, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.values import landed_values
@@ -45,19 +45,16 @@ class SqlBatches:
                 pipeline.next_batch_id,
                 pipeline.topic_id,
                 self._open(c, name),
-                self._planned_ends(c, name, pipeline.topic_id),
+                ends.planned_ends(c, name, pipeline.topic_id),
                 tuple(c.scalars(not_open)),
                 topic_facts(c, name),
+                self._begun(c, name),
             )
 
-    def _planned_ends(self, c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
-        """Of the newest batch on the accepted topic: every batch but a redrive has a row for each Kafka partition."""
-        newest = select(func.max(b.c.batch_id)).where(
-            b.c.pipeline == name, b.c.topic_id == topic_id, b.c.kind == INGEST
-        )
-        batch_id = c.scalar(newest)
-        found = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=batch_id) if batch_id is not None else []
-        return {r.partition: r.planned_end for r in found}
+    def _begun(self, c: Connection, name: str) -> bool:
+        batches = select(b.c.batch_id).where(b.c.pipeline == name, b.c.kind == INGEST)
+        kept = select(schema.resumptions.c.after_batch).where(schema.resumptions.c.pipeline == name)
+        return any(c.execute(found.limit(1)).first() is not None for found in (batches, kept))
 
     def get(self, name: str, batch_id: int) -> Batch:
         with self._store.begin() as c:

@@ -9,6 +9,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger.ends import planned_ends
 from tidegate.adapters.ledger.facts import facts_after
 from tidegate.adapters.ledger.reads_audit import AuditReads
 from tidegate.adapters.ledger.reads_board import BoardReads
@@ -75,7 +76,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
                 _newest_batch(c, name, _OPEN),
                 _newest_batch(c, name, ("LANDED",)),
-                _planned_ends(c, name, pipeline.topic_id),
+                planned_ends(c, name, pipeline.topic_id),
                 tuple(events_of(c, name, events, None)),
             )
 
@@ -150,13 +151,6 @@ def _newest_batch(c: Connection, name: str, states: tuple[str, ...]) -> BatchRow
     newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.state.in_(states))
     batch_id = c.scalar(newest)
     return None if batch_id is None else batches(c, name, batch_id, batch_id)[0]
-
-
-def _planned_ends(c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
-    newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.topic_id == topic_id, b.c.kind == INGEST)
-    batch_id = c.scalar(newest)
-    found = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=batch_id) if batch_id is not None else []
-    return {p.partition: p.planned_end for p in found}
 
 
 def _generations(c: Connection, name: str, window_ms: int) -> list[GenerationRow]:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import reopenings, rows, schema
+from tidegate.adapters.ledger import ends, reopenings, resumptions, rows, schema
 from tidegate.adapters.ledger.specs import registered
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
@@ -98,7 +98,7 @@ class SqlRecovery:
 
     # ------------------------------------------------------------ changing
 
-    def withdraw(self, batch: OpenBatch, why: str) -> None:
+    def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
         plan, p = batch.plan, schema.pipelines
         name, batch_id = plan.pipeline, plan.batch_id
         epoch = 0 if isinstance(batch, PlannedBatch) else batch.epoch
@@ -111,6 +111,8 @@ class SqlRecovery:
             self._store.compare_and_set(c, gone, f"withdrawing batch {batch_id}")
             for table in _OF_A_BATCH:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
+            if same_starts and not ends.newest_batch(c, name, plan.topic_id):
+                resumptions.keep_starts(c, plan, why)
             self._store.note(c, name, "withdrawn", f"batch {batch_id}", {"why": why, "ranges": plan.ranges})
 
     def restore(

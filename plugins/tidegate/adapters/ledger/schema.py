@@ -291,6 +291,18 @@ losses = _table(
     _required("end", BigInteger),
     _required("reason", Text),
 )
+resumptions = _table(  # where the batch after this one goes on in a partition, if not at the planned end
+    "resumptions",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("after_batch", BigInteger, primary_key=True, autoincrement=False),  # 0: before the first on the topic
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("topic_id", String(100)),
+    _required("offset", BigInteger),
+    Column("lost_start", BigInteger),  # offsets from here up to `offset` are a loss of the next batch
+    Column("leader_epoch", Integer),  # of the log that was looked at when this was decided
+    Column("batch_id", BigInteger),  # which one went on there
+    _required("why", Text),
+)
 run_bindings = _table(
     "run_bindings",
     Column("pipeline", _NAME, primary_key=True),

@@ -23,7 +23,7 @@ from tidegate.adapters.ledger import schema
 from tidegate.core.errors import LedgerError, LostComparison, WrongRevision
 from tidegate.core.plain import dumps
 
-HEAD = "0005"
+HEAD = "0006"
 """The schema revision that this code reads and writes."""
 
 IDLE_MS = 60_000

@@ -1,0 +1,23 @@
+"""Where reading goes on, if not at the planned end."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+
+
+def upgrade() -> None:
+    op.create_table(
+        "resumptions",
+        sa.Column("pipeline", sa.String(200), nullable=False),
+        sa.Column("after_batch", sa.BigInteger(), nullable=False),
+        sa.Column("partition", sa.Integer(), nullable=False),
+        sa.Column("topic_id", sa.String(100), nullable=False),
+        sa.Column("offset", sa.BigInteger(), nullable=False),
+        sa.Column("lost_start", sa.BigInteger()),
+        sa.Column("leader_epoch", sa.Integer()),
+        sa.Column("batch_id", sa.BigInteger()),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("pipeline", "after_batch", "partition"),
+    )
