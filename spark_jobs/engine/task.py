@@ -268,13 +268,18 @@ class _Rules:
     """What decides membership for one part; `today` only where columns are decoded by another spec than membership."""
 
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
-        deciding = pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)
+        deciding = _deciding(pipeline, part)
         self.batch_id = part.batch_id
         self.decoder: Decoder = decoder_for(deciding, part.rules_version)
         self.router = Router(deciding, part.floor, part.clock_ms, part.rules_version)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
         today = (pipeline.columns, pipeline.format, pipeline.event_time, pipeline.partition_by)
         self.today = None if same == today else _Today(pipeline, deciding.event_time, part.rules_version)
+
+
+def _deciding(pipeline: Pipeline, part: JobPart) -> Pipeline:
+    """R1: the spec that the part's batch was planned with."""
+    return pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)
 
 
 class _Today:

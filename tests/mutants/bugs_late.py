@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from tests.mutants.names import BALANCE, FATE, HEALS
-from tests.mutants.planting import Bug, Edit
+from dataclasses import replace
 
-_INGEST = "plugins/tidegate/workflow/ingest.py"
+import pyarrow.compute as pc
+
+from tests.mutants import seams
+from tests.mutants.bugs_batches import floor_now, with_floor
+from tests.mutants.names import BALANCE, FATE, HEALS
+from tests.mutants.planting import Bug, Patch, nothing
+
+
+def _to_todays_target(original, ctx, batch):
+    return with_floor(original(ctx, batch), replace(batch.plan.floor, reroute_ms=floor_now(ctx).reroute_ms))
+
+
+def _with_rerouted(original, self):
+    return original(replace(self, filtered=self.filtered + self.rerouted))
+
+
+def _todays_policy(original, pipeline, part):
+    return replace(original(pipeline, part), late_policy=pipeline.late_policy)
+
+
+def _rerouted_are_left(original, self, routed, batch_id):
+    routed, wanted = original(self, routed, batch_id)
+    return routed, wanted if routed.rerouted is None else pc.and_not(wanted, routed.rerouted)
+
 
 BUGS = (
     Bug(
@@ -13,16 +35,7 @@ BUGS = (
         "R1: the plan pins the reroute target",
         "late_rows_go_to_a_window_that_begins_to_close",
         FATE,
-        (
-            Edit(
-                _INGEST,
-                "JobPart(plan_.batch_id, plan_.clock_ms, plan_.floor, ",
-                "JobPart(plan_.batch_id, plan_.clock_ms, __import__('dataclasses').replace(plan_.floor, "
-                "reroute_ms=planning.floor_of(spec.windows, ctx.ledger.batches.planning_view(ctx.name).not_open, "
-                "plan_.clock_ms, spec.late_policy).reroute_ms), ",
-            ),
-            Edit("plugins/tidegate/workflow/sealing.py", "    _check_windows(ctx, plan, receipt)\n", ""),
-        ),
+        (Patch(seams.JOB_OF_A_BATCH, _to_todays_target), Patch(seams.CHECK_WINDOWS, nothing)),
         why="what is sealed is held against the plan's floor and policy",
     ),
     Bug(
@@ -30,27 +43,14 @@ BUGS = (
         "Balance: rerouted rows are data, their number is information",
         "late_rows_go_to_a_window_that_begins_to_close",
         BALANCE,
-        (
-            Edit(
-                "plugins/tidegate/core/balance.py",
-                "            self.read == self.data + self.late + self.dirty + self.filtered + self.dropped\n",
-                "            self.read == self.data + self.late + self.dirty + self.filtered + self.dropped "
-                "+ self.rerouted\n",
-            ),
-        ),
+        (Patch(seams.BALANCE_HOLDS, _with_rerouted),),
     ),
     Bug(
         "a replay takes late rows by today's policy",
         "R1: the plan pins the late policy, with its spec",
         "the_late_policy_changes",
         HEALS,
-        (
-            Edit(
-                "spark_jobs/engine/task.py",
-                "        self.router = Router(deciding, part.floor, ",
-                "        self.router = Router(replace(deciding, late_policy=pipeline.late_policy), part.floor, ",
-            ),
-        ),
+        (Patch(seams.DECIDING_SPEC, _todays_policy),),
         why="a replay whose rows per batch are not the ledger's publishes nothing",
     ),
     Bug(
@@ -58,15 +58,7 @@ BUGS = (
         "Replay: rerouted rows are rows of their target",
         "late_rows_go_to_a_window_that_begins_to_close",
         HEALS,
-        (
-            Edit(
-                "spark_jobs/engine/targets.py",
-                "        if routed.dropped is not None:\n",
-                "        if routed.rerouted is not None:\n"
-                "            wanted = pc.and_not(wanted, routed.rerouted)\n"
-                "        if routed.dropped is not None:\n",
-            ),
-        ),
+        (Patch(seams.CHOOSE_ROWS, _rerouted_are_left),),
         why="as above",
     ),
 )

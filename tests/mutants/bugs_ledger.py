@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from tests.mutants.names import HEALS, ONCE, THERE
-from tests.mutants.planting import Bug, Edit
+from dataclasses import replace
 
-_INGEST = "plugins/tidegate/workflow/ingest.py"
-_SEALING = "plugins/tidegate/workflow/sealing.py"
-_CLEANING = "plugins/tidegate/core/cleaning.py"
-_AGE = Edit(
-    _CLEANING,
-    '        return _keep(f"the ledger does not say since when it is {what}")\n',
-    "        return None\n",
-)
+from tests.mutants import seams
+from tests.mutants.names import HEALS, ONCE, THERE
+from tests.mutants.planting import Bug, Patch, nothing
+from tidegate.core import cleaning
+from tidegate.core.cleaning import Verdict
+from tidegate.core.window import BUILDING, BuildingGeneration
+
+_OLD = Verdict(True, "old")
+
+
+def _attempts_by_age(original, attempt, facts, since_ms, ttl, now_ms):
+    return cleaning._old(since_ms or 0, ttl.attempts_ms, now_ms, "there") or _OLD
+
+
+def _unpublished_too(original, facts, *rest):
+    return original(facts and replace(facts, unpublished=()), *rest)
+
+
+def _before_side_files_have_moved(original, facts, *rest):
+    return original(facts and replace(facts, side_moved=True, newest=False), *rest)
+
+
+def _manifest_is_not_asked(original, manifest, listing, merged=()):
+    return original((), listing, merged)
+
+
+def _building_too(original, found, facts, *rest, **more):
+    return _OLD if facts is not None and facts.state == BUILDING else original(found, facts, *rest, **more)
+
+
+def _building_too_now(original, self, path, found, since_ms):
+    generation = self._generation((found.window_ms, found.number))
+    return _OLD if isinstance(generation, BuildingGeneration) else original(self, path, found, since_ms)
+
 
 BUGS = (
     Bug(
@@ -20,10 +45,7 @@ BUGS = (
         "R11: storage that knows more than the ledger is refused",
         "a_ledger_from_yesterday_plans_again",
         ONCE,
-        (
-            Edit(_INGEST, "        ahead.refuse_if_ahead(ctx, view.next_batch_id)\n", ""),
-            Edit(_INGEST, "        ahead.refuse_if_group_is_ahead(ctx, view)\n", ""),
-        ),
+        (Patch(seams.REFUSE_IF_AHEAD, nothing), Patch(seams.REFUSE_IF_GROUP_IS_AHEAD, nothing)),
         why="Kafka's group would tell too; writing and landing ask again, but plan is where offsets are read twice",
     ),
     Bug(
@@ -31,21 +53,14 @@ BUGS = (
         "R11: storage that knows more than the ledger is adopted",
         "a_ledger_forgets_that_a_batch_was_sealed",
         HEALS,
-        (Edit(_INGEST, "    if sealing.adopt_landed(ctx, batch) is not None:\n        return\n", ""),),
+        (Patch(seams.ADOPT_LANDED, nothing),),
     ),
     Bug(
         "another plan's batch is adopted",
         "R11: what is adopted covers exactly the plan's ranges",
         "a_ledger_forgets_what_it_had_planned",
         ONCE,
-        (
-            Edit(
-                _SEALING,
-                "    if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):",
-                "    if False:",
-            ),
-            Edit(_SEALING, "        _check_its_plan(ctx, plan, receipt)\n", ""),
-        ),
+        (Patch(seams.CHECK_ITS_RANGES, nothing), Patch(seams.CHECK_ITS_PLAN, nothing)),
         why="the attempt's own plan file tells too",
     ),
     Bug(
@@ -53,28 +68,14 @@ BUGS = (
         "R7: cleaner by age alone",
         "a_sealed_batch_waits_for_a_year",
         THERE,
-        (
-            Edit(
-                _CLEANING,
-                "    if facts.state not in _DONE and attempt.epoch >= facts.epoch:\n",
-                "    if False:\n",
-            ),
-            _AGE,
-        ),
+        (Patch(seams.CLEAN_ATTEMPT, _attempts_by_age),),
     ),
     Bug(
         "landed batches are cleaned by age alone",
         "R7: cleaner by age alone",
         "landed_rows_wait_for_a_year",
         THERE,
-        (
-            Edit(_CLEANING, "    if facts.unpublished:\n", "    if False:\n"),
-            Edit(
-                _CLEANING,
-                '            return _odd(f"{path} of its manifest is still there, or there again")\n',
-                "            continue\n",
-            ),
-        ),
+        (Patch(seams.CLEAN_LANDED, _unpublished_too), Patch(seams.CLEAN_LANDED_FILES, _manifest_is_not_asked)),
         why="the files themselves are held against the manifest too",
     ),
     Bug(
@@ -83,18 +84,8 @@ BUGS = (
         "late_rows_wait_for_a_year",
         HEALS,
         (
-            Edit(
-                _CLEANING,
-                '    if not facts.side_moved:\n        return _keep("its late and dirty files are not in their tables '
-                'yet")\n    if facts.unpublished:\n',
-                "    if facts.unpublished:\n",
-            ),
-            Edit(
-                _CLEANING,
-                '            return _odd(f"{path} of its manifest is still there, or there again")\n',
-                "            continue\n",
-            ),
-            Edit(_CLEANING, '        return _keep("it is the newest batch")\n', "        pass\n"),
+            Patch(seams.CLEAN_LANDED, _before_side_files_have_moved),
+            Patch(seams.CLEAN_LANDED_FILES, _manifest_is_not_asked),
         ),
         why="the files are held against the manifest too; and the batch of the trace is the newest",
     ),
@@ -103,22 +94,7 @@ BUGS = (
         "R7: cleaning asks the ledger who can still need it",
         "an_hour_is_half_assembled_for_a_year",
         HEALS,
-        (
-            Edit(
-                _CLEANING,
-                '    if facts.state == BUILDING:\n        return _keep("the generation is BUILDING")\n',
-                '    if facts.state == BUILDING:\n        return Verdict(True, "old")\n',
-            ),
-            Edit(
-                "plugins/tidegate/workflow/cleaning_generations.py",
-                "        if isinstance(generation, BuildingGeneration):\n"
-                '            return Verdict(False, "it has moved on")\n'
-                "        listing = [f.path",
-                "        if isinstance(generation, BuildingGeneration):\n"
-                '            return Verdict(True, "old")\n'
-                "        listing = [f.path",
-            ),
-        ),
+        (Patch(seams.CLEAN_ASSEMBLY, _building_too), Patch(seams.CLEAN_ASSEMBLY_NOW, _building_too_now)),
         why="the cleaner asks twice",
     ),
 )

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from tests.mutants.names import HEALS, ONCE
-from tests.mutants.planting import Bug, Edit
+from dataclasses import replace
 
-_LEDGER = "plugins/tidegate/adapters/ledger/batches.py"
+from sqlalchemy import func, select
+
+from tests.mutants import seams
+from tests.mutants.names import HEALS, ONCE
+from tests.mutants.planting import Bug, Patch, nothing
+from tidegate.adapters.ledger import schema
+
+
+def _only_said(original, ctx):
+    for batch_id, _owner in ctx.ledger.redrives.duties(ctx.name):
+        ctx.ledger.redrives.cleared(ctx.name, batch_id)
+    return [], []
+
+
+def _of_any_kind(original, c, name, topic_id):
+    b = schema.batches
+    newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.topic_id == topic_id)
+    return c.scalar(newest) or 0
+
+
+def _from_the_topic(original, *args):
+    return replace(original(*args), sources=())
+
 
 BUGS = (
     Bug(
@@ -13,34 +34,21 @@ BUGS = (
         "Redrive: a row belongs to the redrive alone",
         "dirty_rows_are_redriven",
         ONCE,
-        (
-            Edit(
-                "plugins/tidegate/workflow/redriven.py",
-                '            ctx.catalogue.drop_partitions(table.name, [(("_batch", str(batch_id)),)])\n'
-                "            _move(ctx, batch_id)\n",
-                "            pass\n",
-            ),
-        ),
+        (Patch(seams.SET_REDRIVEN_ASIDE, _only_said),),
     ),
     Bug(
         "landing a redrive takes nothing over",
         "Redrive: a row belongs to the redrive alone",
         "dirty_rows_are_redriven",
         ONCE,
-        (Edit(_LEDGER, "            redrives.take_over(self._store, c, plan)\n", ""),),
+        (Patch(seams.TAKE_OVER, nothing),),
     ),
     Bug(
         "a redrive moves the planned ends",
         "Redrive: planned ends stay where they are",
         "dirty_rows_are_redriven",
         HEALS,
-        (
-            Edit(
-                "plugins/tidegate/adapters/ledger/ends.py",
-                "b.c.topic_id == topic_id, b.c.kind == INGEST)",
-                "b.c.topic_id == topic_id)",
-            ),
-        ),
+        (Patch(seams.NEWEST_BATCH, _of_any_kind),),
         why="Kafka's group remembers how far it was",
     ),
     Bug(
@@ -48,13 +56,7 @@ BUGS = (
         "Redrive: its rows are those of its files",
         "an_hour_with_redriven_rows_is_rebuilt",
         HEALS,
-        (
-            Edit(
-                "plugins/tidegate/workflow/rebuild.py",
-                "    files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()\n",
-                "    files = ()\n",
-            ),
-        ),
+        (Patch(seams.PART_OF_A_REBUILD, _from_the_topic),),
         why="it would take what lies between for its own, so its rows per batch are others than the ledger's",
     ),
 )

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from tests.mutants.names import HEALS, ONCE
-from tests.mutants.planting import Bug, Edit
+from dataclasses import replace
 
-_REOPENED = "plugins/tidegate/workflow/reopened.py"
-_LEDGER = "plugins/tidegate/adapters/ledger/reopenings.py"
-_WINDOWS = "plugins/tidegate/adapters/ledger/windows.py"
+from tests.mutants import seams
+from tests.mutants.names import HEALS, ONCE
+from tests.mutants.planting import Bug, Patch, always, nothing
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.store import rows_of
+from tidegate.core.receipt import LATE
+
+
+def _takes_nothing_up(original, ctx, chooser, choices):
+    job = original(ctx, chooser, choices)
+    return replace(job, targets=tuple(replace(target, taken=()) for target in job.targets))
+
+
+def _of_any_generation(original, c, name):
+    made = rows_of(c, schema.generation_batches, pipeline=name, kind=LATE)
+    return [(row.window_ms, row.number, row.batch_id) for row in made if not row.cleared]
+
+
+def _what_is_in_force_too(original, ctx, generation, current):
+    return original(ctx, generation, replace(current, late=()))
+
 
 BUGS = (
     Bug(
@@ -15,14 +32,7 @@ BUGS = (
         "Reopen: a row belongs to the window alone",
         "late_rows_are_taken_up",
         ONCE,
-        (
-            Edit(
-                _REOPENED,
-                '    ctx.catalogue.drop_partitions(table.name, [(("_batch", str(i)), *time) for i in batches])\n',
-                "    del time\n",
-            ),
-            Edit(_REOPENED, "                _move(ctx, window_ms, batch_id)\n", ""),
-        ),
+        (Patch(seams.DROP_REOPENED, nothing), Patch(seams.MOVE_REOPENED, nothing)),
         why="partition and files: without either readers see none of them",
     ),
     Bug(
@@ -30,45 +40,27 @@ BUGS = (
         "Reopen: later generations carry the rows on",
         "an_hour_that_took_late_rows_up_is_rebuilt",
         ONCE,
-        (Edit(_WINDOWS, "            late = reopenings.carried(c, name, key, current)\n", "            late = {}\n"),),
+        (Patch(seams.CARRIED_LATE_ROWS, always({})),),
     ),
     Bug(
         "a replay finds late what the window took up",
         "Reopen: R1 but for the verdict that they are late",
         "an_hour_that_took_late_rows_up_is_rebuilt",
         HEALS,
-        (
-            Edit(
-                "plugins/tidegate/workflow/rebuild.py",
-                "                tuple(i for i in work.late if i in mine),\n",
-                "                (),\n",
-            ),
-        ),
+        (Patch(seams.JOB_OF_A_REBUILD, _takes_nothing_up),),
     ),
     Bug(
         "late rows change their owner when a reopening begins",
         "Reopen: ownership moves with the publication",
         "a_reopening_dies_before_it_is_in_force",
         ONCE,
-        (
-            Edit(
-                _LEDGER,
-                "x.c.cleared.is_(False), g.c.state == CURRENT)\n",
-                "x.c.cleared.is_(False))\n",
-            ),
-        ),
+        (Patch(seams.REOPENING_DUTIES, _of_any_generation),),
     ),
     Bug(
         "a reopening takes rows up that a generation in force has",
         "Reopen: each row once",
         "late_rows_are_taken_up",
         HEALS,
-        (
-            Edit(
-                "plugins/tidegate/workflow/reopening.py",
-                "    for batch_id in (i for i in generation.late if i not in current.late):\n",
-                "    for batch_id in generation.late:\n",
-            ),
-        ),
+        (Patch(seams.LATE_SOURCES, _what_is_in_force_too),),
     ),
 )

@@ -1,12 +1,28 @@
-"""Bugs in replays of several windows, and of rows that come from files."""
+"""Bugs in replays of many windows, and of rows that come from files."""
 
 from __future__ import annotations
 
-from tests.mutants.names import FATE, ONCE, STOPS
-from tests.mutants.planting import Bug, Edit
+from dataclasses import replace
 
-_REBUILD = "plugins/tidegate/workflow/rebuild.py"
-_COPYING = "spark_jobs/engine/copying.py"
+import pyarrow.compute as pc
+
+from tests.mutants import seams
+from tests.mutants.names import FATE, ONCE, STOPS
+from tests.mutants.planting import Bug, Patch, always, nothing
+
+
+def _into_the_first(original, self, routed, batch_id):
+    routed, wanted = original(self, routed, batch_id)
+    return replace(routed, window=pc.if_else(wanted, self._starts[0], routed.window)), wanted
+
+
+def _all_of_the_file(original, table, copy):
+    return table
+
+
+def _ends_the_range(original, self, key):
+    raise
+
 
 BUGS = (
     Bug(
@@ -14,14 +30,7 @@ BUGS = (
         "Replay: membership is decided by each batch's plan",
         "hours_are_rebuilt_together",
         STOPS,
-        (
-            Edit(
-                "spark_jobs/engine/targets.py",
-                "        wanted = pc.and_(pc.is_in(routed.window, self._starts), pc.invert(late))\n",
-                "        wanted = pc.and_(pc.is_in(routed.window, self._starts), pc.invert(late))\n"
-                "        routed.window = pc.if_else(wanted, self._starts[0], routed.window)\n",
-            ),
-        ),
+        (Patch(seams.CHOOSE_ROWS, _into_the_first),),
         why="counts by batch differ from the ledger's, so nothing is published",
     ),
     Bug(
@@ -29,25 +38,14 @@ BUGS = (
         "Replay: membership is decided by each batch's plan",
         "hours_are_rebuilt_together",
         FATE,
-        (
-            Edit(
-                "spark_jobs/engine/targets.py",
-                "        wanted = pc.and_(pc.is_in(routed.window, self._starts), pc.invert(late))\n",
-                "        wanted = pc.and_(pc.is_in(routed.window, self._starts), pc.invert(late))\n"
-                "        routed.window = pc.if_else(wanted, self._starts[0], routed.window)\n",
-            ),
-            Edit(_REBUILD, "        if rows != s.rows:\n", "        if False:\n"),
-        ),
+        (Patch(seams.CHOOSE_ROWS, _into_the_first), Patch(seams.OTHER_ROWS, nothing)),
     ),
     Bug(
         "files give rows of batches that are read again",
         "Replay: each row from one origin",
         "an_hour_is_rebuilt_from_kafka_and_files",
         ONCE,
-        (
-            Edit(_COPYING, "    if copy.wanted is None:\n", "    if True:\n"),
-            Edit(_REBUILD, "    _compare_copied(window, choice, found)\n", "    del choice\n"),
-        ),
+        (Patch(seams.ROWS_OF_FILES, _all_of_the_file), Patch(seams.COMPARE_COPIED, nothing)),
         why="what was taken is compared with the ledger",
     ),
     Bug(
@@ -55,26 +53,14 @@ BUGS = (
         "Replay: today's columns are decoded, or are what they were",
         "records_are_gone_and_a_column_needs_them",
         STOPS,
-        (
-            Edit(
-                "plugins/tidegate/core/replaying.py",
-                "        if there is None or there.hidden or not _kept(there, column, before, now):\n",
-                "        if there is None or there.hidden:\n",
-            ),
-        ),
+        (Patch(seams.COLUMN_IS_KEPT, always(True)),),
     ),
     Bug(
         "one window that is overtaken ends the range",
         "Replay: one window never spoils another",
         "another_task_takes_one_of_the_hours",
         STOPS,
-        (
-            Edit(
-                "plugins/tidegate/workflow/replay.py",
-                "            except (MovedOn, LostComparison):\n                outcome = self._overtaken(",
-                "            except ZeroDivisionError:\n                outcome = self._overtaken(",
-            ),
-        ),
+        (Patch(seams.OVERTAKEN_IN_A_RANGE, _ends_the_range),),
         why="the lost comparison becomes the window's outcome",
     ),
 )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from tests.mutants.names import HEALS, IN_FORCE, STOPS
-from tests.mutants.planting import Bug, Edit
+from contextlib import suppress
+from dataclasses import replace
 
-_TASK = "spark_jobs/engine/task.py"
-_TABLES = "plugins/tidegate/workflow/tables.py"
-_INGEST = "plugins/tidegate/workflow/ingest.py"
+from tests.mutants import seams
+from tests.mutants.names import HEALS, IN_FORCE, STOPS
+from tests.mutants.planting import Bug, Patch, nothing
+from tidegate.core.errors import CatalogueMismatch
+
+
+def _todays_where(original, pipeline, part):
+    return replace(original(pipeline, part), where=pipeline.where)
+
+
+def _as_it_was(original, ctx, table):
+    with suppress(CatalogueMismatch):
+        ctx.catalogue.ensure_table(table)
+
 
 BUGS = (
     Bug(
@@ -15,36 +26,20 @@ BUGS = (
         "R1: every replay decides by the pinned spec",
         "the_filter_changes_before_a_rebuild",
         HEALS,
-        (
-            Edit(
-                _TASK,
-                "        deciding = pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)\n",
-                "        deciding = pipeline if part.pinned is None else from_plain(Pipeline, part.pinned)\n"
-                "        deciding = replace(deciding, where=pipeline.where)\n",
-            ),
-        ),
+        (Patch(seams.DECIDING_SPEC, _todays_where),),
     ),
     Bug(
         "rows come before the table has their columns",
         "Hive's table first, data after",
         "a_column_comes_while_the_pipeline_runs",
         IN_FORCE,
-        (
-            Edit(_TABLES, "        for line in ctx.catalogue.evolve_table(table):\n", "        for line in ():\n"),
-            Edit(_TABLES, "        ctx.catalogue.ensure_table(table)\n\n", "        return\n\n"),
-        ),
+        (Patch(seams.BRING_UP_A_TABLE, _as_it_was),),
     ),
     Bug(
         "a batch is planned with columns that the table cannot take",
         "a change is refused before a batch is planned with it",
         "a_dropped_column_comes_back_as_another",
         STOPS,
-        (
-            Edit(
-                _INGEST,
-                "        tables.before_planning(ctx)\n        try:\n            ctx.ledger.batches.insert_plan(",
-                "        try:\n            ctx.ledger.batches.insert_plan(",
-            ),
-        ),
+        (Patch(seams.TABLES_BEFORE_PLANNING, nothing),),
     ),
 )

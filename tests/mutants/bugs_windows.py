@@ -2,28 +2,105 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sqlalchemy import and_
+
+from tests.mutants import seams
 from tests.mutants.names import HEALS, IN_FORCE, ONCE, STOPS, THERE, WHOLE
-from tests.mutants.planting import Bug, Edit
+from tests.mutants.planting import Bug, Patch, always, nothing, without
+from tidegate.adapters.ledger import intents
+from tidegate.core.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.layout import join
+from tidegate.core.rereading import Rereading
+from tidegate.core.swap import Do
+from tidegate.workflow import publication
 
-_REBUILD = "plugins/tidegate/workflow/rebuild.py"
-_REPLAYING = "plugins/tidegate/core/replaying.py"
-_PUBLICATION = "plugins/tidegate/workflow/publication.py"
-_ASSEMBLY = "plugins/tidegate/workflow/assembly.py"
-_MOVES = "plugins/tidegate/workflow/moves.py"
-_WINDOWS = "plugins/tidegate/adapters/ledger/windows.py"
-_INTENTS = "plugins/tidegate/adapters/ledger/intents.py"
 
-_NO_TOTALS = Edit(_REBUILD, "        if rows != s.rows:\n", "        if False:\n")
-_TODAYS_CLOCK = Edit(
-    _REBUILD,
-    "JobPart(batch_id, plan.clock_ms, plan.floor,",
-    "JobPart(batch_id, ctx.clock.now_ms(), plan.floor,",
-)
-_TODAYS_SPEC = Edit(
-    _REBUILD,
-    "    pinned = None if plan.spec_version == ctx.spec_version else",
-    "    pinned = None if True else",
-)
+def _by_todays_clock(original, ctx, chooser, batch_id, spans):
+    return replace(original(ctx, chooser, batch_id, spans), clock_ms=ctx.clock.now_ms())
+
+
+def _by_todays_spec(original, *args):
+    return replace(original(*args), pinned=None)
+
+
+def _whatever_has_the_name(original, span, batch_id, topic_id, now, why=""):
+    return original(span, batch_id, topic_id if now is None else now.topic_id, now, why)
+
+
+def _wanted_ones_only(original, ctx, table, time, want):
+    have = ctx.catalogue.partitions(table.name, time)
+    original(ctx, table, time, want if all(have.get(v) == place for v, place in want.items()) else have)
+
+
+def _success_first(original, ctx, generation, location):
+    publication.write_success(ctx, generation, location)
+    return original(ctx, generation, location)
+
+
+def _certificate_alone(original, ctx, generation, location):
+    return publication._certificate_bytes(ctx, generation, location)
+
+
+def _of_the_first_epoch(original, self, start_ms, generation, epoch):
+    return original(self, start_ms, generation, 1)
+
+
+def _against_their_way(original, ctx, generation, path, sources):
+    return tuple(reversed(original(ctx, generation, path, sources)))
+
+
+def _sources_alone(original, ctx, generation, path, sources):
+    return sources
+
+
+def _without_epoch(original, generation):
+    return and_(*without(original(generation).clauses, "epoch", "nonce"))
+
+
+def _definite(original, self, change):
+    def answered():
+        try:
+            change()
+        except CatalogueUnsure as e:
+            raise CatalogueError(*e.args, advice=e.advice) from e
+
+    original(self, answered)
+
+
+def _not_looked_at_again(original, self, generation, location, ttl_ms):
+    now_ms = self._store.now_ms()
+    with self._store.begin() as c:
+        intents.refuse_doubt(c, generation, location, now_ms)
+        return intents.declare(c, generation, location, now_ms + ttl_ms)
+
+
+def _by_their_sums(original, span, before, now):
+    missing = [original(span, (), gaps).vanished for gaps in (before, now)]
+    earlier, later = (sum(map(len, gaps)) for gaps in missing)
+    return Rereading(span, (), ()) if earlier == later else original(span, before, now)
+
+
+def _sources_go_at_once(original, ctx, generation, landed):
+    result = original(ctx, generation, landed)
+    for item in (f for f in landed if f not in result.left):
+        ctx.storage.delete(join(ctx.layout.landed(item.batch_id), item.entry.path))
+    return result
+
+
+def _nothing_is_reserved(original, built, retired_taken, hour):
+    found = original(built, retired_taken, hour)
+    return Do.PLACE if found is Do.RESERVE else found
+
+
+def _the_directory(original, self, location, paths, decide):
+    return [self._run.delete("generations", location, decide)] if paths else []
+
+
+_NO_TOTALS = Patch(seams.OTHER_ROWS, nothing)
+_TODAYS_CLOCK = Patch(seams.PART_OF_A_REBUILD, _by_todays_clock)
+_TODAYS_SPEC = Patch(seams.PART_OF_A_REBUILD, _by_todays_spec)
 
 BUGS = (
     Bug(
@@ -59,7 +136,7 @@ BUGS = (
         "a rebuild never changes what belongs to a window",
         "the_topic_forgets_a_record_before_a_rebuild",
         STOPS,
-        (_NO_TOTALS, Edit(_REBUILD, "        if objection is not None:\n", "        if False:\n")),
+        (_NO_TOTALS, Patch(seams.OBJECTION_TO_GAPS, nothing)),
         why="what was read is compared gap by gap too",
     ),
     Bug(
@@ -68,9 +145,9 @@ BUGS = (
         "the_topic_is_recreated_before_a_rebuild",
         STOPS,
         (
-            Edit(_REPLAYING, "    if now.topic_id != topic_id:\n", "    if False:\n"),
-            Edit(_REBUILD, "    if now.topic_id == job.topic_id:\n", "    if True:\n"),
-            Edit("spark_jobs/engine/job.py", "    if found is not None and found != plan.topic_id:", "    if False:"),
+            Patch(seams.GONE_FROM_KAFKA, _whatever_has_the_name),
+            Patch(seams.RECREATED_MEANWHILE, nothing),
+            Patch(seams.JOB_CHECKS_TOPIC, nothing),
         ),
         why="the job compares too",
     ),
@@ -79,15 +156,7 @@ BUGS = (
         "R2: afterwards the catalogue's partitions equal the manifest's",
         "values_vanish_in_a_replay",
         ONCE,
-        (
-            Edit(_PUBLICATION, "    gone = [v for v in have if v not in want]\n", "    gone = []\n"),
-            Edit(
-                _PUBLICATION,
-                "        have = ctx.catalogue.partitions(table.name, time)\n        if have != want:",
-                "        have = ctx.catalogue.partitions(table.name, time)\n"
-                "        if any(have.get(v) != place for v, place in want.items()):",
-            ),
-        ),
+        (Patch(seams.VANISHED_VALUES, always([])), Patch(seams.READ_BACK, _wanted_ones_only)),
         why="reading back would find them",
     ),
     Bug(
@@ -95,164 +164,105 @@ BUGS = (
         "R2: locations are read back",
         "the_catalogue_forgets_a_partition",
         WHOLE,
-        (Edit(_PUBLICATION, "        if have != want:\n", "        if False:\n"),),
+        (Patch(seams.READ_BACK, nothing),),
     ),
     Bug(
         "_SUCCESS before the read-back",
         "`_SUCCESS` before the read-back",
         "the_catalogue_forgets_a_partition",
         WHOLE,
-        (
-            Edit(
-                _PUBLICATION,
-                "        align_catalogue(ctx, generation, location)\n"
-                "        write_success(ctx, generation, location)\n",
-                "        write_success(ctx, generation, location)\n"
-                "        align_catalogue(ctx, generation, location)\n",
-            ),
-        ),
+        (Patch(seams.ALIGN_CATALOGUE, _success_first),),
     ),
     Bug(
         "what is renamed into the table is not held against the manifest",
         "rename before verify",
         "a_file_is_gone_when_the_hour_is_published",
         WHOLE,
-        (
-            Edit(
-                _PUBLICATION,
-                "            manifest_of(generation.files) | _certificate_bytes",
-                "            _certificate_bytes",
-            ),
-        ),
+        (Patch(seams.MUST_ARRIVE, _certificate_alone),),
     ),
     Bug(
         "an hour without rows matches any directory",
         "the certificate is part of what must have arrived",
         "a_foreign_directory_lies_in_the_way",
         STOPS,
-        (
-            Edit(
-                _PUBLICATION,
-                "            manifest_of(generation.files) | _certificate_bytes(ctx, generation, location),\n",
-                "            manifest_of(generation.files),\n",
-            ),
-        ),
+        (Patch(seams.CERTIFICATE_BYTES, always({})),),
     ),
     Bug(
         "all tries assemble in one directory",
         "R3: assembly has a directory of its own",
         "a_rebuild_dies_half_way",
         ONCE,
-        (
-            Edit(
-                _ASSEMBLY,
-                "    directory = ctx.layout.assembly(key.start_ms, number, epoch)\n",
-                "    directory = ctx.layout.assembly(key.start_ms, number, 1)\n    epoch = 1\n",
-            ),
-        ),
+        (Patch(seams.ASSEMBLY_DIRECTORY, _of_the_first_epoch),),
     ),
     Bug(
         "files are looked for against their way",
         "R3: files move upward only",
         "a_zombie_moves_a_file_up_at_the_last_moment",
         HEALS,
-        (
-            Edit(
-                _ASSEMBLY,
-                "sources[e.path] + tuple(join(d, e.path) for d in lower)",
-                "tuple(join(d, e.path) for d in lower) + sources[e.path]",
-            ),
-        ),
+        (Patch(seams.PLACES_OF_A_FILE, _against_their_way),),
     ),
     Bug(
         "lower epochs are forgotten",
         "R3: a new try takes what a lower epoch has moved",
         "a_zombie_assembles_before_its_successor",
         HEALS,
-        (Edit(_ASSEMBLY, "for e in range(1, epoch)]", "for e in ()]"),),
+        (Patch(seams.PLACES_OF_A_FILE, _sources_alone),),
     ),
     Bug(
         "nobody asks for the epoch",
         "R3: the epoch is asked for before each move and each alarm",
         "a_zombie_goes_on_assembling",
         HEALS,
-        (Edit(_ASSEMBLY, "        return ctx.ledger.windows.holds(generation)\n", "        return True\n"),),
+        (Patch(seams.HOLDS_THE_EPOCH, always(True)),),
     ),
     Bug(
         "BUILT without the epoch",
         "R3: BUILT belongs to the epoch that holds the files",
         "a_zombie_says_that_it_is_done",
         HEALS,
-        (Edit(_WINDOWS, "        g.c.epoch == generation.epoch,\n        g.c.nonce == generation.nonce,\n", ""),),
+        (Patch(seams.BUILDING_AS_READ, _without_epoch),),
     ),
     Bug(
         "unanswered changes are no obstacle",
         "R8: an unanswered intent stops swaps",
         "an_alter_arrives_after_the_next_swap",
         IN_FORCE,
-        (Edit(_INTENTS, "    if until is not None:\n", "    if False:\n"),),
+        (Patch(seams.REFUSE_DOUBT, nothing),),
     ),
     Bug(
         "no reply counts as an answer",
         "R8: a definite answer removes that call's intent only",
         "an_alter_arrives_after_the_next_swap",
         IN_FORCE,
-        (
-            Edit(
-                _PUBLICATION,
-                "            raise  # it may still be executed: the intent stays until its deadline\n",
-                "            windows.answer_intent(call_id)\n            raise\n",
-            ),
-        ),
+        (Patch(seams.FENCED_CHANGE, _definite),),
     ),
     Bug(
         "an intent without another look at the window",
         "R8: the window row is read again",
         "a_zombie_alters_after_the_next_swap",
         IN_FORCE,
-        (Edit(_WINDOWS, "            if newest != generation.number or still is None:\n", "            if False:\n"),),
+        (Patch(seams.DECLARE_INTENT, _not_looked_at_again),),
     ),
     Bug(
         "gaps are summed instead of compared",
         "gap summed instead of compared",
         "a_record_moves_before_a_rebuild",
         STOPS,
-        (
-            Edit(
-                "plugins/tidegate/core/rereading.py",
-                "    return Rereading(span, without(later, earlier), without(earlier, later))\n",
-                "    if sum(map(len, earlier)) == sum(map(len, later)):\n        return Rereading(span, (), ())\n"
-                "    return Rereading(span, without(later, earlier), without(earlier, later))\n",
-            ),
-        ),
+        (Patch(seams.COMPARE_GAPS, _by_their_sums),),
     ),
     Bug(
         "merged files' sources go at once",
         "R3: with merging: what was merged stays until it is in force",
         "a_merge_is_not_the_end",
         HEALS,
-        (
-            Edit(
-                "plugins/tidegate/workflow/merging.py",
-                "    gone = {(s.batch_id, s.entry.path) for m in merges for s in m.sources}\n",
-                "    gone = {(s.batch_id, s.entry.path) for m in merges for s in m.sources}\n"
-                "    for m in merges:\n        for s in m.sources:\n"
-                "            ctx.storage.delete(join(ctx.layout.landed(s.batch_id), s.entry.path))\n",
-            ),
-        ),
+        (Patch(seams.MERGE_SMALL, _sources_go_at_once),),
     ),
     Bug(
         "a lost hour's retired place stays free",
         "R4: a name that was a rename's destination is never freed",
         "a_rename_arrives_after_the_hour_was_lost",
         THERE,
-        (
-            Edit(
-                "plugins/tidegate/core/swap.py",
-                "        return Do.RESERVE if retired_taken is False else Do.PLACE\n",
-                "        return Do.PLACE\n",
-            ),
-        ),
+        (Patch(seams.SWAP, _nothing_is_reserved),),
         swap="directory",
     ),
     Bug(
@@ -260,13 +270,7 @@ BUGS = (
         "R4: a name that was a rename's destination is never freed",
         "a_rename_arrives_after_cleaning",
         THERE,
-        (
-            Edit(
-                "plugins/tidegate/workflow/cleaning_generations.py",
-                'gone = [run.delete("generations", join(facts.location, p), decide) for p in ours if p in listing]',
-                'gone = [run.delete("generations", facts.location, decide)] if listing else []',
-            ),
-        ),
+        (Patch(seams.DELETE_RETIRED_FILES, _the_directory),),
         swap="directory",
     ),
 )

@@ -1,4 +1,4 @@
-"""The invariants by name, for those who must not import what they are about to change."""
+"""The invariants by name."""
 
 from __future__ import annotations
 

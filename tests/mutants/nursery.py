@@ -1,4 +1,4 @@
-"""Runs planted bugs, each in a process of its own that is forked from one which has the heavy libraries loaded.
+"""Runs planted bugs, each in a process of its own that is forked from one which has everything loaded.
 
     python -m tests.mutants.nursery <ledger.db> < names of bugs, one a line > one JSON object a line
 
@@ -19,14 +19,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka  # noqa: F401
-import pyarrow.parquet  # noqa: F401
-import pydantic  # noqa: F401
-import pytest  # noqa: F401
-import sqlalchemy.dialects.sqlite  # noqa: F401
-
+from tests.mutants.attacks import ATTACKS
 from tests.mutants.bugs import BUGS
-from tests.mutants.planting import Bug, plant
+from tests.mutants.happy import happy_path
+from tests.mutants.names import InvariantViolated
+from tests.mutants.planting import Bug, Planted
+from tests.mutants.quick import quick
+from tests.mutants.stage import Stage
 
 AT_ONCE = 2
 CPU_SECONDS, SECONDS = 60, 900
@@ -38,7 +37,7 @@ class TooLong(BaseException):
 
 def main() -> None:
     waiting = [name.strip() for name in sys.stdin if name.strip()]
-    ledger = sys.argv[1]
+    quick(Path(sys.argv[1]))
     running: dict[int, tuple[str, Any]] = {}
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
@@ -46,7 +45,7 @@ def main() -> None:
             result = tempfile.TemporaryFile("w+")  # noqa: SIM115  (open until its process has ended)
             pid = os.fork()
             if pid == 0:
-                json.dump(_try(BUGS[name], Path(ledger)), result)
+                json.dump(_try(BUGS[name]), result)
                 result.flush()
                 os._exit(0)
             running[pid] = (name, result)
@@ -58,8 +57,9 @@ def main() -> None:
         print(json.dumps({"bug": name, **told}), flush=True)
 
 
-def _try(bug: Bug, ledger: Path) -> dict[str, Any]:
-    """`happy`: why the happy path failed, if it did; `violated`, `detail`: the invariant that the attack broke."""
+def _try(bug: Bug) -> dict[str, Any]:
+    """`happy`: why the happy path failed, if it did; `violated`, `detail`: the invariant that the attack broke;
+    `never_called`: seams that the attack did not come by."""
     for kind in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(kind, _too_long)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
@@ -69,26 +69,20 @@ def _try(bug: Bug, ledger: Path) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="planted-"))
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        planted = plant(bug)
-        from tests.mutants.attacks import ATTACKS
-        from tests.mutants.happy import happy_path
-        from tests.mutants.names import InvariantViolated
-        from tests.mutants.quick import quick
-        from tests.mutants.stage import Stage
-
-        quick(ledger)
         happy = functools.partial(happy_path, swap=bug.swap)
-        for part, trace in (("happy", happy), ("attack", ATTACKS[bug.attack])):
-            (folder / part).mkdir()
-            try:
-                trace(Stage(folder / part))
-            except InvariantViolated as e:
-                told |= {"happy": str(e)} if part == "happy" else {"violated": e.name, "detail": e.detail}
-            except BaseException:
-                told |= {part if part == "happy" else "error": traceback.format_exc()[-3000:]}
-            if "happy" in told:
-                break
-        told["not_in_use"] = planted.not_in_use()
+        with Planted(bug) as planted:
+            for part, trace in (("happy", happy), ("attack", ATTACKS[bug.attack])):
+                (folder / part).mkdir()
+                planted.forget_calls()
+                try:
+                    trace(Stage(folder / part))
+                except InvariantViolated as e:
+                    told |= {"happy": str(e)} if part == "happy" else {"violated": e.name, "detail": e.detail}
+                except BaseException:
+                    told |= {part if part == "happy" else "error": traceback.format_exc()[-3000:]}
+                if "happy" in told:
+                    break
+            told["never_called"] = planted.never_called()
     except BaseException:
         told["error"] = traceback.format_exc()[-3000:]
     signal.alarm(0)

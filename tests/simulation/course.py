@@ -148,11 +148,14 @@ class Course:
                 self._find_nothing(now)
                 self._poll()
                 return True
-            if view.version == self.ledger.version:
+            if self._is_current(view):
                 self._commit(made)
                 return not made.ranges
             self.meetings["a window closed while a batch was planned"] += 1
         raise AssertionError("the ledger moved three times in one tick")
+
+    def _is_current(self, view: PlanningView) -> bool:
+        return view.version == self.ledger.version
 
     def _find_nothing(self, now: int) -> None:
         self._note("nothing", now)
@@ -231,9 +234,12 @@ class Course:
             if f.kind == DATA and f.window_ms is not None:
                 key = (plan.batch_id, f.partitions[0].partition)
                 ledger.owed[f.window_ms][key] = ledger.owed[f.window_ms].get(key, 0) + f.rows
-        events = {r.range.partition: r.max_event_ms for r in receipt.ranges}
-        ledger.facts = planning.advance(ledger.facts, plan, events)
+        ledger.facts = planning.advance(ledger.facts, plan, self._events(receipt))
         self._note("land", global_watermark(watermarks(self.pipeline.windows, ledger.facts)))
+
+    def _events(self, receipt: Receipt) -> dict[int, int | None]:
+        """Largest plausible event times by partition."""
+        return {r.range.partition: r.max_event_ms for r in receipt.ranges}
 
     # ------------------------------------------------------------ archive
 
@@ -284,7 +290,7 @@ class Course:
     def _finish_close(self, start: int) -> None:
         """`windows.finish_close`"""
         ledger = self.ledger
-        if ledger.open is not None and ledger.open.batch_id < ledger.closing[start]:
+        if self._waits(start):
             self.meetings["a close that waits for a batch"] += 1
             return
         del ledger.closing[start]
@@ -293,6 +299,11 @@ class Course:
         self._note("closed", start, ledger.closed[start])
         prompt = self._s.archive == "prompt" and not self._s.apart and not self._stuck[start]
         self._oracle.closed(start, ledger.closed[start], prompt)
+
+    def _waits(self, start: int) -> bool:
+        """For a batch that was planned before the window began to close."""
+        ledger = self.ledger
+        return ledger.open is not None and ledger.open.batch_id < ledger.closing[start]
 
     # ------------------------------------------------------------ looking back
 

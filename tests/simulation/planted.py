@@ -11,201 +11,157 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from tests.mutants.planting import ROOT, Bug, Edit, plant
+from tests.mutants import seams
+from tests.mutants.planting import ROOT, Bug, Patch, Planted, always
+from tests.simulation.life import live
+from tidegate.core.lateness import REROUTE, Floor, by_policy, floor_of
+from tidegate.core.layout import DAY_MS, window_start
+from tidegate.core.planning import advance
+from tidegate.core.watermark import TopicFacts, global_watermark, watermarks
 
 MOST_LIVES = 60
-WATERMARK = "plugins/tidegate/core/watermark.py"
-PLANNING = "plugins/tidegate/core/planning.py"
-LATENESS = "plugins/tidegate/core/lateness.py"
-LAYOUT = "plugins/tidegate/core/layout.py"
-BATCH = "plugins/tidegate/core/batch.py"
-COURSE = "tests/simulation/course.py"
 
 
-def _bug(name: str, violates: str, *edits: tuple[str, str, str]) -> Bug:
-    """`violates`: by the names of the oracle; of several with ` | ` between, whichever comes first."""
-    return Bug(name, "event time", "the simulation", violates, tuple(Edit(*e) for e in edits))
+def _each(facts: TopicFacts, **values: Any) -> TopicFacts:
+    return replace(facts, partitions=tuple(replace(p, **values) for p in facts.partitions))
+
+
+def _without_records(original, mark, window):
+    return mark.watermark_ms is not None and original(mark, window)
+
+
+def _its_begin(original, mark, window):
+    return original(mark, replace(window, end_ms=window.start_ms))
+
+
+def _without_delay(original, windows, p):
+    return original(replace(windows, watermark_delay_ms=0), p)
+
+
+def _without_clock(original, windows, p):
+    return original(windows, replace(p, advanced_ms=None))
+
+
+def _now(original, self, receipt):
+    return dict.fromkeys(original(self, receipt), self.world.now)
+
+
+def _but_for_open_transactions(original, self):
+    return self.end == self.last_stable_offset
+
+
+def _with_a_backlog(original, windows, facts, now_ms=None):
+    return original(windows, _each(facts, drained=True), now_ms)
+
+
+def _its_own_progress(original, self, p):
+    return original(replace(self, second_ms=self.newest_ms), p)
+
+
+def _empty_ones_too(original, before, plan, max_event_ms):
+    return _each(original(before, plan, max_event_ms), advanced_ms=plan.clock_ms)
+
+
+def _by_the_askers_clock(original, self):
+    return original(replace(self, plan_ms=self.now_ms or self.plan_ms))
+
+
+def _a_window_later(original, pipeline, before, plan):
+    old, new = (global_watermark(watermarks(pipeline.windows, f)) for f in (before, advance(before, plan, {})))
+    is_far = old is None or new is None or new > old + pipeline.windows.size_ms
+    return is_far and original(pipeline, before, plan)
+
+
+def _of_this_batch_alone(original, before, plan, max_event_ms):
+    return original(_each(before, max_event_ms=None), plan, max_event_ms)
+
+
+def _half(original, pipeline, topic, starts):
+    ends = original(pipeline, topic, starts)
+    return {p: starts[p] + (end - starts[p] + 1) // 2 for p, end in ends.items()}
+
+
+def _to_the_high_watermark(original, pipeline, topic, starts):
+    offsets = {p: replace(o, last_stable_offset=o.high_watermark) for p, o in topic.partitions.items()}
+    return original(pipeline, replace(topic, partitions=offsets), starts)
+
+
+def _from_the_end(original, pipeline, view, topic, first_offsets):
+    ends = {p: o.last_stable_offset for p, o in topic.partitions.items()}
+    return original(pipeline, view, topic, ends | first_offsets)
+
+
+def _without_losses(original, *args):
+    return original(*args)[0], ()
+
+
+def _the_first_closed_alone(original, windows, not_open, clock_ms, policy="side"):
+    floor = original(windows, not_open, clock_ms, policy)
+    return by_policy(replace(floor, closed=floor.closed[:1]), windows, policy)
+
+
+def _above_all_closed(original, windows, not_open, clock_ms, policy="side"):
+    floor = original(windows, not_open, clock_ms, policy)
+    return by_policy(Floor(max([floor.low_ms, *(c.end for c in floor.closed)])), windows, policy)
+
+
+def _where_the_floor_begins(original, floor, windows, policy):
+    found = original(floor, windows, policy)
+    return replace(found, reroute_ms=window_start(floor.low_ms, windows)) if policy == REROUTE else found
+
+
+def _the_floor_of_now(original, self, plan):
+    spec = self.pipeline
+    now = floor_of(spec.windows, self.ledger.view().not_open, plan.clock_ms, spec.late_policy)
+    return original(self, replace(plan, floor=now))
+
+
+def _a_day_has_24_hours(original, start_ms, windows):
+    return original(start_ms, windows) if windows.size_ms < DAY_MS else start_ms + DAY_MS
 
 
 _EARLY, _DELAYED = "no window is published before its time", "none later than one batch after it could have been"
 _LEFT = "a topic that has ended leaves no window behind that its policy closes"
 _SAME, _ONCE = "decisions are identical on re-run", "every record is in exactly one place"
 
+
+def _bug(name: str, violates: str, seam: str, bug: Callable[..., Any]) -> Bug:
+    """`violates`: by the names of the oracle; of several with ` | ` between, whichever comes first."""
+    return Bug(name, "event time", "the simulation", violates, (Patch(seam, bug),))
+
+
 _BUGS = (
-    _bug(
-        "a partition without records is ignored",
-        _EARLY,
-        (
-            WATERMARK,
-            "if m.watermark_ms is None or m.watermark_ms < window.end_ms)",
-            "if m.watermark_ms is not None and m.watermark_ms < window.end_ms)",
-        ),
-    ),
-    _bug(
-        "the delay is forgotten",
-        _EARLY,
-        (WATERMARK, "    return at - windows.watermark_delay_ms\n", "    return at\n"),
-    ),
-    _bug(
-        "a fast clock moves the watermark ahead of time",
-        _EARLY,
-        (
-            WATERMARK,
-            "at = p.max_event_ms if p.advanced_ms is None else min(p.max_event_ms, p.advanced_ms)",
-            "at = p.max_event_ms",
-        ),
-    ),
-    _bug(
-        "rows from the future move the watermark",
-        _EARLY,
-        (COURSE, "{r.range.partition: r.max_event_ms for", "{r.range.partition: self.world.now for"),
-    ),
-    _bug(
-        "drained but for an open transaction is drained",
-        _EARLY,
-        (
-            BATCH,
-            "return self.end == self.last_stable_offset == self.high_watermark",
-            "return self.end == self.last_stable_offset",
-        ),
-    ),
-    _bug(
-        "the others stand in for a partition with a backlog",
-        _EARLY,
-        (WATERMARK, "if p.drained and stand_in is not None and (own", "if stand_in is not None and (own"),
-    ),
-    _bug(
-        "a partition's own progress stands in for itself",
-        _EARLY,
-        (WATERMARK, "at = self.second_ms if p.partition == self.first else self.newest_ms", "at = self.newest_ms"),
-    ),
-    _bug(
-        "an empty batch counts as progress",
-        f"{_EARLY} | {_DELAYED}",
-        (PLANNING, "plan.clock_ms if p.end > p.start else old.advanced_ms", "plan.clock_ms"),
-    ),
-    _bug(
-        "silence is counted by the wrong clock",
-        _EARLY,
-        (
-            WATERMARK,
-            "self.plan_ms - self.newest_ms >= windows.topic_silence_ms",
-            "(self.now_ms or self.plan_ms) - self.newest_ms >= windows.topic_silence_ms",
-        ),
-    ),
-    _bug(
-        "the clock stands in for a producer that catches up",
-        _EARLY,
-        (WATERMARK, "        if self._behind(p):\n", "        if False:\n"),
-    ),
-    _bug(
-        "the clock stands in for a load of old data",
-        _EARLY,
-        (WATERMARK, "        if self.lags:\n", "        if False:\n"),
-    ),
-    _bug(
-        "a window is ready when its watermark has begun it",
-        _EARLY,
-        (WATERMARK, "m.watermark_ms < window.end_ms)", "m.watermark_ms < window.start_ms)"),
-    ),
-    _bug(
-        "a close does not wait for the open batch",
-        _EARLY,
-        (
-            COURSE,
-            "if ledger.open is not None and ledger.open.batch_id < ledger.closing[start]:",
-            "if False:",
-        ),
-    ),
-    _bug(
-        "no empty batch is planned",
-        _DELAYED,
-        (PLANNING, "    if _moves_watermark(pipeline, view.facts, plan) or _meets", "    if _meets"),
-    ),
-    _bug(
-        "an empty batch waits for a whole window",
-        _DELAYED,
-        (
-            PLANNING,
-            "or (old is not None and new <= old)",
-            "or (old is not None and new <= old + pipeline.windows.size_ms)",
-        ),
-    ),
-    _bug(
-        "what earlier batches have seen is forgotten",
-        _DELAYED,
-        (PLANNING, "(old.max_event_ms, max_event_ms.get(p.partition))", "(max_event_ms.get(p.partition),)"),
-    ),
-    _bug(
-        "only half of what is new is read",
-        _DELAYED,
-        (PLANNING, "starts[p] + take.get(p, 0)", "starts[p] + (take.get(p, 0) + 1) // 2"),
-    ),
-    _bug(
-        "a batch reads past the last stable offset",
-        _EARLY,
-        (PLANNING, "backlog = {p: o.last_stable_offset - starts[p]", "backlog = {p: o.high_watermark - starts[p]"),
-    ),
-    _bug(
-        "a new partition is read from its end on",
-        _ONCE,
-        (PLANNING, "first_offsets.get(p, 0)", "first_offsets.get(p, offsets.last_stable_offset)"),
-    ),
-    _bug(
-        "a loss is not recorded",
-        _ONCE,
-        (PLANNING, "            losses.append(loss)\n", ""),
-    ),
-    _bug(
-        "the floor forgets what was closed out of order",
-        _ONCE,
-        (LATENESS, "tuple(c for c in closed if c.end > low)", "closed[:1]"),
-    ),
-    _bug(
-        "the floor is the highest window that has closed",
-        _ONCE,
-        (
-            LATENESS,
-            "    closed = union(Interval(s, window_end(s, windows)) for s in not_open)\n",
-            "    closed = union(Interval(s, window_end(s, windows)) for s in not_open)\n"
-            "    low = max([low, *(c.end for c in closed)])\n",
-        ),
-    ),
-    _bug(
-        "late rows are rerouted to where the floor begins",
-        _ONCE,
-        (LATENESS, "reroute_ms=floor.oldest_open(windows) if", "reroute_ms=window_start(floor.low_ms, windows) if"),
-    ),
-    _bug(
-        "the floor is not pinned",
-        _SAME,
-        (
-            COURSE,
-            "        receipt, fates = self._attempt(plan)\n        require(",
-            "        now = lateness.floor_of(\n"
-            "            self.pipeline.windows, self.ledger.view().not_open, plan.clock_ms, self.pipeline.late_policy\n"
-            "        )\n"
-            "        receipt, fates = self._attempt(replace(plan, floor=now))\n        require(",
-        ),
-    ),
-    _bug(
-        "a plan is committed whatever has closed meanwhile",
-        _ONCE,
-        (COURSE, "if view.version == self.ledger.version:", "if view.version >= 0:"),
-    ),
-    _bug(
-        "every local day has 24 hours",
-        f"{_ONCE} | {_DELAYED} | {_LEFT}",
-        (
-            LAYOUT,
-            "    return day_start(datetime.fromtimestamp(start_ms / 1000, zone).date() + timedelta(days=1), zone)",
-            "    return start_ms + DAY_MS",
-        ),
-    ),
+    _bug("a partition without records is ignored", _EARLY, seams.BLOCKS_A_WINDOW, _without_records),
+    _bug("the delay is forgotten", _EARLY, seams.OWN_WATERMARK, _without_delay),
+    _bug("a fast clock moves the watermark ahead of time", _EARLY, seams.OWN_WATERMARK, _without_clock),
+    _bug("rows from the future move the watermark", _EARLY, seams.COURSE_EVENTS, _now),
+    _bug("drained but for an open transaction is drained", _EARLY, seams.DRAINED, _but_for_open_transactions),
+    _bug("the others stand in for a partition with a backlog", _EARLY, seams.WATERMARKS, _with_a_backlog),
+    _bug("a partition's own progress stands in for itself", _EARLY, seams.CLOCK_STANDS_IN, _its_own_progress),
+    _bug("an empty batch counts as progress", f"{_EARLY} | {_DELAYED}", seams.ADVANCE, _empty_ones_too),
+    _bug("silence is counted by the wrong clock", _EARLY, seams.CLOCK_MEETS_SILENCE, _by_the_askers_clock),
+    _bug("the clock stands in for a producer that catches up", _EARLY, seams.CLOCK_MEETS_BACKLOG, always(False)),
+    _bug("the clock stands in for a load of old data", _EARLY, seams.TOPIC_LAGS, always(False)),
+    _bug("a window is ready when its watermark has begun it", _EARLY, seams.BLOCKS_A_WINDOW, _its_begin),
+    _bug("a close does not wait for the open batch", _EARLY, seams.COURSE_WAITS, always(False)),
+    _bug("no empty batch is planned", _DELAYED, seams.MOVES_WATERMARK, always(False)),
+    _bug("an empty batch waits for a whole window", _DELAYED, seams.MOVES_WATERMARK, _a_window_later),
+    _bug("what earlier batches have seen is forgotten", _DELAYED, seams.ADVANCE, _of_this_batch_alone),
+    _bug("only half of what is new is read", _DELAYED, seams.ENDS_OF_A_PLAN, _half),
+    _bug("a batch reads past the last stable offset", _EARLY, seams.ENDS_OF_A_PLAN, _to_the_high_watermark),
+    _bug("a new partition is read from its end on", _ONCE, seams.STARTS_OF_A_PLAN, _from_the_end),
+    _bug("a loss is not recorded", _ONCE, seams.STARTS_OF_A_PLAN, _without_losses),
+    _bug("the floor forgets what was closed out of order", _ONCE, seams.FLOOR, _the_first_closed_alone),
+    _bug("the floor is the highest window that has closed", _ONCE, seams.FLOOR, _above_all_closed),
+    _bug("late rows are rerouted to where the floor begins", _ONCE, seams.FLOOR_BY_POLICY, _where_the_floor_begins),
+    _bug("the floor is not pinned", _SAME, seams.COURSE_ATTEMPT, _the_floor_of_now),
+    _bug("a plan is committed whatever has closed meanwhile", _ONCE, seams.COURSE_IS_CURRENT, always(True)),
+    _bug("every local day has 24 hours", f"{_ONCE} | {_DELAYED} | {_LEFT}", seams.WINDOW_END, _a_day_has_24_hours),
 )
 """Those in `course` stand for rules of the ledger's and the workflow's."""
 BUGS: dict[str, Bug] = {bug.name: bug for bug in _BUGS}
@@ -242,18 +198,16 @@ def _in_a_child(bug: str, seed: str, by_promise: bool) -> Found:
 
 
 def _hunt_here(bug: str, seed: str, by: str) -> Found:
-    planted = plant(BUGS[bug])
-    from tests.simulation.life import live
-
     lives = windows = records = 0
-    while lives < MOST_LIVES:
-        lived = live(f"{seed}:{lives}", by_promise=by == "promise")
-        lives, windows, records = lives + 1, windows + lived.tally.closes, records + lived.tally.records
-        if lived.wrong is not None:
-            return Found(bug, lived.wrong.name, lives, windows, records, lived.wrong.detail[:300])
-    if planted.not_in_use():
-        raise RuntimeError(f"{bug} was not in what ran")
-    return Found(bug, None, lives, windows, records, "")
+    wrong = None
+    with Planted(BUGS[bug]) as planted:
+        while wrong is None and lives < MOST_LIVES:
+            lived = live(f"{seed}:{lives}", by_promise=by == "promise")
+            lives, windows, records = lives + 1, windows + lived.tally.closes, records + lived.tally.records
+            wrong = lived.wrong
+        if planted.never_called():
+            raise RuntimeError(f"{bug} was not in what ran")
+    return Found(bug, wrong and wrong.name, lives, windows, records, "" if wrong is None else wrong.detail[:300])
 
 
 if __name__ == "__main__":

@@ -181,11 +181,15 @@ class _Clock:
         if self._behind(p):
             return None, Held.BEHIND
         at = self.second_ms if p.partition == self.first else self.newest_ms
-        if windows.on_silence == "close" and self.plan_ms - self.newest_ms >= windows.topic_silence_ms:
+        if windows.on_silence == "close" and self._topic_is_silent():
             at = self.plan_ms
         if at is None:
             return None, Held.ALONE
         return (at if self.now_ms is None else min(at, self.now_ms)) - windows.watermark_delay_ms, ""
+
+    def _topic_is_silent(self) -> bool:
+        """By plans' clocks: records may wait that no plan has met yet."""
+        return self.plan_ms - self.newest_ms >= self.windows.topic_silence_ms
 
     def _behind(self, p: PartitionFacts) -> bool:
         """A producer that catches up is drained between two of its records: that says nothing of the next one. Once
@@ -222,7 +226,7 @@ def global_watermark(marks: tuple[PartitionWatermark, ...]) -> int | None:
 def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKey, now_ms: int) -> Certificate:
     """Whether `window` may be closed, and why (not). A window before `windows.start` holds nothing: ready at once."""
     marks = watermarks(windows, facts, now_ms)
-    blocking = tuple(m for m in marks if m.watermark_ms is None or m.watermark_ms < window.end_ms)
+    blocking = tuple(m for m in marks if _blocks(m, window))
     low = global_watermark(marks)
     if window.end_ms <= windows.start_ms:
         ready, reason, blocking = True, "ends before windows.start: nothing belongs here", ()
@@ -239,6 +243,10 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
     return Certificate(
         pipeline, window, ready, reason, now_ms, facts.batch_id, low, marks, tuple(m.partition for m in blocking)
     )
+
+
+def _blocks(mark: PartitionWatermark, window: WindowKey) -> bool:
+    return mark.watermark_ms is None or mark.watermark_ms < window.end_ms
 
 
 def _blocked(mark: PartitionWatermark, window: WindowKey) -> str:

@@ -49,9 +49,7 @@ def collect(
     An alarm blocks the window, but for FilesLost of landed ones: Kafka may still have their records."""
     key, number, epoch = generation.window, generation.number, generation.epoch
     directory = ctx.layout.assembly(key.start_ms, number, epoch)
-    # in the order in which files move: who looks the other way round can miss one that a zombie just moved up
-    lower = [ctx.layout.assembly(key.start_ms, number, e) for e in range(1, epoch)]
-    wanted = {e.path: (e.bytes, sources[e.path] + tuple(join(d, e.path) for d in lower)) for e in entries}
+    wanted = {e.path: (e.bytes, _places(ctx, generation, e.path, sources[e.path])) for e in entries}
     ctx.storage.make_dirs(directory)
 
     def still_mine() -> bool:
@@ -73,6 +71,14 @@ def collect(
         f"assembled {many(rows, 'row')} in {many(len(entries), 'file')} of {many(len(generation.batches), 'batch')}"
     )
     return built
+
+
+def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Where a file may be: its sources, then the directories of lower epochs, which may have moved it up (R3).
+
+    In the order in which files move: who looks the other way round can miss one that a zombie just moved up."""
+    lower = (ctx.layout.assembly(generation.window.start_ms, generation.number, e) for e in range(1, generation.epoch))
+    return sources + tuple(join(d, path) for d in lower)
 
 
 def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entries: list[FileEntry]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import GenerationFacts, Verdict
@@ -70,7 +70,7 @@ class _Generations:
         manifest = {f.path for f in self._files(key)}
         # without _SUCCESS first: who looks while it goes must not take a part for the whole
         ours = [SUCCESS, *sorted(manifest), CERTIFICATE]
-        gone = [run.delete("generations", join(facts.location, p), decide) for p in ours if p in listing]
+        gone = self._delete_files(facts.location, [p for p in ours if p in listing], decide)
         foreign = sorted(listing - set(ours))
         if foreign:
             run.tell("generations", join(facts.location, foreign[0]), Verdict(False, _foreign(foreign), odd=True))
@@ -79,6 +79,10 @@ class _Generations:
         if not foreign:
             self._empty_folders(facts.location, decide)
         self._ctx.ledger.cleaning.generation_cleaned(self._ctx.name, *key)
+
+    def _delete_files(self, location: str, paths: list[str], decide: Callable[[], Verdict]) -> list[bool]:
+        """R4: each by its name, and never the directory, which was a rename's destination."""
+        return [self._run.delete("generations", join(location, p), decide) for p in paths]
 
     def _place(self, facts: GenerationFacts) -> Verdict:
         """R4: compared with the generation in force and with the catalogue before anything goes."""

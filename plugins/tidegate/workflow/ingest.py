@@ -117,8 +117,7 @@ def _write(ctx: Context, batch: PlannedBatch | WritingBatch) -> None:
         if sealing.seal_if_complete(ctx, batch) is not None:
             return
         batch = _replan_if_refused(ctx, batch)
-    # R9: the attempt's directory is named by what this comparison returned, never by a later read of the row
-    writing = ctx.ledger.batches.take(batch, ctx.nonce())
+    writing = _take(ctx, batch)
     ctx.say(f"batch {batch_id}: attempt {writing.epoch} writes to {_attempt_dir(ctx, writing)}")
     if not writing.plan.ranges:
         _write_empty_receipt(ctx, writing)
@@ -129,6 +128,11 @@ def _write(ctx: Context, batch: PlannedBatch | WritingBatch) -> None:
         sealing.refusing(ctx, writing, lambda: run_job(ctx, job, path))
         ctx.say(f"batch {batch_id}: the job ended after {time.monotonic() - started:.1f} s")
     sealing.seal(ctx, writing)
+
+
+def _take(ctx: Context, batch: PlannedBatch | WritingBatch) -> WritingBatch:
+    """R9: the attempt's directory is named by what this comparison returns, never by a later read of the row."""
+    return ctx.ledger.batches.take(batch, ctx.nonce())
 
 
 def _attempt_dir(ctx: Context, batch: WritingBatch) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidegate.core import redriving
 from tidegate.core.batch import LandedBatch, SealedBatch
 from tidegate.core.errors import Alarm, CatalogueError, LostComparison, StorageAhead
@@ -18,18 +20,9 @@ from tidegate.workflow.tables import bring_up
 def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
     """One no-replace rename of the attempt's directory, the high-water mark, then SEALED -> LANDED."""
     plan, batch_id = batch.plan, batch.plan.batch_id
-    source = ctx.layout.attempt(batch_id, batch.epoch, batch.nonce)
-    landed = ctx.layout.landed(batch_id)
-
-    def still_sealed() -> bool:
-        return ctx.ledger.batches.get(ctx.name, batch_id).state == "SEALED"
-
-    quarantine = ctx.layout.quarantine(f"batch-{ctx.layout.attempt_name(batch_id, batch.epoch, batch.nonce)}")
     try:
-        # the mark is written after the rename: where it stands, files may already have moved on from here
         if not _marked(ctx, batch):
-            move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
-            records.mark_batch(ctx, batch)
+            _rename_and_mark(ctx, batch)
         result = ctx.ledger.batches.land(batch)
     except Alarm as e:
         ctx.ledger.batches.block(batch, str(e))
@@ -42,6 +35,20 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
     what = f"redrive: {redriving.outcome(batch.manifest)}" if plan.is_redrive else f"{many(plan.records, 'offset')}"
     ctx.say(f"landed batch {batch_id} ({what})")
     return result
+
+
+def _rename_and_mark(ctx: Context, batch: SealedBatch) -> None:
+    """The mark is written after the rename: where it stands, files may already have moved on from `landed/`."""
+    batch_id = batch.plan.batch_id
+    name = ctx.layout.attempt_name(batch_id, batch.epoch, batch.nonce)
+    source, landed = ctx.layout.attempt(batch_id, batch.epoch, batch.nonce), ctx.layout.landed(batch_id)
+
+    def still_sealed() -> bool:
+        return ctx.ledger.batches.get(ctx.name, batch_id).state == "SEALED"
+
+    quarantine = ctx.layout.quarantine(f"batch-{name}")
+    move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
+    records.mark_batch(ctx, batch)
 
 
 def _marked(ctx: Context, batch: SealedBatch) -> bool:
@@ -108,26 +115,39 @@ def _move_all(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) ->
 
 def _move_side(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry]) -> None:
     """Only what the manifest names goes into the table, so by way of a directory that no job ever wrote to."""
-    landed, staging = ctx.layout.landed(batch_id), ctx.layout.side_staging(batch_id, kind)
     target = ctx.layout.side(batch_id, kind)
     manifest = {_below(kind, f.path): f.bytes for f in entries}
 
     def still_owed() -> bool:
-        now = ctx.ledger.batches.get(ctx.name, batch_id)
-        return isinstance(now, LandedBatch) and not now.side_moved
+        return _owes_side(ctx, batch_id)
 
     try:
-        if not ctx.storage.exists(target):
-            wanted = {p: (size, (join(landed, kind, p),)) for p, size in manifest.items()}
-            try:
-                move_files(ctx.storage, wanted, staging, still_owed)
-            except Alarm:
-                if not ctx.storage.exists(target):  # another task may have renamed the staging directory meanwhile
-                    raise
+        staging = _staged(ctx, batch_id, kind, manifest, still_owed)
         quarantine = ctx.layout.quarantine(f"{kind}-{batch_id}-{ctx.nonce()}")
         move_directory(ctx.storage, staging, target, manifest, still_owed, quarantine)
     except MovedOn:
         return
+
+
+def _owes_side(ctx: Context, batch_id: int) -> bool:
+    now = ctx.ledger.batches.get(ctx.name, batch_id)
+    return isinstance(now, LandedBatch) and not now.side_moved
+
+
+def _staged(ctx: Context, batch_id: int, kind: str, manifest: dict[str, int], still_owed: Callable[[], bool]) -> str:
+    """A directory that no job ever wrote to, with the files of the manifest unless they are in the table already."""
+    staging, target = ctx.layout.side_staging(batch_id, kind), ctx.layout.side(batch_id, kind)
+    if ctx.storage.exists(target):
+        return staging
+    landed = ctx.layout.landed(batch_id)
+    try:
+        move_files(
+            ctx.storage, {p: (size, (join(landed, kind, p),)) for p, size in manifest.items()}, staging, still_owed
+        )
+    except Alarm:
+        if not ctx.storage.exists(target):  # another task may have renamed the staging directory meanwhile
+            raise
+    return staging
 
 
 def _below(kind: str, path: str) -> str:

@@ -40,19 +40,29 @@ def move_directory(
     `ATTEMPTS` times did not settle it."""
     storage.make_dirs(parent(destination))
     for _ in range(ATTEMPTS):
-        seen = look(storage, source, manifest)  # the source first: see core.recovery
-        todo = decide(seen, look(storage, destination, manifest))
+        todo = decide(*_look_at_both(storage, source, destination, manifest))
         if todo is Do.DONE:
             return
         if todo.is_alarm:
-            if not still_mine():
-                raise MovedOn
+            _ask_before_alarm(still_mine)
             raise _alarm(storage, todo, source, destination, manifest, quarantine)
         if todo is Do.DELETE_SOURCE:
             storage.delete(source)
             return
         try_rename(storage, source, destination)
     raise OutcomeUnknown(f"renaming {source} to {destination} has no certain outcome yet")
+
+
+def _look_at_both(storage: Storage, source: str, destination: str, manifest: Mapping[str, int]) -> tuple[Seen, Seen]:
+    """The source first, then the destination: see core.recovery."""
+    seen = look(storage, source, manifest)
+    return seen, look(storage, destination, manifest)
+
+
+def _ask_before_alarm(still_mine: Callable[[], bool]) -> None:
+    """R10: before any alarm the ledger is read again. Raises MovedOn."""
+    if not still_mine():
+        raise MovedOn
 
 
 def move_out(
@@ -132,14 +142,12 @@ def move_files(
         if not still_mine():
             raise MovedOn
         if not any(_move_file(storage, source, target) for source in candidates):
-            if not still_mine():
-                raise MovedOn
+            _ask_before_alarm(still_mine)
             raise FilesLost(f"data file lost: {path} is not at {', nor at '.join(candidates)}")
     there = {f.path: f.bytes for f in storage.list_files(destination) or []}
     missing = [p for p, (size, _) in wanted.items() if there.get(p) != size]
     if missing:
-        if not still_mine():
-            raise MovedOn
+        _ask_before_alarm(still_mine)
         raise FilesLost(
             f"{join(destination, missing[0])} and {many(len(missing) - 1, 'more file')} are not what the manifest says"
         )

@@ -92,14 +92,18 @@ def _move_into_place(ctx: Context, generation: BuiltGeneration, location: str) -
             ctx.storage,
             generation.directory,
             location,
-            # the certificate is part of what must have arrived: without it an empty hour would match anything
-            manifest_of(generation.files) | _certificate_bytes(ctx, generation, location),
+            _must_arrive(ctx, generation, location),
             still_mine,
             ctx.layout.quarantine(name),
         )
     except Alarm as e:
         ctx.ledger.windows.block(ctx.name, generation.window, str(e))
         raise
+
+
+def _must_arrive(ctx: Context, generation: BuiltGeneration, location: str) -> dict[str, int]:
+    """The certificate is part of it: without it an empty hour would match anything."""
+    return manifest_of(generation.files) | _certificate_bytes(ctx, generation, location)
 
 
 def _certificate_bytes(ctx: Context, generation: BuiltGeneration, location: str) -> dict[str, int]:
@@ -172,7 +176,7 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     changes = _Changes(ctx, generation, location, table)
     new = {v: place for v, place in want.items() if v not in have}
     moved = {v: place for v, place in want.items() if v in have and have[v] != place}
-    gone = [v for v in have if v not in want]
+    gone = _vanished(have, want)
     empty = ctx.layout.empty()
     old = {v: empty for v in gone if not have[v].startswith(f"{location}/") and have[v] != empty}
     if new and (moved or old):
@@ -190,15 +194,25 @@ def align_catalogue(ctx: Context, generation: BuiltGeneration | PublishedGenerat
     if gone:
         changes.drop(gone)
     if changes.made:
-        have = ctx.catalogue.partitions(table.name, time)
-        if have != want:
-            raise CatalogueError(
-                f"{table.name} {partition_path(time)}: the catalogue says "
-                f"{many(len(have), 'partition')} after the change, "
-                f"{len(want)} were set; first difference: {_first_difference(have, want)}",
-                advice="the next try aligns it again; if it stays, somebody else alters this table",
-            )
+        _read_back(ctx, table, time, want)
     return changes.made
+
+
+def _vanished(have: dict[PartitionValues, str], want: dict[PartitionValues, str]) -> list[PartitionValues]:
+    """R2: values that the catalogue has and the manifest does not."""
+    return [v for v in have if v not in want]
+
+
+def _read_back(ctx: Context, table: TableDef, time: PartitionValues, want: dict[PartitionValues, str]) -> None:
+    """R2: what was set is what the catalogue says. Raises CatalogueError."""
+    have = ctx.catalogue.partitions(table.name, time)
+    if have != want:
+        raise CatalogueError(
+            f"{table.name} {partition_path(time)}: the catalogue says "
+            f"{many(len(have), 'partition')} after the change, "
+            f"{len(want)} were set; first difference: {_first_difference(have, want)}",
+            advice="the next try aligns it again; if it stays, somebody else alters this table",
+        )
 
 
 def _first_difference(have: dict[PartitionValues, str], want: dict[PartitionValues, str]) -> str:

@@ -91,6 +91,11 @@ def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str)
     told = (receipt.batch_id, receipt.epoch, receipt.nonce, receipt.topic_id, receipt.spec_version)
     if told != (plan.batch_id, batch.epoch, batch.nonce, plan.topic_id, plan.spec_version):
         return f"the receipt in {directory} is of another attempt: {told}"
+    return _not_as_listed(ctx, receipt, directory)
+
+
+def _not_as_listed(ctx: Context, receipt: Receipt, directory: str) -> str | None:
+    """R6: the first file of the receipt that the directory's listing does not show with its length."""
     there = {f.path: f.bytes for f in ctx.storage.list_files(directory) or []}
     for f in receipt.files:
         if there.get(f.path) != f.bytes:
@@ -109,10 +114,7 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
     errors = arithmetic_errors(receipt, plan.ranges, ctx.pipeline.source.gaps)
     if errors:
         raise BatchRefused(f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}")
-    # R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile
-    topic_id = ctx.source.describe(plan.topic).topic_id
-    if topic_id != plan.topic_id:
-        raise TopicRecreated(f"topic {plan.topic} has id {topic_id} now, batch {plan.batch_id} planned {plan.topic_id}")
+    _check_topic(ctx, plan)
     refuse_other_records(ctx, batch, receipt)
     reason = refusal(ctx.pipeline.dirty, receipt)
     _say_samples(ctx, receipt)
@@ -126,6 +128,13 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
         once = f"or land this batch as it is: tidegate repair {ctx.name} --release {batch_id} --why ..."
         raise BatchRefused(f"batch {batch_id}: {reason}", advice=f"{BatchRefused.advice}; {once}")
     ctx.say(f"batch {batch_id}: {reason}; it lands all the same, released by {released}")
+
+
+def _check_topic(ctx: Context, plan: Plan) -> None:
+    """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile."""
+    topic_id = ctx.source.describe(plan.topic).topic_id
+    if topic_id != plan.topic_id:
+        raise TopicRecreated(f"topic {plan.topic} has id {topic_id} now, batch {plan.batch_id} planned {plan.topic_id}")
 
 
 def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:
@@ -211,15 +220,20 @@ def landed_receipt(ctx: Context, batch: OpenBatch) -> Receipt | None:
     if receipt is None:
         what = "its high-water mark exists" if marked else f"{directory} exists without a receipt"
         raise StorageAhead(f"batch {plan.batch_id} is {batch.state} in the ledger, but {what}")
-    covered = tuple(r.range for r in receipt.ranges)
-    if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
-        raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
+    _check_its_ranges(plan, receipt, directory)
     if record is not None and not same_plan(record.plan, plan):
         raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
     if record is None:
         _check_landed_files(ctx, directory, receipt)
         _check_its_plan(ctx, plan, receipt)
     return receipt
+
+
+def _check_its_ranges(plan: Plan, receipt: Receipt, directory: str) -> None:
+    """R11: what is adopted covers exactly the ranges that the ledger has planned."""
+    covered = tuple(r.range for r in receipt.ranges)
+    if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
+        raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
 
 
 def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:

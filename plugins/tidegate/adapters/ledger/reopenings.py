@@ -78,6 +78,12 @@ def _begun_ms(c: Connection, name: str, window_ms: int) -> int | None:
     return c.scalar(select(func.max(e.c.at_ms)).where(mine))
 
 
+def unfinished_below(c: Connection, name: str, batch_id: int) -> list[int]:
+    """R5: batches planned before this one that may still bring rows to a window."""
+    below = and_(b.c.pipeline == name, b.c.batch_id < batch_id, b.c.state.not_in(("LANDED", "ABANDONED")))
+    return list(c.scalars(select(b.c.batch_id).where(below).order_by(b.c.batch_id)))
+
+
 def contributors(c: Connection, name: str, window_ms: int) -> list[int]:
     """Batches with data rows of the window."""
     statement = select(t.c.batch_id).where(t.c.pipeline == name, t.c.window_ms == window_ms, t.c.kind == DATA)

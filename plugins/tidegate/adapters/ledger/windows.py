@@ -207,14 +207,11 @@ class SqlWindows:
         return certificate
 
     def finish_close(self, name: str, key: WindowKey) -> list[int]:
-        b = schema.batches
         with self._store.begin() as c:
             row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
             if row is None or row.state != CLOSING:
                 raise LostComparison(f"window {iso(key.start_ms)} of {name} is not closing")
-            below = and_(b.c.pipeline == name, b.c.batch_id < row.closing_batch)
-            pending = select(b.c.batch_id).where(below, b.c.state.not_in(("LANDED", "ABANDONED")))
-            waiting = list(c.scalars(pending.order_by(b.c.batch_id)))
+            waiting = reopenings.unfinished_below(c, name, row.closing_batch)
             if waiting:
                 return waiting
             change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == CLOSING)

@@ -1,0 +1,110 @@
+"""Where bugs are planted: one line for each function, so that code which moves is followed here and nowhere else.
+
+A seam is a function of the product that says one rule; it knows nothing of bugs.
+"""
+
+from __future__ import annotations
+
+# ---------------------------------------------------------------- batches
+JOB_OF_A_BATCH = "tidegate.workflow.ingest:_job_plan"
+TAKE_THE_BATCH = "tidegate.workflow.ingest:_take"
+STARTS_OF_A_PLAN = "tidegate.core.planning:_starts"
+INSERT_PLAN = "tidegate.adapters.ledger.batches:SqlBatches.insert_plan"
+NEWEST_BATCH = "tidegate.adapters.ledger.ends:newest_batch"
+BATCH_AS_READ = "tidegate.adapters.ledger.batches:SqlBatches._from"
+RAISE_VERSION = "tidegate.adapters.ledger.store:Store.raise_version"
+CHECK_WINDOWS = "tidegate.workflow.sealing:_check_windows"
+CHECK_TOPIC = "tidegate.workflow.sealing:_check_topic"
+CHECK_LISTING = "tidegate.workflow.sealing:_not_as_listed"
+RENAME_AND_MARK = "tidegate.workflow.landing:_rename_and_mark"
+MOVE_SIDE_FILES = "tidegate.workflow.landing:_move_all"
+OWES_SIDE_FILES = "tidegate.workflow.landing:_owes_side"
+STAGE_SIDE_FILES = "tidegate.workflow.landing:_staged"
+REGISTER_SIDE_FILES = "tidegate.workflow.landing:_register_side"
+DRAINED = "tidegate.core.batch:PartitionPlan.drained"
+KAFKA_CLIENT = "spark_jobs.engine.fetch:KafkaReader._client_of"
+
+# ---------------------------------------------------------------- renames (R10)
+RECOVERY = "tidegate.core.recovery:decide"
+LOOK_AT_BOTH = "tidegate.workflow.moves:_look_at_both"
+ASK_BEFORE_ALARM = "tidegate.workflow.moves:_ask_before_alarm"
+MOVE_DIRECTORY = "tidegate.workflow.moves:move_directory"
+
+# ---------------------------------------------------------------- a ledger that lost commits (R11)
+REFUSE_IF_AHEAD = "tidegate.workflow.ahead:refuse_if_ahead"
+REFUSE_IF_GROUP_IS_AHEAD = "tidegate.workflow.ahead:refuse_if_group_is_ahead"
+ADOPT_LANDED = "tidegate.workflow.sealing:adopt_landed"
+CHECK_ITS_RANGES = "tidegate.workflow.sealing:_check_its_ranges"
+CHECK_ITS_PLAN = "tidegate.workflow.sealing:_check_its_plan"
+
+# ---------------------------------------------------------------- cleaning (R7)
+CLEAN_ATTEMPT = "tidegate.core.cleaning:batch_attempt"
+CLEAN_LANDED = "tidegate.core.cleaning:landed"
+CLEAN_LANDED_FILES = "tidegate.core.cleaning:landed_files"
+CLEAN_ASSEMBLY = "tidegate.core.cleaning:assembly"
+CLEAN_ASSEMBLY_NOW = "tidegate.workflow.cleaning_generations:_Generations._assembly"
+DELETE_RETIRED_FILES = "tidegate.workflow.cleaning_generations:_Generations._delete_files"
+
+# ---------------------------------------------------------------- windows
+UNFINISHED_BELOW = "tidegate.adapters.ledger.reopenings:unfinished_below"
+BUILDING_AS_READ = "tidegate.adapters.ledger.windows:_building"
+HOLDS_THE_EPOCH = "tidegate.adapters.ledger.windows:SqlWindows.holds"
+DECLARE_INTENT = "tidegate.adapters.ledger.windows:SqlWindows.declare_intent"
+REFUSE_DOUBT = "tidegate.adapters.ledger.intents:refuse_doubt"
+FENCED_CHANGE = "tidegate.workflow.publication:_Changes._fenced"
+ALIGN_CATALOGUE = "tidegate.workflow.publication:align_catalogue"
+VANISHED_VALUES = "tidegate.workflow.publication:_vanished"
+READ_BACK = "tidegate.workflow.publication:_read_back"
+MUST_ARRIVE = "tidegate.workflow.publication:_must_arrive"
+CERTIFICATE_BYTES = "tidegate.workflow.publication:_certificate_bytes"
+ASSEMBLY_DIRECTORY = "tidegate.core.layout:Layout.assembly"
+PLACES_OF_A_FILE = "tidegate.workflow.assembly:_places"
+MERGE_SMALL = "tidegate.workflow.merging:merge_small"
+SWAP = "tidegate.core.swap:decide"
+BRING_UP_A_TABLE = "tidegate.workflow.tables:bring_up"
+TABLES_BEFORE_PLANNING = "tidegate.workflow.tables:before_planning"
+
+# ---------------------------------------------------------------- rebuilding
+PART_OF_A_REBUILD = "tidegate.workflow.rebuild:_part"
+JOB_OF_A_REBUILD = "tidegate.workflow.rebuild:_job_plan"
+RECREATED_MEANWHILE = "tidegate.workflow.rebuild:_recreated"
+OTHER_ROWS = "tidegate.workflow.rebuild:_other_rows"
+COMPARE_COPIED = "tidegate.workflow.rebuild:_compare_copied"
+OVERTAKEN_IN_A_RANGE = "tidegate.workflow.replay:_Range._overtaken"
+GONE_FROM_KAFKA = "tidegate.core.replaying:gone"
+COLUMN_IS_KEPT = "tidegate.core.replaying:_kept"
+COMPARE_GAPS = "tidegate.core.rereading:compare"
+OBJECTION_TO_GAPS = "tidegate.core.rereading:Rereading.objection"
+JOB_CHECKS_TOPIC = "spark_jobs.engine.job:_check_topic"
+DECIDING_SPEC = "spark_jobs.engine.task:_deciding"
+CHOOSE_ROWS = "spark_jobs.engine.targets:Targets.choose"
+ROWS_OF_FILES = "spark_jobs.engine.copying:_wanted"
+
+# ---------------------------------------------------------------- late and dirty rows
+BALANCE_HOLDS = "tidegate.core.balance:Balance.holds"
+TAKE_OVER = "tidegate.adapters.ledger.redrives:take_over"
+SET_REDRIVEN_ASIDE = "tidegate.workflow.redriven:set_aside"
+DROP_REOPENED = "tidegate.workflow.reopened:_drop"
+MOVE_REOPENED = "tidegate.workflow.reopened:_move"
+CARRIED_LATE_ROWS = "tidegate.adapters.ledger.reopenings:carried"
+REOPENING_DUTIES = "tidegate.adapters.ledger.reopenings:duties"
+LATE_SOURCES = "tidegate.workflow.reopening:_late_sources"
+
+# ---------------------------------------------------------------- event time (tests/simulation)
+ENDS_OF_A_PLAN = "tidegate.core.planning:_ends"
+MOVES_WATERMARK = "tidegate.core.planning:_moves_watermark"
+ADVANCE = "tidegate.core.planning:advance"
+OWN_WATERMARK = "tidegate.core.watermark:own_watermark"
+WATERMARKS = "tidegate.core.watermark:watermarks"
+CLOCK_STANDS_IN = "tidegate.core.watermark:_Clock.stand_in"
+CLOCK_MEETS_SILENCE = "tidegate.core.watermark:_Clock._topic_is_silent"
+CLOCK_MEETS_BACKLOG = "tidegate.core.watermark:_Clock._behind"
+TOPIC_LAGS = "tidegate.core.watermark:lags"
+BLOCKS_A_WINDOW = "tidegate.core.watermark:_blocks"
+FLOOR = "tidegate.core.lateness:floor_of"
+FLOOR_BY_POLICY = "tidegate.core.lateness:by_policy"
+WINDOW_END = "tidegate.core.layout:window_end"
+COURSE_ATTEMPT = "tests.simulation.course:Course._attempt"
+COURSE_EVENTS = "tests.simulation.course:Course._events"
+COURSE_IS_CURRENT = "tests.simulation.course:Course._is_current"
+COURSE_WAITS = "tests.simulation.course:Course._waits"
