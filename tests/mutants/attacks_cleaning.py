@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hooks import Died, die
-from tests.mutants.invariants import what_is_sealed_is_there
+from tests.mutants.invariants import no_file_is_missed, what_is_sealed_is_there
 from tests.mutants.names import THERE, require
 from tests.mutants.stage import HOUR, Stage, record, refused, window
 from tidegate.core.errors import NotReady
@@ -51,6 +51,7 @@ def an_hour_is_half_assembled_for_a_year(stage: Stage) -> None:
     require(len(moved) == 1, THERE, f"the trace needs one file that was moved up: {moved}")
     _clean_a_year_later(stage)
     stage.at_rest()
+    no_file_is_missed(stage)
 
 
 def late_rows_wait_for_a_year(stage: Stage) -> None:

@@ -94,6 +94,7 @@ def a_zombie_moves_a_file_up_at_the_last_moment(stage: Stage) -> None:
     ctx = stage.hooked("storage", before={"rename_no_replace": arrives})
     retryable(lambda: archive.publish(ctx, window(0)))
     nothing_is_blocked(stage)
+    no_file_is_missed(stage)
     stage.at_rest()
 
 
@@ -287,6 +288,7 @@ def a_merge_is_not_the_end(stage: Stage) -> None:
         archive.publish(stage.hooked("windows", before={"holds": die}), window(0))
     require(any("merging" in line for line in stage.said), STOPS, "the trace needs a merge")
     stage.at_rest()
+    no_file_is_missed(stage)
 
 
 def _in_flight(stage: Stage) -> tuple[str, str]:
