@@ -1,4 +1,4 @@
-"""The ledger's tables. Times are UTC ms, offsets exclusive at the end, JSON and 64-bit checksums are text.
+"""The ledger's tables. Times are UTC ms, offsets exclusive at the end, JSON and 64-bit checksums are text (`texts`).
 
 `migrations/versions` makes these tables; a test holds the two against each other.
 """
@@ -13,13 +13,13 @@ from sqlalchemy import (
     Integer,
     MetaData,
     PrimaryKeyConstraint,
-    String,
     Table,
-    Text,
     UniqueConstraint,
     false,
     text,
 )
+
+from tidegate.adapters.ledger.texts import String, Text
 
 metadata = MetaData()
 _NAME = String(200)

@@ -20,6 +20,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.sql import ClauseElement
 
 from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.texts import storable
 from tidegate.core.errors import LedgerError, LostComparison, WrongRevision
 from tidegate.core.plain import dumps
 
@@ -118,7 +119,7 @@ class Store:
     @property
     def actor(self) -> str:
         """Who is acting, as the event log has it."""
-        return self._actor()[:500]
+        return storable(self._actor())[:500]
 
     def note(self, connection: Connection, pipeline: str, what: str, subject: str, detail: Any = None) -> None:
         """Append to the event log, in the transaction of the change itself."""

@@ -1,0 +1,40 @@
+"""The ledger's text columns: whatever a topic, a broker or a person says can be stored, on every database.
+
+PostgreSQL takes no NUL, and no driver takes half of a surrogate pair. Both come in names of fields, in samples and in
+other people's error messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy.types import TypeDecorator
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def storable(text: str) -> str:
+    r"""The same text; NUL and lone surrogates as JSON spells them (`\u0000`), so that in a JSON text they come back as
+    what they were, and are seen in any other."""
+    if not _UNSTORABLE.search(text):
+        return text
+    whole = _PAIR.sub(lambda m: m.group().encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text)
+    return _UNSTORABLE.sub(lambda m: f"\\u{ord(m.group()):04x}", whole)
+
+
+class _Storable(TypeDecorator):
+    """Rows and comparisons alike: a compare-and-set on such a text finds what was written."""
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        return storable(value) if isinstance(value, str) else value
+
+
+class Text(_Storable):
+    impl, cache_ok = sqlalchemy.Text, True
+
+
+class String(_Storable):
+    impl, cache_ok = sqlalchemy.String, True
