@@ -21,9 +21,9 @@ import pyarrow as pa
 from spark_jobs import lean
 from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
 from spark_jobs.engine.gather import choose_encoding
-from spark_jobs.engine.identity import OVERFLOW, file_checksum
+from spark_jobs.engine.identity import OVERFLOW, file_checksum, refuse_unknown
 from spark_jobs.engine.sinks import Columns, Finished, Joiner, Unreadable, finished, format_of
-from spark_jobs.engine.write import FOOTER_ROWS
+from spark_jobs.engine.write import FOOTER_ROWS, IDENTITY
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
 from tidegate.core.layout import RECEIPT, join
@@ -32,7 +32,7 @@ from tidegate.core.overflow import overflow_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.ports import Storage
-from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, PartitionRows
+from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, ROW_IDENTITY, PartitionRows
 from tidegate.core.wording import many
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
@@ -129,6 +129,7 @@ def merge_files(
 def opened(source: Source, columns: Columns | None, open_storage: Callable[[str], Any]) -> tuple[bytes, Finished]:
     """Small files: each is read whole. Raises JobError if it is not the manifest's."""
     content, uri = _read(source, open_storage)
+    refuse_unknown(source.entry, uri)
     with _spoilt(uri):
         file = finished(uri, pa.BufferReader(content), columns)
     if len(content) != source.entry.bytes or file.rows not in (None, source.entry.rows):
@@ -234,6 +235,7 @@ class _Written:
                 "tidegate.window_ms": str(first.window_ms),
                 "tidegate.values": json.dumps(first.values),
                 "tidegate.checksum": str(self.checksum),
+                IDENTITY: str(ROW_IDENTITY),
                 "tidegate.epoch": str(plan.epoch),
                 "tidegate.merged_files": str(len(self._merge.sources)),
             }

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.gather import choose_encoding
-from spark_jobs.engine.identity import OVERFLOW, by_kind, file_checksum
+from spark_jobs.engine.identity import OVERFLOW, by_kind, file_checksum, refuse_unknown
 from spark_jobs.engine.sinks import Finished, Unreadable, finished
 from spark_jobs.engine.types import data_schema
 from spark_jobs.engine.write import Files, Place, Run
@@ -53,6 +53,7 @@ class Copier:
             raise refuse(f"{uri} cannot be read: {e}", advice=_RESTORE) from None
 
     def _copied(self, uri: str, file: Finished, copy: Copy) -> list[Copied]:
+        refuse_unknown(copy.source.entry, uri)
         found: list[Copied] = []
         rows = checksum = 0
         waiting: list[pa.Table] = []

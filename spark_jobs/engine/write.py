@@ -18,7 +18,7 @@ from spark_jobs.engine.streams import Stream
 from tidegate.core.layout import PartitionValues, join, partition_path, time_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps
-from tidegate.core.receipt import CHECKSUM_MODULUS, DIRTY, FileEntry, PartitionRows
+from tidegate.core.receipt import CHECKSUM_MODULUS, DIRTY, ROW_IDENTITY, FileEntry, PartitionRows
 
 MAX_WRITERS, MAX_GROUPS = 4_096, 16_384
 """Files that are written at once, and what was appended to them: each time some kilobytes of a footer."""
@@ -30,7 +30,7 @@ MAX_CLOSING = 32
 ROWS_PER_FILE = 20_000_000
 HELD_BYTES = 256 * 1024 * 1024
 """What open files may keep in memory, of formats that cannot write their rows at once."""
-FOOTER_ROWS = "tidegate.rows"
+FOOTER_ROWS, IDENTITY = "tidegate.rows", "tidegate.identity"
 
 
 @dataclass(frozen=True)
@@ -230,6 +230,7 @@ class Files:
             "tidegate.window_ms": window,
             "tidegate.values": json.dumps(file.place.values),
             "tidegate.checksum": str(file.checksum),
+            IDENTITY: str(ROW_IDENTITY),
             **self._labels,
         }
 

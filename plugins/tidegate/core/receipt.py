@@ -17,6 +17,8 @@ from tidegate.core.wording import many
 
 DATA, LATE, DIRTY = "data", "late", "dirty"
 CHECKSUM_MODULUS = 2**64
+ROW_IDENTITY = 0
+"""Which hash of rows checksums are of (docs/row-identity.md): a checksum is this number times 2**64 plus the sum."""
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +35,8 @@ class PartitionRows:
 class FileEntry:
     """One closed file. `path` is relative to the attempt's directory. Event times are UTC ms, inclusive; None if dirty.
 
-    `checksum` is order-free: the sum of the rows' 64-bit hashes modulo 2**64, over all columns but `_batch_id`.
+    `checksum` is order-free: the sum of the rows' 64-bit hashes modulo 2**64, over all columns but `_batch_id`; above
+    that the number of the hash (`identity_of`).
     `values` are the dynamic partition values as (column, value) pairs.
     """
 
@@ -203,6 +206,11 @@ def arithmetic_errors(
                     f"{in_files[kind].get(partition, 0)} written"
                 )
     return errors
+
+
+def identity_of(checksum: int) -> int:
+    """The number of the row identity that a checksum is of."""
+    return checksum // CHECKSUM_MODULUS
 
 
 def manifest_digest(files: Iterable[FileEntry]) -> str:

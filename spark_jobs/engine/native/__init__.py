@@ -1,4 +1,4 @@
-"""The C library that decodes JSON: built with the package (pyproject.toml), called by ctypes, optional.
+"""The C library that decodes JSON and hashes rows: built with the package (pyproject.toml), called by ctypes, optional.
 
 `library()` is None where it was not built or does not fit; `why_not()` says so in words. Everything works without it,
 but a job takes about seven times the CPU.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -15,7 +16,7 @@ VERSION = 3
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
-NAME = "_native"
+NAME, ROW_HASHES = "_native", "tg_row_hashes"
 FOLDER = Path(__file__).parent
 
 
@@ -30,6 +31,12 @@ def library() -> ctypes.CDLL | None:
         return found
     _missed = True
     return None
+
+
+def row_hashes() -> Callable[..., int] | None:
+    """`tg_row_hashes`, if there is a library that has it."""
+    found = _load()
+    return getattr(found, ROW_HASHES, None) if isinstance(found, ctypes.CDLL) else None
 
 
 def notes() -> tuple[str, ...]:
@@ -76,4 +83,7 @@ def open_library(path: Path) -> ctypes.CDLL | str:
     found.tg_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
     found.tg_take.restype = size
     found.tg_take.argtypes = [pointer, pointer]
+    if hasattr(found, ROW_HASHES):
+        found.tg_row_hashes.restype = size
+        found.tg_row_hashes.argtypes = [pointer, size, pointer, pointer]
     return found
