@@ -151,8 +151,11 @@ class Oracle:
     def _moves_on(self, partition: int, first: int, last: int) -> None:
         expected = self._position.get(partition)
         if expected is None:
-            new = self._began or self._s.source_start == "earliest"
-            expected = self._topic.logs[partition].begins if new else self._topic.readable(partition)
+            # a partition that came later begins at 0: what retention has taken of it is lost
+            expected = 0
+            if not self._began:
+                is_earliest = self._s.source_start == "earliest"
+                expected = self._topic.logs[partition].begins if is_earliest else self._topic.readable(partition)
         require(
             first == expected, ONE_PLACE, f"partition {partition}: from {first} on, the last plan ends at {expected}"
         )
