@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_jobs import lean
+from spark_jobs.engine import secrets as engine_secrets
 from spark_jobs.engine.failures import JobError, from_exception, last_line
-from spark_jobs.engine.secrets import VARIABLE as SECRETS_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -66,18 +66,20 @@ def carry_out(
     """Run a plan on a context, which may serve others before and after; what to say of it. Raises JobError.
 
     `secrets` is the plan's own file, empty for none; None: whatever this job was started with."""
-    if secrets is not None:
-        os.environ[SECRETS_VARIABLE] = secrets
-    run_tasks = _on(context, secrets)
+    given = None if secrets is None else engine_secrets.read(secrets) if secrets else {}
+    engine_secrets.use(given)
+    run_tasks = _on(context, given)
     if plan.mode in ("merge", "reopen"):
         from spark_jobs import merge
 
         return merge.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
+    from tidegate.adapters.spark_conf import is_local
     from tidegate.core.wording import many
 
-    tasks = max(1, context.defaultParallelism)
-    done = run_plan(plan, storage, run_tasks, open_storage=open_storage, tasks=tasks)
+    # only a local master's cores are known: a cluster's executors may not be there yet
+    cores = context.defaultParallelism if is_local(context.master) else None
+    done = run_plan(plan, storage, run_tasks, open_storage=open_storage, tasks=cores)
     written = f"wrote {many(done.rows, 'row')} in {many(len(done.files), 'file')}"
     return f"tidegate: {plan.attempt}: read {many(done.read_rows, 'record')}, {written}"
 
@@ -92,16 +94,19 @@ def new_context(name: str) -> SparkContext:
     return SparkContext(conf=SparkConf().setAppName(f"tidegate {name}"))
 
 
-def _on(context: SparkContext, secrets: str | None) -> Callable[[Callable[[T, int], R], Sequence[T]], list[R]]:
+def _on(
+    context: SparkContext, secrets: dict[str, str] | None
+) -> Callable[[Callable[[T, int], R], Sequence[T]], list[R]]:
     def run_tasks(run: Callable[[T, int], R], tasks: Sequence[T]) -> list[R]:
         def attempt(task: T) -> R:
             from pyspark import TaskContext
 
             from spark_jobs import lean
+            from spark_jobs.engine.secrets import use
 
             lean.without_pandas()  # workers of a cluster, which no daemon of ours forked
-            if secrets is not None:  # the worker may have served another plan
-                os.environ[SECRETS_VARIABLE] = secrets
+            # by value: a path is the driver's, and the worker may have served another plan
+            use(secrets)
             return run(task, TaskContext.get().taskAttemptId())
 
         return context.parallelize(tasks, len(tasks)).map(attempt).collect() if tasks else []

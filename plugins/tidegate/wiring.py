@@ -21,10 +21,11 @@ from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, S
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Launcher, PartitionSwitch
-from tidegate.settings import airflow_home, airflow_kerberos, load
+from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
 from tidegate.workflow.context import Context
 
 if TYPE_CHECKING:
+    from tidegate.adapters.spark_connection import SparkConnection
     from tidegate.adapters.warm_session import WarmLauncher
     from tidegate.core.waiting import WaitLedger
     from tidegate.workflow.awaiting import SpecsInForce
@@ -177,29 +178,43 @@ class SparkByConnection:
     def run(self, plan_path: str) -> None:
         """Raises JobFailed, ConnectionMissing."""
         from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
-        from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
+        from tidegate.adapters.spark_connection import SparkConnection
 
         settings, run = load(), self._pipeline.ingest
-        connection = resolve(run.spark_conn_id, self._lookup)
-        master, user = spark_master(connection), self._pipeline.sink.user
-        conf = driver_conf(run.spark_conf, settings.spark_driver_java_options, master, settings.spark_class_archive)
-        conf = with_worker_archive(conf, settings.spark_worker_archive, master)
+        connection = SparkConnection.of(resolve(run.spark_conn_id, self._lookup), run.spark_conf)
+        secrets, user = job_secrets(self._pipeline, self._lookup), self._pipeline.sink.user
+        connection.check(run.spark_conf, bool(secrets))
         binary, py_files = settings.spark_binary, settings.spark_py_files
-        secrets = job_secrets(self._pipeline, self._lookup)
+        conf, options = (
+            spark_conf(self._pipeline, connection, settings),
+            connection.options(settings.spark_session_folder),
+        )
+        carried = secrets if connection.carries_files() else {}
         launcher: Launcher = SubprocessLauncher(
-            self._say, binary, master, conf, secrets=secrets, py_files=py_files, user=user
+            self._say, binary, connection.master, conf, secrets=carried, py_files=py_files, user=user, options=options
         )
         if run.spark_session == "warm":
-            submit = submit_command(binary, master, conf, py_files)
+            submit = submit_command(binary, connection.master, conf, py_files, options)
             launcher = warm_launcher(self._say, submit, launcher, connection, local_environment(), secrets, user)
         launcher.run(plan_path)
+
+
+def spark_conf(pipeline: Pipeline, connection: SparkConnection, settings: Settings) -> dict[str, str]:
+    """All settings of a pipeline's jobs at a Spark connection."""
+    from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
+
+    conf = driver_conf(
+        pipeline.ingest.spark_conf, settings.spark_driver_java_options, connection.master,
+        settings.spark_class_archive, connection.here,
+    )  # fmt: skip
+    return with_worker_archive(conf, settings.spark_worker_archive, connection.master)
 
 
 def warm_launcher(
     say: Say,
     submit: Sequence[str],
     cold: Launcher,
-    connection: Connection,
+    connection: SparkConnection,
     env: Mapping[str, str],
     secrets: Mapping[str, str],
     user: str | None,
@@ -207,7 +222,7 @@ def warm_launcher(
     """By the settings now in force. Raises JobFailed for a connection that no warm session can have."""
     from tidegate.adapters.warm_session import WarmLauncher, refuse_cluster_mode
 
-    refuse_cluster_mode(connection.conn_id, connection.extra)
+    refuse_cluster_mode(connection)
     settings = load()
     return WarmLauncher(
         say,
@@ -220,14 +235,6 @@ def warm_launcher(
         settings.spark_session_idle_s,
         settings.spark_session_batches,
     )
-
-
-def spark_master(connection: Connection) -> str:
-    """The master's URL as Airflow's Spark hook reads it from a connection."""
-    host, port = connection.host or "", f":{connection.port}" if connection.port else ""
-    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
-        return host + port
-    return f"{connection.conn_type}://{host}{port}"
 
 
 def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:

@@ -26,6 +26,9 @@ from tidegate.core.plain import dumps, from_plain
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
 
+TASK_RECORDS, SMALLEST = 500_000, 50_000
+"""Records for one task where nobody knows how many can run at once: some seconds of work, against which a task's start
+and a further file for each partition weigh little. `pack` takes less than SMALLEST for not worth a task's start."""
 RunTasks = Callable[[Callable[..., TaskResult], Sequence[Task]], Iterable[TaskResult]]
 """`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique."""
 
@@ -37,13 +40,14 @@ def run_plan(
     open_reader: Callable[[JobPlan], Reader] | None = None,
     *,
     open_storage: Callable[[str], object] | None = None,
-    tasks: int = 1,
+    tasks: int | None = 1,
 ) -> Receipt:
     """Run a plan and write `_receipt.json`, one for each window of a replay that names its targets; on any failure
     write `failure.json` and raise JobError.
 
     Without `run_tasks` everything runs in this process, on `storage` itself, which then needs `open_new`. Elsewhere,
-    workers open theirs with `open_storage(uri)`. `tasks` is the number of tasks that can run at once.
+    workers open theirs with `open_storage(uri)`. `tasks` is the number of tasks that can run at once; None where
+    nobody knows it: see `cut`.
     """
     try:
         receipt = _run(
@@ -79,7 +83,7 @@ def _run(
     run_tasks: RunTasks,
     open_reader: Callable[[JobPlan], Reader],
     open_storage: Callable[[str], object],
-    tasks: int,
+    tasks: int | None,
 ) -> Receipt:
     started = time.monotonic()
     pipeline = from_plain(Pipeline, plan.pipeline)
@@ -182,10 +186,18 @@ def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> Non
         raise recreated(plan.topic, plan.topic_id, found)
 
 
-def cut(plan: JobPlan, tasks: int) -> list[Task]:
+def cut(plan: JobPlan, tasks: int | None) -> list[Task]:
     """The plan's ranges as tasks of about equal size. Raises JobError if ranges of Kafka overlap.
 
-    Those of parts that are read from dirty files may lie among them: tasks of their own."""
+    Those of parts that are read from dirty files may lie among them: tasks of their own. `tasks` is their number where
+    `ingest.task_records` is silent; None: by TASK_RECORDS, so that it depends on the plan alone."""
+    most = from_plain(Pipeline, plan.pipeline).ingest.task_records
+    smaller = {"smallest": most} if most and most < SMALLEST else {}
+    if most or tasks is None:
+        size = most or TASK_RECORDS
+        records = sum(r.count for part in plan.parts for r in part.ranges)
+        copied = sum(c.source.entry.rows for c in plan.copies)
+        tasks = max(1, -(-max(records, copied) // size))
     owners: dict[int, list[tuple[int, int, int]]] = {}
     of_kafka = [(number, part) for number, part in enumerate(plan.parts) if not part.sources]
     for number, part in of_kafka:
@@ -196,11 +208,11 @@ def cut(plan: JobPlan, tasks: int) -> list[Task]:
         for (_, end, _), (start, _, _) in itertools.pairwise(found):
             if start < end:
                 raise refuse(f"the plan reads offset {start} of partition {partition} twice", partition=partition)
-    bins = pack([r for _, part in of_kafka for r in part.ranges], tasks)
+    bins = pack([r for _, part in of_kafka for r in part.ranges], tasks, **smaller)
     pieces = [tuple(Piece(_owner(owners, r), r) for r in ranges) for ranges in bins]
     for number, part in enumerate(plan.parts):
         if part.sources:
-            pieces += [tuple(Piece(number, r) for r in ranges) for ranges in pack(list(part.ranges), tasks)]
+            pieces += [tuple(Piece(number, r) for r in ranges) for ranges in pack(list(part.ranges), tasks, **smaller)]
     cuts = [Task(i, mine) for i, mine in enumerate(pieces)]
     return cuts + [Task(len(cuts) + i, (), mine) for i, mine in enumerate(cut_copies(plan, tasks))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from urllib.parse import unquote, urlsplit
 
 from spark_jobs.engine.failures import refuse
 
@@ -23,11 +24,8 @@ def registry_settings() -> dict[str, str]:
     return {key.removeprefix(REGISTRY): value for key, value in _secrets().items() if key.startswith(REGISTRY)}
 
 
-def _secrets() -> dict[str, str]:
-    """From the file that TIDEGATE_SECRETS_FILE names, else one that Spark carried along (`--files`), else {}."""
-    path = os.environ.get(VARIABLE) or _carried_by_spark()
-    if path is None:
-        return {}
+def read(path: str) -> dict[str, str]:
+    """What a secrets file holds. Raises JobError, which quotes none of it."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -39,10 +37,38 @@ def _secrets() -> dict[str, str]:
     return found
 
 
+def use(given: dict[str, str] | None) -> None:
+    """From now on this process has these, whatever it was started with; None: what it was started with."""
+    global _given
+    _given = given
+
+
+_given: dict[str, str] | None = None
+
+
+def _secrets() -> dict[str, str]:
+    """Those of `use`, else from the file that TIDEGATE_SECRETS_FILE names, else one that Spark carried along
+    (`--files`), else {}."""
+    if _given is not None:
+        return _given
+    path = os.environ.get(VARIABLE) or _carried_by_spark()
+    return {} if path is None else read(path)
+
+
 def _carried_by_spark() -> str | None:
     if "pyspark" not in sys.modules:
         return None
-    from pyspark import SparkFiles
+    from pyspark import SparkContext, SparkFiles
 
-    path = SparkFiles.get(FILE)
-    return path if os.path.exists(path) else None
+    context = SparkContext._active_spark_context
+    if context is None and not SparkFiles._is_running_on_worker:
+        return None
+    places = [SparkFiles.get(FILE)]
+    if context is not None:  # the driver: what YARN distributes is no file of the context's
+        conf = context.getConf()
+        if conf.get("spark.submit.deployMode") == "cluster":
+            places.append(os.path.abspath(FILE))  # in its container, as an executor's
+        else:
+            named = (conf.get("spark.yarn.dist.files") or "").split(",")
+            places += [unquote(urlsplit(one).path) for one in named if one.rpartition("/")[2] == FILE]
+    return next((path for path in places if os.path.exists(path)), None)

@@ -15,6 +15,7 @@ from tidegate import wiring
 from tidegate.adapters.connections import Connection, ConnectionMissing
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.spark import secrets_file
+from tidegate.adapters.spark_connection import master_of
 from tidegate.core.errors import LedgerError, TidegateError
 from tidegate.core.pipeline import AvroFormat, Format
 from tidegate.settings import load
@@ -101,7 +102,7 @@ def test_a_ledger_on_another_database_is_refused() -> None:
     ],
 )
 def test_the_spark_master_is_read_as_airflow_reads_it(connection: Connection, master: str) -> None:
-    assert wiring.spark_master(connection) == master
+    assert master_of(connection) == master
 
 
 def lookup_of(tmp_path: Path):

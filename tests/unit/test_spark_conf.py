@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import lean
-from tidegate.adapters.spark_conf import DEFAULT_JAVA, EXTRA_JAVA, LOCAL, SHORT_LIVED, driver_conf, is_local
+from tidegate.adapters.spark_conf import DEFAULT_JAVA, EXTRA_JAVA, LOCAL, SHORT_LIVED, YARN, driver_conf, is_local
 
 ROOT = Path(__file__).parents[2]
 RUN: dict = {
@@ -27,7 +27,9 @@ QUIET = {"spark.log.level": "WARN"}
 )  # fmt: skip
 def test_only_a_local_master_is_tuned(master: str, local: bool) -> None:
     assert is_local(master) is local
-    assert driver_conf({}, master=master) == QUIET | (LOCAL | {DEFAULT_JAVA: SHORT_LIVED} if local else {})
+    assert driver_conf({}, master=master) == QUIET | (
+        LOCAL | {DEFAULT_JAVA: SHORT_LIVED} if local else YARN if master == "yarn" else {}
+    )
 
 
 def test_the_class_archive_is_named_where_there_is_one(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_options_of_the_settings_replace_ours_and_come_before_the_pipelines() ->
     assert driver_conf(own, "-Xss4m", "local") == QUIET | LOCAL | own | {EXTRA_JAVA: "-Xss4m -Dx=1"}
     assert driver_conf(own, "", "local") == QUIET | LOCAL | own
     assert driver_conf({}, "", "local") == QUIET | LOCAL
-    assert driver_conf(own, "-Xss4m", "yarn") == QUIET | own | {EXTRA_JAVA: "-Xss4m -Dx=1"}
+    assert driver_conf(own, "-Xss4m", "yarn") == QUIET | YARN | own | {EXTRA_JAVA: "-Xss4m -Dx=1"}
 
 
 @pytest.fixture

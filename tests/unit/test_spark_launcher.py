@@ -143,7 +143,8 @@ def settings(tmp_path: Path) -> dict[str, str]:
 def test_on_a_cluster_no_environment_becomes_arguments(
     spark: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    fields = {"conn_type": "spark", "host": "spark://m:7077"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(fields))
     airflow_launcher(spark()).run(PLAN)
     assert "PYTHONPATH" not in " ".join(seen(tmp_path)["argv"])
     assert settings(tmp_path) == {"spark.log.level": "WARN", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}

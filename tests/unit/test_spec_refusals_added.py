@@ -35,6 +35,7 @@ ADDED = [
     ("ingest: {max_records: true} #!", "ingest.max_records", "must be a number, not true"),
     ("ingest: {max_records: 5e6} #!", "ingest.max_records", 'must be a whole number, not "5e6"'),
     ("ingest: {task_buffer: much} #!", "ingest.task_buffer", "such as 256MB"),
+    ("ingest: {task_records: 0} #!", "ingest.task_records", "greater than 0"),
     ("ingest: {pool: ''} #!", "ingest.pool", "name of an Airflow pool"),
     ("ingest: {retries: -1} #!", "ingest.retries", "greater than or equal to 0"),
     ("ingest:\n  spark:\n    conn_id: '' #!", "ingest.spark.conn_id", "id of an Airflow connection"),

@@ -10,14 +10,16 @@ import signal
 import subprocess
 import tempfile
 import time
+import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
-from tidegate.adapters.spark_conf import SHORT_LIVED
+from tidegate.adapters.spark_conf import SHORT_LIVED, is_yarn
+from tidegate.adapters.yarn import end_applications, tagged
 from tidegate.core.errors import JobFailed
 
 SECRETS_FILE = "tidegate-secrets.json"
@@ -28,7 +30,7 @@ _END_S = 5.0
 
 
 class SubprocessLauncher:
-    """Implements `core.ports.Launcher` for tests and the command line; the driver runs here, in client mode."""
+    """Implements `core.ports.Launcher` for tests and the command line."""
 
     def __init__(
         self,
@@ -40,20 +42,25 @@ class SubprocessLauncher:
         secrets: Mapping[str, str] | None = None,
         py_files: str = "",
         user: str | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         """`say` gets the job's log, line by line; `env` comes on top of this process's environment;
-        `user` is who asks HDFS."""
+        `user` is who asks HDFS; `options` are further words for spark-submit."""
         self._say, self._binary, self._master = say, binary, master
         self._conf, self._env, self._secrets = dict(conf or {}), dict(env or {}), dict(secrets or {})
-        self._py_files, self._user = py_files, user
-        self._plan_path = ""
+        self._py_files, self._user, self._options = py_files, user, tuple(options)
+        self._plan_path, self._tag = "", ""
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed."""
         self._plan_path = plan_path
         last: deque[str] = deque(maxlen=LAST_WORDS)
         with secrets_file(self._secrets) as files:
-            command = submit_command(self._binary, self._master, self._conf, self._py_files)
+            conf = self._conf
+            if is_yarn(self._master):
+                self._tag = new_tag()
+                conf = tagged(conf, self._tag)
+            command = submit_command(self._binary, self._master, conf, self._py_files, self._options)
             command += ["--files", files] if files else []
             command += [str(land_application()), *application_arguments(plan_path, self._user)]
             job = subprocess.Popen(
@@ -71,14 +78,25 @@ class SubprocessLauncher:
             raise job_failed(ended_with(code), last)
 
     def kill(self) -> None:
-        """End the job's JVM and Python driver. One that survives can only write into its own attempt's directory."""
+        """End the job's JVM and Python driver, and the application on YARN. One that survives can only write into its
+        own attempt's directory."""
         end_processes(processes_of(self._plan_path))
+        if self._tag:
+            end_applications(self._tag, self._say, os.environ | self._env)
 
 
-def submit_command(binary: str, master: str, conf: Mapping[str, str], py_files: str = "") -> list[str]:
+def submit_command(
+    binary: str, master: str, conf: Mapping[str, str], py_files: str = "", options: Sequence[str] = ()
+) -> list[str]:
     """spark-submit's, without an application. Raises JobFailed when there is no such program."""
     settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    return [absolute_binary(binary), "--master", master, *settings, *(["--py-files", py_files] if py_files else [])]
+    carried = ["--py-files", py_files] if py_files else []
+    return [absolute_binary(binary), "--master", master, *settings, *options, *carried]
+
+
+def new_tag() -> str:
+    """By which one job's application is found on YARN."""
+    return f"tidegate-{uuid.uuid4().hex}"
 
 
 def application_arguments(plan_path: str, user: str | None) -> list[str]:

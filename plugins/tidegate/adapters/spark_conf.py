@@ -7,6 +7,7 @@ gets what shortens that. On a cluster nothing of this is set but the log's level
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,13 @@ LOCAL = {
     # imports the engine once for all workers
     "spark.python.daemon.module": "spark_jobs.daemon",
 }
+YARN = {
+    # the second finds the first one's files in the attempt's directory and refuses: the next try has another directory
+    "spark.yarn.maxAppAttempts": "1",
+    # else, in cluster mode, spark-submit ends well before the job has begun
+    "spark.yarn.submit.waitAppCompletion": "true",
+}
+EXECUTORS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 EXTRA_JAVA, DEFAULT_JAVA = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
 SHORT_LIVED = "-XX:+NeverActAsServerClassMachine"
 """A JVM that lives for seconds: the serial collector, and C1 only, as C2 spends seconds on code that runs for one.
@@ -38,16 +46,28 @@ def is_local(master: str) -> bool:
     return _LOCAL_MASTER.fullmatch(master) is not None
 
 
+def is_yarn(master: str) -> bool:
+    """Whether YARN places driver and executors."""
+    return master.startswith("yarn")
+
+
 def driver_conf(
-    conf: Mapping[str, str], java_options: str | None = None, master: str = "", archive: Path | None = None
+    conf: Mapping[str, str],
+    java_options: str | None = None,
+    master: str = "",
+    archive: Path | None = None,
+    driver_here: bool = True,
 ) -> dict[str, str]:
-    """A pipeline's own Spark settings on top of ours.
+    """A pipeline's own Spark settings on top of ours. `driver_here`: the driver runs on this machine.
 
     `java_options` for the driver's JVM come before the pipeline's own. None: ours, if `master` is local, with the
     class archive if there is one. As a setting: `--driver-java-options` keeps Java from dumping such an archive.
     """
     local = is_local(master)
-    ours = DEFAULTS | (LOCAL if local else {})
+    ours = DEFAULTS | (LOCAL if local else {}) | (YARN if is_yarn(master) else {})
+    if driver_here and not local and EXECUTORS_PYTHON in conf:
+        # it would be the driver's too, and the executors' bare Python has nothing that a driver imports
+        ours[DRIVERS_PYTHON] = sys.executable
     if java_options is None and local:
         ours[DEFAULT_JAVA] = short_lived(archive)
     elif java_options:
@@ -59,12 +79,15 @@ def driver_conf(
 def with_worker_archive(conf: Mapping[str, str], archive: str, master: str) -> dict[str, str]:
     """The settings by which executors on other machines import all that they need from the workers' archive.
 
-    With a local master there are none. What the settings say of archives and Python's path stays; ours goes first."""
+    With a local master there are none. YARN unpacks an archive once a machine and keeps it for later applications;
+    elsewhere each executor unpacks its own. What the settings say of archives and Python's path stays; ours goes first.
+    """
     if not archive or is_local(master):
         return dict(conf)
-    ours = {"spark.archives": f"{archive}#{WORKERS}"}
+    archives = "spark.yarn.dist.archives" if is_yarn(master) else "spark.archives"
+    ours = {archives: f"{archive}#{WORKERS}"}
     ours |= dict.fromkeys(("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"), WORKERS)
-    separators = {"spark.archives": ","}
+    separators = {archives: ","}
     joined = {key: separators.get(key, ":").join(filter(None, (value, conf.get(key)))) for key, value in ours.items()}
     return dict(conf) | joined
 

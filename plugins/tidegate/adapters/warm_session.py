@@ -14,7 +14,6 @@ import json
 import os
 import select
 import socket
-import stat
 import subprocess
 import sys
 import time
@@ -29,6 +28,7 @@ from pathlib import Path
 import psutil
 
 from tidegate.adapters.spark import LAST_WORDS, end_processes, job_failed, land_application, secrets_file
+from tidegate.adapters.spark_connection import CLIENT, SparkConnection, private_folder, refused
 from tidegate.core.errors import JobFailed
 from tidegate.core.ports import Launcher
 
@@ -107,12 +107,11 @@ class WarmLauncher:
         key = hashlib.sha256(json.dumps([self._submit, env]).encode()).hexdigest()[:16]
         place = self._folder / key
         if len(str(place / SOCKET)) > _LONGEST_PATH:
-            raise _refused(
+            raise refused(
                 f"{place}: too long for a socket", "set AIRFLOW__TIDEGATE__SPARK_SESSION_FOLDER to a short one"
             )
         for folder in (self._folder, place):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_private(folder)
+            private_folder(folder)
         return place
 
     def _ready(self, place: Path) -> _Session | None:
@@ -275,11 +274,12 @@ def end_sessions(folder: Path) -> int:
     return told
 
 
-def refuse_cluster_mode(conn_id: str, extra: Mapping[str, object]) -> None:
+def refuse_cluster_mode(connection: SparkConnection) -> None:
     """Raises JobFailed (no retry) for a Spark connection whose drivers run elsewhere."""
-    if extra.get("deploy-mode") == "cluster":
+    if connection.deploy_mode != CLIENT:
+        name, mode = connection.conn_id, connection.deploy_mode
         advice = "set ingest.spark.session: per_batch, or the connection's deploy mode to client"
-        raise _refused(f"a warm session needs its driver on this machine; {conn_id} has deploy mode cluster", advice)
+        raise refused(f"a warm session needs its driver on this machine; {name} has deploy mode {mode}", advice)
 
 
 def code_identity() -> str:
@@ -316,19 +316,6 @@ def _connect(path: Path) -> _Session | None:
 def _displace(path: Path) -> None:
     """Nobody finds that session any more; when it wakes, it sees so and ends."""
     path.unlink(missing_ok=True)
-
-
-def _check_private(folder: Path) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        advice = f"remove {folder}, or set AIRFLOW__TIDEGATE__SPARK_SESSION_FOLDER to a folder of this user alone"
-        raise _refused(f"{folder} must be a directory that only this user can enter", advice)
-
-
-def _refused(what: str, advice: str) -> JobFailed:
-    error = JobFailed(what, advice=advice)
-    error.retry = False
-    return error
 
 
 @contextmanager

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import ConnectionMissing
+from tidegate.adapters.spark_connection import master_of
 from tidegate.commands import parsing, surroundings
 from tidegate.commands.side_by_side import ask
+from tidegate.commands.spark_checks import impossible_jobs
 from tidegate.core import health_rules as rules
 from tidegate.core.errors import CatalogueError, SourceUnavailable, TidegateError, WrongRevision
 from tidegate.core.health import WARNING, WRONG, Finding, ok, unknown
@@ -185,7 +187,7 @@ class Examination:
         archives = [*self.settings.spark_py_files.split(","), self.settings.spark_worker_archive]
         found += rules.archives(archives, installed.own_version())
         if any(self._master(p) for p in self.pipelines):
-            found += self._spark(local)
+            found += impossible_jobs(self.pipelines, self._connections) + self._spark(local)
         folder = self.settings.pipelines_folder
         return [
             *found,
@@ -193,10 +195,8 @@ class Examination:
         ]
 
     def _master(self, pipeline: Pipeline) -> str:
-        from tidegate.wiring import spark_master
-
         connection = self._connections.get(pipeline.ingest.spark_conn_id)
-        return spark_master(connection) if connection is not None else ""
+        return master_of(connection) if connection is not None else ""
 
     def _spark(self, local: bool) -> list[Finding]:
         binary, archive = self.settings.spark_binary, self.settings.spark_class_archive

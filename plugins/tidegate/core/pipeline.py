@@ -140,7 +140,8 @@ class DirtyLimits:
 @dataclass(frozen=True)
 class IngestRun:
     """`spark_session` per_batch: each job has a spark-submit of its own; warm: one driver takes them in turn.
-    `task_buffer`: bytes of decoded rows that one Spark task gathers before it writes them."""
+    `task_buffer`: bytes of decoded rows that one Spark task gathers before it writes them. `task_records`: how many
+    records a task reads, about; None: one task for each core of a local master, elsewhere the engine's own size."""
 
     schedule: str | None
     max_records: int
@@ -150,6 +151,7 @@ class IngestRun:
     retries: int = 6
     spark_session: str = "per_batch"
     task_buffer: int = 96 * 1024 * 1024
+    task_records: int | None = None
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,13 @@ class GenerationRecord:
     decoders: tuple[Decoder, ...] = ()
 
 
-_ADDED = (("spec", "notify"), ("spec", "sink", "metastore_conn_id"), ("origin",), ("decoders",))
+_ADDED = (
+    ("spec", "notify"),
+    ("spec", "ingest", "task_records"),
+    ("spec", "sink", "metastore_conn_id"),
+    ("origin",),
+    ("decoders",),
+)
 """Fields that the release before does not know. Where they say no more than what was before, they are left out: so
 whoever goes back to it can have it adopt what has landed since."""
 

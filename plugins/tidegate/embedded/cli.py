@@ -12,7 +12,7 @@ import click
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.info import StackInfo, StackStatus
 from tidegate.embedded.places import Places
-from tidegate.embedded.stack import PARTS, USUAL_PARTS, Stack
+from tidegate.embedded.stack import FURTHER_PARTS, PARTS, USUAL_PARTS, Stack
 
 T = TypeVar("T")
 
@@ -37,25 +37,32 @@ def stack() -> None:
 @_root
 @_json
 @click.option("--parts", default=",".join(USUAL_PARTS), show_default=True, help="What to start, separated by commas.")
-@click.option("--hdfs", is_flag=True, help="Start HDFS too; pipelines name it by ${TIDEGATE_LAKE_FS}.")
+@click.option("--with", "further", multiple=True, type=click.Choice(FURTHER_PARTS),
+              help="Start this too. hdfs: pipelines name it by ${TIDEGATE_LAKE_FS}. yarn: Spark's connection "
+              "spark_yarn; it brings HDFS.")  # fmt: skip
+@click.option("--hdfs", is_flag=True, help="The same as --with hdfs.")
 @click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",
               help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
 @click.option("--foreground", is_flag=True, help="Stay, and end the stack when this command ends (Ctrl-C).")
-def up(root: Path, as_json: bool, parts: str, hdfs: bool, hive: str, ports: tuple[str, ...], foreground: bool) -> None:
+def up(
+    root: Path, as_json: bool, parts: str, further: tuple[str, ...], hdfs: bool, hive: str, ports: tuple[str, ...],
+    foreground: bool,
+) -> None:  # fmt: skip
     """Start the stack; prints addresses and passwords. A stack that is up already is left as it is.
 
     \b
     Examples:
       tidegate stack up
       tidegate stack up --parts kafka,postgres --port kafka=9092
+      tidegate stack up --with yarn
       tidegate stack up --json | jq -r .airflow_url
 
     \b
     Exit code: 0 it is up; 1 a part did not start; 2 usage.
     """
-    names = [part.strip() for part in parts.split(",")] + (["hdfs"] if hdfs else [])
+    names = [part.strip() for part in parts.split(",")] + [*further] + (["hdfs"] if hdfs else [])
     wanted = Stack(
         root, parts=names, hive="hive4" if hive == "hive4" else "spark",
         foreground=foreground, ports=_fixed(ports), progress=lambda line: click.echo(line, err=True),
@@ -188,6 +195,7 @@ def _print_info(info: StackInfo) -> None:
         "Kafka": info.kafka_bootstrap,
         "PostgreSQL": info.ledger_url,
         "HDFS": info.hdfs_uri,
+        "YARN": info.yarn_url,
         "Hive": f"{info.hive_host}:{info.hive_port} (authentication NONE)" if info.hive_port else "",
         "Airflow": f"{info.airflow_url}  user {info.airflow_user}  password {info.airflow_password}"
         if info.airflow_url

@@ -14,6 +14,7 @@ from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.postgres import USER as POSTGRES_USER
 from tidegate.embedded.secrets import write_private
 from tidegate.embedded.spark import archive_path
+from tidegate.embedded.yarn import conf_folder
 
 AIRFLOW_USER = "admin"
 
@@ -56,6 +57,9 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         env["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})
     if "hdfs" in parts:
         env["TIDEGATE_LAKE_FS"] = hdfs_uri(site)  # a location is ${TIDEGATE_LAKE_FS:-file://}${TIDEGATE_LAKE}/...
+    if "yarn" in parts:
+        env["HADOOP_CONF_DIR"] = str(conf_folder(site.root))
+        env["AIRFLOW_CONN_SPARK_YARN"] = json.dumps({"conn_type": "spark", "host": "yarn"})
     if "hive" in parts:
         env["AIRFLOW_CONN_HIVESERVER2_DEFAULT"] = json.dumps({
             "conn_type": "hiveserver2", "host": LOOPBACK, "port": site.ports["hive"], "login": "tidegate",

@@ -16,7 +16,7 @@ from tidegate.embedded.processes import Program
 
 _START_S = 90.0
 _WEB_FOLDERS = ("hdfs", "datanode", "static", "secondary", "journal")
-_LOG4J = """log4j.rootLogger=WARN, console
+LOG4J = """log4j.rootLogger=WARN, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
@@ -68,7 +68,7 @@ class Hdfs(Part):
         conf = folder / "conf"
         for name in _WEB_FOLDERS:  # the daemons look for pages that the jars do not bring
             (conf / "webapps" / name).mkdir(parents=True, exist_ok=True)
-        (conf / "log4j.properties").write_text(_LOG4J)
+        (conf / "log4j.properties").write_text(LOG4J)
         core = {
             "fs.defaultFS": f"hdfs://{LOOPBACK}:{self.port}",
             "hadoop.tmp.dir": folder / "tmp",

@@ -18,6 +18,8 @@ class StackInfo:
 
     root: str
     kafka_bootstrap: str = ""
+    kafka_sasl_bootstrap: str = ""
+    kafka_password: str = field(default="", repr=False)
     postgres_host: str = ""
     postgres_port: int = 0
     postgres_user: str = ""
@@ -28,6 +30,7 @@ class StackInfo:
     hive_port: int = 0
     hive_metastore_port: int = 0
     hdfs_uri: str = ""
+    yarn_url: str = ""
     airflow_url: str = ""
     airflow_user: str = ""
     airflow_password: str = field(default="", repr=False)
@@ -78,6 +81,8 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
     found: dict[str, object] = {"root": str(site.root), "env": dict(site.env)}
     if "kafka" in parts:
         found["kafka_bootstrap"] = f"{LOOPBACK}:{site.ports['kafka']}"
+        found["kafka_sasl_bootstrap"] = f"{LOOPBACK}:{site.ports['kafka_sasl']}"
+        found["kafka_password"] = site.secrets.kafka_password
     if "postgres" in parts:
         found |= {
             "postgres_host": LOOPBACK,
@@ -91,6 +96,8 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
         found["hive_metastore_port"] = site.ports.get("hive_metastore", 0)
     if "hdfs" in parts:
         found["hdfs_uri"] = hdfs_uri(site)
+    if "yarn" in parts:
+        found["yarn_url"] = f"http://{LOOPBACK}:{site.ports['yarn']}"
     if "airflow" in parts:
         found |= {
             "airflow_db_url": airflow_db_url(site),

@@ -11,7 +11,9 @@ from tidegate.embedded.java import find_java
 from tidegate.embedded.parts import Part
 from tidegate.embedded.ports import LOOPBACK, accepts
 from tidegate.embedded.processes import Program
+from tidegate.embedded.secrets import write_private
 
+SASL_USER = "tidegate"
 _START_S = 180.0
 
 
@@ -22,10 +24,12 @@ def cluster_id() -> str:
 
 
 class Kafka(Part):
-    """Topics are created explicitly; records are kept for ever unless a topic says otherwise."""
+    """Topics are created explicitly; records are kept for ever unless a topic says otherwise.
+
+    A second listener asks for a password (SASL, PLAIN), as brokers elsewhere do; the first asks for nothing."""
 
     name = "kafka"
-    port_names = ("kafka", "kafka_controller")
+    port_names = ("kafka", "kafka_controller", "kafka_sasl")
 
     def prepare(self) -> None:
         """Fetch the broker's jars."""
@@ -36,7 +40,7 @@ class Kafka(Part):
         folder = self.site.folder("kafka")
         jars = ensure_jars("kafka", self.site.places, self.site.progress)
         config = folder / "server.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self._properties(folder).items()))
+        write_private(config, "".join(f"{key}={value}\n" for key, value in self._properties(folder).items()))
         if not (folder / "data" / "meta.properties").exists():
             cluster = cluster_id()
             formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
@@ -62,16 +66,23 @@ class Kafka(Part):
             return False
 
     def _properties(self, folder: Path) -> dict[str, object]:
-        broker, controller = (f"{LOOPBACK}:{self.site.ports[name]}" for name in self.port_names)
+        broker, controller, sasl = (f"{LOOPBACK}:{self.site.ports[name]}" for name in self.port_names)
+        login = f'user_{SASL_USER}="{self.site.secrets.kafka_password}"'
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{broker}",
+            "listeners": f"PLAINTEXT://{broker},SASL_PLAINTEXT://{sasl},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{broker},SASL_PLAINTEXT://{sasl}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};"
+            ),
             "log.dirs": folder / "data",
             "auto.create.topics.enable": "false",
             # The demo's records are of 2013: by their own time any finite retention has passed.

@@ -23,6 +23,7 @@ class Secrets:
     """Random unless read from a file."""
 
     postgres_password: str = field(default_factory=_password, repr=False)
+    kafka_password: str = field(default_factory=_password, repr=False)
     airflow_password: str = field(default_factory=_password, repr=False)
     airflow_fernet_key: str = field(default_factory=_fernet_key, repr=False)
     airflow_secret_key: str = field(default_factory=_password, repr=False)
@@ -32,9 +33,12 @@ class Secrets:
         """Those of the stack at `root`, made now if it has none."""
         path = root / "secrets.json"
         try:
-            return cls(**json.loads(path.read_text()))
+            found = json.loads(path.read_text())
         except FileNotFoundError:
-            made = cls()
+            found = {}
+        made = cls(**found)
+        if asdict(made) == found:
+            return made
         root.mkdir(parents=True, exist_ok=True)
         write_private(path, json.dumps(asdict(made), indent=1))
         return made

@@ -1,4 +1,4 @@
-"""The stack: Kafka, PostgreSQL, HDFS if asked for, a Hive endpoint and Airflow, started and ended as one.
+"""The stack: Kafka, PostgreSQL, HDFS and YARN if asked for, a Hive endpoint and Airflow, started and ended as one.
 
     with Stack(root, parts=("kafka", "postgres")) as info:
         info.kafka_bootstrap
@@ -34,10 +34,12 @@ from tidegate.embedded.registry import part_types
 from tidegate.embedded.secrets import Secrets
 from tidegate.embedded.state import State
 
-PARTS = ("kafka", "postgres", "hdfs", "hive", "airflow")
-USUAL_PARTS = tuple(part for part in PARTS if part != "hdfs")
+PARTS = ("kafka", "postgres", "hdfs", "yarn", "hive", "airflow")
+FURTHER_PARTS = ("hdfs", "yarn")
+USUAL_PARTS = tuple(part for part in PARTS if part not in FURTHER_PARTS)
+_NEEDS = {"airflow": "postgres", "yarn": "hdfs"}
 # Who uses others is ended first; PostgreSQL last, so that Airflow can still say goodbye.
-_DOWN_ORDER = (("airflow",), ("kafka", "hive"), ("postgres", "hdfs"))
+_DOWN_ORDER = (("airflow",), ("kafka", "hive", "yarn"), ("postgres", "hdfs"))
 _GRACE_S = 20.0
 Progress = Callable[[str], None]
 
@@ -66,7 +68,8 @@ class Stack:
         if unknown:
             raise StackError(f"unknown part {sorted(unknown)[0]}; there are {', '.join(PARTS)}")
         self.root = root.absolute()
-        self.parts = tuple(part for part in PARTS if part in parts or (part == "postgres" and "airflow" in parts))
+        wanted = {*parts, *(needed for part, needed in _NEEDS.items() if part in parts)}
+        self.parts = tuple(part for part in PARTS if part in wanted)
         self.hive, self.foreground, self.progress = hive, foreground, progress
         self._durable = not foreground if durable is None else durable
         self._places = Places.of_checkout()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from tidegate.adapters.spark import (
@@ -19,14 +20,17 @@ from tidegate.adapters.spark import (
     job_failed,
     land_application,
     local_environment,
+    new_tag,
     processes_of,
     secrets_file,
 )
-from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
+from tidegate.adapters.spark_conf import is_local
+from tidegate.adapters.spark_connection import SparkConnection, refused
+from tidegate.adapters.yarn import end_applications, tagged
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
-from tidegate.wiring import spark_master, warm_launcher
+from tidegate.wiring import spark_conf, warm_launcher
 
 if TYPE_CHECKING:
     from tidegate.adapters.warm_session import WarmLauncher
@@ -48,10 +52,16 @@ class AirflowSparkLauncher:
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed (retry), and ConnectionMissing: the hook would quietly take YARN instead."""
-        connection = airflow_connection(self._pipeline.ingest.spark_conn_id)
-        own = _OwnJob(self._pipeline, self._secrets, self._settings, spark_master(connection))
+        ingest = self._pipeline.ingest
+        connection = SparkConnection.of(airflow_connection(ingest.spark_conn_id), ingest.spark_conf)
+        if connection.kubernetes and not hasattr(spark_submit, "kube_client"):
+            raise refused(
+                f"{connection.conn_id}: {connection.master} needs the provider cncf-kubernetes, which is not here",
+                "pip install apache-airflow-providers-cncf-kubernetes on the Airflow workers",
+            )
+        own = _OwnJob(self._pipeline, self._secrets, self._settings, connection)
         self._job = own
-        if self._pipeline.ingest.spark_session == "warm":
+        if ingest.spark_session == "warm":
             hook = own.hook("session")
             submit, user = hook.submit_command(), self._pipeline.sink.user
             env = own.environment() or {}
@@ -68,18 +78,25 @@ class _OwnJob:
     """A spark-submit for one plan."""
 
     def __init__(
-        self, pipeline: Pipeline, secrets: Callable[[], Mapping[str, str]], settings: Settings, master: str
+        self,
+        pipeline: Pipeline,
+        secrets: Callable[[], Mapping[str, str]],
+        settings: Settings,
+        connection: SparkConnection,
     ) -> None:
-        self._pipeline, self._secrets, self._settings, self._master = pipeline, secrets, settings, master
+        self._pipeline, self._secrets, self._settings, self._connection = pipeline, secrets, settings, connection
         self._hook: _Hook | None = None
         self._plan_path = ""
 
     def run(self, plan_path: str) -> None:
-        """Raises JobFailed (retry)."""
+        """Raises JobFailed (retry), or JobFailed (no retry) for a connection with which no job can succeed."""
         self._plan_path = plan_path
-        with secrets_file(self._secrets()) as files:
+        secrets = self._secrets()
+        self._connection.check(self._pipeline.ingest.spark_conf, bool(secrets))
+        with secrets_file(secrets if self._connection.carries_files() else {}) as files:
             arguments = application_arguments(plan_path, self._pipeline.sink.user)
-            self._hook = hook = self.hook(self._pipeline.name, arguments, files)
+            tag = new_tag() if self._connection.yarn else ""
+            self._hook = hook = self.hook(self._pipeline.name, arguments, files, tag)
             try:
                 hook.submit(str(land_application()))
             except AirflowException as e:
@@ -91,30 +108,34 @@ class _OwnJob:
 
     def kill(self) -> None:
         """End the job: the hook ends the JVM (or the cluster's application), and its Python driver lives on."""
-        processes = processes_of(self._plan_path)
-        if self._hook is not None:
-            self._hook.on_kill()
+        processes, hook = processes_of(self._plan_path), self._hook
+        if hook is not None:
+            hook.on_kill()
         end_processes(processes)
+        if hook is not None and hook.tag:
+            end_applications(hook.tag, hook.log.info)
 
-    def hook(self, name: str, arguments: Sequence[str] = (), files: str | None = None) -> _Hook:
-        """Raises JobFailed when there is no spark-submit."""
-        ingest, settings = self._pipeline.ingest, self._settings
-        options, archive = settings.spark_driver_java_options, settings.spark_class_archive
-        conf = driver_conf(ingest.spark_conf, options, self._master, archive)
+    def hook(self, name: str, arguments: Sequence[str] = (), files: str | None = None, tag: str = "") -> _Hook:
+        """`tag` is for the application on YARN. Raises JobFailed when there is no spark-submit."""
+        settings, connection = self._settings, self._connection
+        conf = spark_conf(self._pipeline, connection, settings)
         return _Hook(
-            conn_id=ingest.spark_conn_id,
-            conf=with_worker_archive(conf, settings.spark_worker_archive, self._master),
+            tag,
+            conn_id=connection.conn_id,
+            conf=tagged(conf, tag) if tag else conf,
             name=f"tidegate {name}",
             application_args=list(arguments),
             spark_binary=absolute_binary(settings.spark_binary),
             files=files,
             py_files=settings.spark_py_files or None,
+            principal=connection.principal,
+            keytab=connection.keytab_file(settings.spark_session_folder),
             env_vars=self.environment(),
         )
 
     def environment(self) -> dict[str, str] | None:
         """For spark-submit on this machine; elsewhere it would become arguments."""
-        return local_environment() if self._master.startswith("local") else None
+        return local_environment() if is_local(self._connection.master) else None
 
 
 def _ended(said: str) -> str:
@@ -126,9 +147,15 @@ def _ended(said: str) -> str:
 class _Hook(SparkSubmitHook):
     """Remembers the job's last words: the hook's own error says no more than `Error code is: 1`."""
 
-    def __init__(self, **hook_args: Any) -> None:
+    def __init__(self, tag: str, **hook_args: Any) -> None:
         super().__init__(**hook_args)
+        self.tag = tag
         self.last: deque[str] = deque(maxlen=LAST_WORDS)
+
+    def on_kill(self) -> None:
+        """Ends spark-submit. The application on YARN is not left to a command `yarn`, which few workers have."""
+        self._yarn_application_id = None
+        super().on_kill()
 
     def submit_command(self) -> list[str]:
         """The whole command but the application."""

@@ -136,6 +136,7 @@ def _ingest(spec: IngestSpec) -> IngestRun:
         schedule=spec.schedule,
         max_records=spec.max_records,
         task_buffer=spec.task_buffer,
+        task_records=spec.task_records,
         spark_conn_id=spec.spark.conn_id,
         spark_conf=dict(spec.spark.conf),
         spark_session=spec.spark.session,

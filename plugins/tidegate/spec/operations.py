@@ -53,6 +53,13 @@ class IngestSpec(Section):
         "as much, and 250 MB. More makes fewer row groups where a batch has hundreds of partition values.",
         "96MB",
     )
+    task_records: Count | None = key(
+        "Records that one Spark task reads, about; a batch of more has more tasks, and each writes files of its own. "
+        "Less than 50,000 are rarely worth a task's start.",
+        None,
+        unit="records",
+        shown="with a local master one task for each core, elsewhere 500,000",
+    )
     spark: SparkSpec = Field(default_factory=SparkSpec)
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")
     retries: CountOrZero = key("How often a failed task is tried again.", 6)
