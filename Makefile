@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-faults test-operators test-install types windows
+.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-faults test-nightly test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -20,8 +20,12 @@ setup: ## create .venv from the lock (a second run does nothing)
 demo: setup ## run the main job on real parts and print what happened
 	@$(VENV)/python -m tidegate.demo
 
-test: setup ## every test
+test: setup ## every test, of the slowest a sample
 	@$(VENV)/python -m pytest -n auto --dist loadfile tests
+
+# goes on after what fails, and then fails itself
+test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-faults test-operators test-install fuzz types windows simulate model
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s

@@ -134,6 +134,11 @@ class Call:
     site: str
     parts: bool
 
+    @property
+    def method(self) -> str:
+        """`port.method`"""
+        return self.site.partition("(")[0]
+
     def kinds(self) -> tuple[str, ...]:
         """The ways in which it can fail."""
         impossible = set()

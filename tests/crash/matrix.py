@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.crash.faults import Call, Faults
+from tests.crash.faults import OVERTAKEN, Call, Faults
 from tests.crash.kept import InProcess
 from tests.crash.life import STEPS, beginning
 from tests.crash.scenario import Snapshot, calm, happen, run_tasks, state
@@ -20,6 +21,8 @@ from tests.world import World
 from tidegate.workflow.audit import audit
 
 ROOM_BYTES = 512 * 1024 * 1024
+SHARE = 0.1
+"""Of the cases, in `make test`, beside those that it always takes."""
 
 
 class Reference:
@@ -56,12 +59,33 @@ class Case:
     kind: str
 
 
-def drawn(found: list[Case], share: float) -> list[Case]:
-    """Such a share of them, which ones TIDEGATE_TEST_SEED says; all of them in `make test-faults`."""
+def drawn(calls: list[list[Call]], step: int, kind: str) -> list[Case]:
+    """Cases of a step's calls: one of the whole life for each method, and a share of the others, which ones
+    TIDEGATE_TEST_SEED says; all of them in `make test-faults`."""
+    found = [Case(step, at, kind) for at, call in enumerate(calls[step]) if _can_be(call, kind)]
     if os.environ.get("TIDEGATE_FAULTS") == "all":
         return found
+    seed, first = os.environ["TIDEGATE_TEST_SEED"], _one_of_each_method(calls, kind)
+    return [
+        one
+        for one in found
+        if (one.step, one.at) in first or random.Random(f"{seed}:{one.step}:{one.at}:{one.kind}").random() < SHARE
+    ]
+
+
+def _one_of_each_method(calls: list[list[Call]], kind: str) -> set[tuple[int, int]]:
+    """(step, number of the call in it)"""
+    by_method: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for step, made in enumerate(calls):
+        for at, call in enumerate(made):
+            if _can_be(call, kind):
+                by_method[call.method].append((step, at))
     seed = os.environ["TIDEGATE_TEST_SEED"]
-    return [one for one in found if random.Random(f"{seed}:{one.step}:{one.at}:{one.kind}").random() < share]
+    return {random.Random(f"{seed}:{method}:{kind}").choice(found) for method, found in by_method.items()}
+
+
+def _can_be(call: Call, kind: str) -> bool:
+    return kind in OVERTAKEN or kind in call.kinds()
 
 
 def cases(reference: Reference) -> list[Case]:

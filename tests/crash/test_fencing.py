@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.faults import OVERTAKEN, ProcessGone
 from tests.crash.life import STEPS
-from tests.crash.matrix import Case, Reference, drawn
+from tests.crash.matrix import Reference, drawn
 from tests.crash.pool import Pool, failures
 from tests.hooks import Hook, Once
 from tests.unit.reopenings import BOTH, WORK, begun, once
@@ -21,12 +21,9 @@ from tidegate.core.rehearsing import GIVEN_UP_MS
 from tidegate.workflow import archive, ingest, reconcile, replay
 from tidegate.workflow.context import Context
 
-SHARE = 0.5
-"""Of the calls, in `make test`."""
-
 
 def overtaken(reference: Reference, step: int, kind: str) -> list[str]:
-    return failures(reference, drawn([Case(step, at, kind) for at in range(len(reference.calls[step]))], SHARE))
+    return failures(reference, drawn(reference.calls, step, kind))
 
 
 @pytest.fixture(scope="module")

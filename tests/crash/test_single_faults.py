@@ -2,7 +2,8 @@
 
 The sites are not listed by hand: a fault-free life counts the calls, and each call of it becomes cases. After each case
 the tables hold what they hold without a fault, the deep audit balances, and nobody had to repair what was not broken.
-About 5,600 cases on all cores. `make test` draws a part of them by the run's seed; `make test-faults` takes all.
+About 5,700 cases on all cores. `make test` takes one for each method and kind, and draws a tenth of the others by the
+run's seed; `make test-faults` takes all.
 """
 
 from __future__ import annotations
@@ -16,14 +17,12 @@ from typing import Any
 
 import pytest
 
-from tests.crash.faults import CHANGING, KINDS, Call
+from tests.crash.faults import CHANGING, KINDS, OVERTAKEN, Call
 from tests.crash.life import STEPS
 from tests.crash.matrix import Case, drawn
 from tests.crash.pool import Pool, failures, told
 from tidegate import core
 
-SHARE = 0.4
-"""Of the cases, in `make test`."""
 PORTS = {
     "Storage": "storage",
     "Catalogue": "catalogue",
@@ -93,8 +92,7 @@ class Matrix:
             self._sent[group] = self._send(*group)
 
     def cases(self, step: int, kind: str) -> list[Case]:
-        found = [Case(step, at, kind) for at, call in enumerate(self.calls[step]) if kind in call.kinds()]
-        return drawn(found, SHARE)
+        return drawn(self.calls, step, kind)
 
     def _send(self, step: int, kind: str) -> Future[list[str]]:
         return self._pool.submit(failures, self.cases(step, kind))
@@ -143,12 +141,22 @@ def test_there_are_enough_sites(matrix: Matrix) -> None:
     assert {kind for call in calls for kind in call.kinds()} == set(KINDS)
 
 
+def test_each_method_fails_in_each_way_in_every_run(matrix: Matrix) -> None:
+    """Whatever the seed draws beside."""
+    taken = [
+        case for step in range(len(STEPS)) for kind in (*KINDS, *OVERTAKEN) for case in drawn(matrix.calls, step, kind)
+    ]
+    assert len(taken) == len(set(taken))
+    met = {(matrix.calls[case.step][case.at].method, case.kind) for case in taken}
+    calls = [call for step in matrix.calls for call in step]
+    assert met == {(call.method, kind) for call in calls for kind in (*call.kinds(), *OVERTAKEN)}
+
+
 def table(calls: list[Call]) -> str:
     kinds, sites = Counter[str](), Counter[str]()
     for call in calls:
-        method = call.site.partition("(")[0]
-        sites[method] += 1
-        kinds[method] += len(call.kinds())
+        sites[call.method] += 1
+        kinds[call.method] += len(call.kinds())
     lines = [f"{method:32} {n:4} sites {kinds[method]:5} cases" for method, n in sorted(sites.items())]
     return "\n".join([*lines, f"{'in all':32} {sum(sites.values()):4} sites {sum(kinds.values()):5} cases"])
 
@@ -160,7 +168,7 @@ def test_every_changing_call_is_a_site(matrix: Matrix) -> None:
     for name, port in PORTS.items():
         declared = methods_of(found[name]) | WORKERS.get(port, set())
         assert declared - LOOKING[port] == CHANGING[port], f"{port}: neither changing nor looking"
-    met = {call.site.partition("(")[0] for step in matrix.calls for call in step}
+    met = {call.method for step in matrix.calls for call in step}
     every = {f"{port}.{method}" for port, methods in CHANGING.items() for method in methods}
     assert every - met == set()
 
