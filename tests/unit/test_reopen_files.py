@@ -45,7 +45,7 @@ def test_a_small_one_runs_in_a_child_process(world: World) -> None:
     ctx.launcher = None  # type: ignore[assignment]
     reopen.reopen(ctx, window(0))
     world.close()
-    assert any("copied 2 rows, added 2 late ones, in 4 files" in line for line in world.said)
+    assert any("copied 2 rows, added 2 late rows, in 4 files" in line for line in world.said)
     once(world, BOTH)
 
 
