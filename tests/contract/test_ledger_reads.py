@@ -87,7 +87,7 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
         "window": reads.window(NAME, window(0)),
         "untouched window": reads.window(NAME, window(9)),
         "landed": reads.landed(NAME),
-        "facts": [reads.facts_after(NAME, i) for i in (1, 2, 3)],
+        "landed upto": [reads.landed_upto_each({NAME: i, "nobody": i}) for i in (None, 0, 1, 2, 3, 9)],
         "earlier facts": ledger.windows.earlier_facts(NAME),
         "grounds": [ledger.windows.grounds(NAME, window(h), (1, 2), late) for h in range(3) for late in ((), (2,))],
         "events": reads.events(NAME, 5),
@@ -127,8 +127,8 @@ def test_what_is_shown(sqlite: SqlLedger, world: World) -> None:
     assert view.window is not None
     assert view.window.blocked == "odd"
     assert sqlite.reads.spec_version(NAME, fingerprint(world.pipeline)) == 1
-    assert sqlite.reads.facts_after(NAME, 2) == sqlite.windows.facts(NAME)
-    assert sqlite.windows.earlier_facts(NAME) == sqlite.reads.facts_after(NAME, 1)
+    assert sqlite.reads.landed_upto_each({NAME: 2})[NAME].facts == sqlite.windows.facts(NAME)
+    assert sqlite.windows.earlier_facts(NAME) == sqlite.reads.landed_upto_each({NAME: 1})[NAME].facts
     assert sqlite.windows.earlier_facts("nobody").batch_id is None
     grounds = sqlite.windows.grounds(NAME, window(0), (1, 2), (2,))
     assert [(b.batch_id, b.rows, b.late) for b in grounds.batches] == [(1, 2, False), (2, 1, True)]

@@ -44,8 +44,11 @@ FORECAST = LossForecast(0, AHEAD, 5_500, 4_000, 9_000, "time", 7, 8)
 LOSS = TimeToLoss(WARN, (FORECAST,), HOUR, HOUR, None)
 
 
+DUE_SINCE = NOW - 2 * 3_600_000
+
+
 def told(*given: object) -> dict[str, float]:
-    found = measures(SPEC, *given, NOW)  # type: ignore[arg-type]
+    found = measures(SPEC, *given, NOW, due_since_ms=DUE_SINCE if given[3] else None)  # type: ignore[arg-type]
     assert all(m.labels[0] == ("pipeline", SPEC.name) for m in found)
     keys = [".".join([m.name.removeprefix("tidegate_"), *(v for _, v in m.labels[1:])]) for m in found]
     assert len(set(keys)) == len(keys)
@@ -86,7 +89,7 @@ def test_every_value_from_its_fact() -> None:
         "open_batch_age_seconds": 30,
         "watermark_delay_seconds": 51 * 3600,
         "windows_due": 3,
-        "oldest_due_age_seconds": 58 * 3600,
+        "oldest_due_age_seconds": 2 * 3600,
         "windows_published": 7,
         "rows_published": 1_234,
         "publish_delay_seconds": 3600,

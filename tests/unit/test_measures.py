@@ -145,7 +145,7 @@ def test_what_a_pipeline_measures(world: World) -> None:
     now = world.clock.now_ms()
     assert value(found, "watermark_delay_seconds") == (now - (T0 + int(2.6 * HOUR))) / 1000
     assert value(found, "windows_due") == 1
-    assert value(found, "oldest_due_age_seconds") == (now - window(1).end_ms) / 1000
+    assert value(found, "oldest_due_age_seconds") == 2 * 3600, "since its batch landed"
     assert (value(found, "windows_published"), value(found, "rows_published")) == (1, 2)
     assert value(found, "publish_delay_seconds") == (now - 2 * HOUR - window(0).end_ms) / 1000
     assert value(found, "time_to_loss_seconds") is None
@@ -245,7 +245,7 @@ def test_a_thousand_pipelines_cost_as_many_statements_as_one(world: World) -> No
         mine = {(m.name, m.labels[1:]): m.value for m in found if m.labels[0][1] == some[-1].name}
         assert mine[("tidegate_records_read_total", ())] == 9
         assert mine[("tidegate_windows_due", ())] == 1
-    assert costs[0] == costs[1] <= 20, costs
+    assert costs[0] == costs[1] <= 24, costs
 
 
 # ---------------------------------------------------------------- the command

@@ -45,7 +45,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_open_batch_age_seconds": (GAUGE, "Time since the batch was planned that has not landed."),
     "tidegate_watermark_delay_seconds": (GAUGE, "How far the global watermark is behind the clock."),
     "tidegate_windows_due": (GAUGE, "Windows that the watermark has passed and that are not published."),
-    "tidegate_oldest_due_age_seconds": (GAUGE, "Time since the oldest due window ended."),
+    "tidegate_oldest_due_age_seconds": (GAUGE, "Time since the oldest due window became ready."),
     "tidegate_windows_published": (GAUGE, "Windows with a generation in force."),
     "tidegate_rows_published": (GAUGE, "Rows of the generations in force."),
     "tidegate_publish_delay_seconds": (GAUGE, "From the end of the newest published window to its first publication."),
@@ -102,12 +102,14 @@ def measures(
     due: Due | None,
     now_ms: int,
     spent: WindowSteps | None = None,
+    due_since_ms: int | None = None,
 ) -> list[Measure]:
     """`survey` is None before any run has registered the pipeline; `topic` and `loss` are None if Kafka gave no answer,
-    `due` before there is a watermark, `spent` while there is no window."""
+    `due` before there is a watermark, `spent` while there is no window. The oldest of `due` became ready at
+    `due_since_ms` (UTC)."""
     values: dict[str, float | None] = {"tidegate_spec_ok": 1, "tidegate_kafka_ok": int(topic is not None)}
     if survey is not None:
-        values |= _of_ledger(pipeline, survey, due, now_ms)
+        values |= _of_ledger(pipeline, survey, due, due_since_ms, now_ms)
         if topic is not None and survey.progress.topic_id in (None, topic.topic_id):
             unread = {
                 p: max(0, o.high_watermark - max(o.log_start, survey.progress.next_offset(p, o.log_start)))
@@ -155,10 +157,11 @@ def broken(name: str) -> Measure:
     return Measure("tidegate_spec_ok", (("pipeline", name),), 0)
 
 
-def _of_ledger(pipeline: Pipeline, survey: Survey, due: Due | None, now_ms: int) -> dict[str, float | None]:
+def _of_ledger(
+    pipeline: Pipeline, survey: Survey, due: Due | None, due_since_ms: int | None, now_ms: int
+) -> dict[str, float | None]:
     counts, published, landed = survey.counts, survey.published, survey.progress.landed
     low = global_watermark(watermarks(pipeline.windows, survey.facts, now_ms))
-    oldest = None if not due else next(iter(due), None)
     delay = None
     if published.newest_start_ms is not None and published.first_published_ms is not None:
         delay = published.first_published_ms - window_end(published.newest_start_ms, pipeline.windows)
@@ -169,7 +172,7 @@ def _of_ledger(pipeline: Pipeline, survey: Survey, due: Due | None, now_ms: int)
         "tidegate_open_batch_age_seconds": _age(survey.open_since_ms, now_ms),
         "tidegate_watermark_delay_seconds": None if low is None else (now_ms - low) / 1000,
         "tidegate_windows_due": 0 if due is None else due.count,
-        "tidegate_oldest_due_age_seconds": None if oldest is None else _age(oldest.end_ms, now_ms),
+        "tidegate_oldest_due_age_seconds": _age(due_since_ms, now_ms),
         "tidegate_windows_published": published.windows,
         "tidegate_rows_published": published.rows,
         "tidegate_publish_delay_seconds": _seconds(delay),

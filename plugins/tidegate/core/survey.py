@@ -65,6 +65,15 @@ class Survey:
 
 
 @dataclass(frozen=True)
+class Landed:
+    """A batch that has landed (UTC ms), and what it left behind."""
+
+    batch_id: int
+    landed_ms: int
+    facts: TopicFacts
+
+
+@dataclass(frozen=True)
 class WindowSteps:
     """What windows and their published generations took, in all. `ready`: from a window's end until it was closed;
     `assemble`: from the beginning of the epoch that was built; `publish`: until the generation was in force; `delay`:
@@ -94,6 +103,15 @@ class SurveyLedger(Protocol):
 
     def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:
         """Over all windows of those of `names` that have any: two statements, which grow with the windows."""
+        ...
+
+    def landed_upto_each(self, upto: Mapping[str, int | None]) -> dict[str, Landed]:
+        """For each pipeline the newest landed batch whose id is at most the one given (None: of all), redrives left
+        out; pipelines without one are left out. Three statements."""
+        ...
+
+    def landed_before_each(self, upto_ms: Mapping[str, int]) -> dict[str, Landed]:
+        """The same, of batches that had landed at an instant (UTC ms, inclusive)."""
         ...
 
     def published_within_each(self, parts: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:

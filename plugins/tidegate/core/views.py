@@ -13,7 +13,6 @@ from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
 from tidegate.core.survey import SurveyLedger
-from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT, WindowKey
 
 if TYPE_CHECKING:
@@ -263,14 +262,6 @@ class LedgerReads(SurveyLedger, Protocol):
 
     def landed(self, name: str) -> list[tuple[int, int]]:
         """(batch id, when it landed) of the LANDED batches but redrives, in order."""
-        ...
-
-    def landed_upto(self, name: str, batch_id: int | None = None) -> tuple[int, int] | None:
-        """The newest LANDED batch but redrives whose id is not above `batch_id`: (batch id, when it landed)."""
-        ...
-
-    def facts_after(self, name: str, batch_id: int) -> TopicFacts:
-        """What readiness rested on right after this batch had landed."""
         ...
 
     def events(self, name: str, limit: int, subject: str | None = None) -> list[Event]:

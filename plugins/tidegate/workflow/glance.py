@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.core import due as rules
 from tidegate.core import watermark
 from tidegate.core.blocking import oddities
 from tidegate.core.due import Due
-from tidegate.core.glance import GlanceLedger, Head
-from tidegate.core.instants import iso
+from tidegate.core.glance import GlanceLedger, Head, Told
+from tidegate.core.instants import iso, span
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence
 from tidegate.core.offsets import Interval
@@ -25,7 +25,7 @@ from tidegate.core.wording import those
 from tidegate.workflow import overdue
 from tidegate.workflow.measuring import loss_of
 from tidegate.workflow.overdue import Concern
-from tidegate.workflow.overview import after_refusal, first_line
+from tidegate.workflow.overview import after_refusal, first_line, refusal_kind
 
 
 class GlanceReads(GlanceLedger, SurveyLedger, Protocol):
@@ -82,6 +82,12 @@ def glances(
     ahead = {one.name: _ahead(one, surveys[one.name], nexts[one.name]) for one in pipelines if one.name in surveys}
     asked = {name: [*unknown.get(name, ()), *ahead[name]] for name in ahead}
     published = reads.published_within_each({name: parts for name, parts in asked.items() if parts})
+    dues = {
+        one.name: rules.due(one.windows, unknown.get(one.name, ()), [s for s in published.get(one.name, []) if s < at])
+        for one in pipelines
+        if (at := nexts.get(one.name)) is not None
+    }
+    late = overdue.late(reads, [(one, dues[one.name]) for one in pipelines if one.name in dues], now_ms)
     found = {}
     for one in pipelines:
         survey, topic = surveys.get(one.name), topics.get(one.name)
@@ -91,7 +97,6 @@ def glances(
             )
             continue
         there = published.get(one.name, [])
-        due = rules.due(one.windows, unknown.get(one.name, ()), [s for s in there if s < nexts[one.name]])
         waits = _waits(one, survey, nexts[one.name], set(there), now_ms)
         loss = loss_of(one, topic[0], survey, now_ms) if topic is not None else None
         low = lows.get(one.name)
@@ -102,12 +107,13 @@ def glances(
             _lag(survey, topic),
             low,
             None if low is None else max(0, now_ms - low),
-            due,
+            dues[one.name],
             waits,
             loss,
             counts.get(one.name, {}),
         )
-        found[one.name] = Glance(**{**glance.__dict__, "concerns": tuple(_concerns(glance, topic, now_ms))})
+        concerns = _concerns(glance, topic, one.name in late, now_ms)
+        found[one.name] = replace(glance, concerns=tuple(concerns))
     return found
 
 
@@ -169,30 +175,40 @@ TOLD = ("late_window", "unready_window", "audit_failed", "held_window", "late_ro
 """Kinds of notices that nothing else here would show."""
 
 
-def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, now_ms: int) -> list[Concern]:
+def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, late: bool, now_ms: int) -> list[Concern]:
     """As `status` says them, but for those that need many statements: the pipeline's own page has all."""
     pipeline, head, survey, lag = glance.pipeline, glance.head, glance.survey, glance.lag
     name, found = pipeline.name, list[Concern]()
     repair = f"look at it, then `tidegate repair {name}`"
     if head is not None:
         if head.open and head.blocked:
-            found.append(Concern(f"batch {head.batch_id} is blocked: {first_line(head.blocked)}", repair))
-        found += [Concern(f"window {iso(at)} is blocked: {first_line(why)}", repair) for at, why in head.alarms]
+            found.append(Concern(f"batch {head.batch_id} is blocked: {first_line(head.blocked)}", repair, "alarm"))
+        alarms = [(iso(at), first_line(why)) for at, why in head.alarms]
+        found += [Concern(f"window {at} is blocked: {why}", repair, "alarm") for at, why in alarms]
         if head.open and head.refused and head.batch_id is not None:
             what = f"batch {head.batch_id} was refused: {first_line(head.refused)}"
-            found.append(Concern(what, after_refusal(name, head.batch_id, head.refused)))
-        found += [Concern(t.what, t.advice) for t in head.told if t.kind in TOLD or not found]
+            found.append(Concern(what, after_refusal(name, head.batch_id, head.refused), refusal_kind(head.refused)))
+    told = head.told if head is not None else ()
     if survey is None:
-        return found
+        return with_told(found, told)
     if topic is not None and survey.progress.topic_id is not None and topic[0].topic_id != survey.progress.topic_id:
         what = f"topic {pipeline.source.topic} was recreated: it is {topic[0].topic_id}"
-        found.append(Concern(what, f"if that was on purpose: tidegate source reset {name}"))
+        found.append(Concern(what, f"if that was on purpose: tidegate source reset {name}", "source_reset"))
     elif lag is not None and lag.lost:
         what = f"{those(lag.lost, 'offset')} gone from the topic before they were read"
-        found.append(Concern(what, "source.on_data_loss: record goes on without them"))
+        found.append(Concern(what, "source.on_data_loss: record goes on without them", "data_loss"))
     elif glance.loss is not None and glance.loss.level == CRITICAL:
-        found.append(Concern(sentence(glance.loss), remedy(glance.loss, pipeline.source.topic, name)))
+        advice = remedy(glance.loss, pipeline.source.topic, name)
+        found.append(Concern(sentence(glance.loss), advice, "loss_ahead"))
     unread = lag.records if lag is not None and not lag.by_plan else None
-    found += [Concern(*odd) for odd in oddities(pipeline.windows, survey.facts, now_ms, unread)]
-    found += overdue.concerns(pipeline, glance.due, None, survey.note, now_ms)
-    return found
+    found += [Concern(*odd, "watermark") for odd in oddities(pipeline.windows, survey.facts, now_ms, unread)]
+    waited = f"more than {span(pipeline.archive.sla_ms)}" if late else ""
+    found += overdue.concerns(pipeline, glance.due, None, survey.note, now_ms, waited=waited)
+    return with_told(found, told)
+
+
+def with_told(found: Sequence[Concern], told: Sequence[Told]) -> list[Concern]:
+    """What is the matter now, and what people were told of and nothing else here shows."""
+    kinds = {c.kind for c in found}
+    more = [t for t in told if t.kind not in kinds and (t.kind in TOLD or not kinds)]
+    return [*found, *(Concern(t.what, t.advice, t.kind) for t in more)]

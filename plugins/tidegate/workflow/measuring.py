@@ -14,6 +14,7 @@ from tidegate.core.ports import TopicState
 from tidegate.core.survey import Survey, SurveyLedger
 from tidegate.core.watermark import global_watermark, watermarks
 from tidegate.workflow.context import Context
+from tidegate.workflow.overdue import due_since
 
 
 def measure_all(
@@ -31,11 +32,12 @@ def _measures(
     now_ms: int,
 ) -> list[Measure]:
     due, spent = _due(pipelines, surveys, reads, now_ms), reads.window_steps(list(surveys))
+    since = due_since(reads, [(one, due[one.name]) for one in pipelines if one.name in due])
     found: list[Measure] = []
     for one in pipelines:
         survey, topic = surveys.get(one.name), topics.get(one.name)
         loss = None if survey is None or topic is None else loss_of(one, topic, survey, now_ms)
-        found += measures(one, survey, topic, loss, due.get(one.name), now_ms, spent.get(one.name))
+        found += measures(one, survey, topic, loss, due.get(one.name), now_ms, spent.get(one.name), since.get(one.name))
     return found
 
 

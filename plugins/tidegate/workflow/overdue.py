@@ -14,8 +14,8 @@ from tidegate.core.forecast import Forecast
 from tidegate.core.instants import iso, span
 from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.views import LedgerReads
-from tidegate.core.watermark import Certificate
+from tidegate.core.survey import SurveyLedger
+from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
 from tidegate.core.wording import many, those
 
@@ -34,35 +34,46 @@ class Concern:
     subject: str = ""
 
 
-def due_since(pipeline: Pipeline, reads: LedgerReads, due: Due) -> int | None:
-    """When the first batch landed after which the oldest could be published (UTC ms): watermarks only rise."""
-    return _passed_ms(pipeline, reads, next(iter(due)).end_ms)
+def due_since(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]]) -> dict[str, int]:
+    """By pipeline, of those with a window that is due: when the first batch landed after which the oldest could be
+    published (UTC ms)."""
+    return _passed_ms(reads, [(pipeline, next(iter(due)).end_ms) for pipeline, due in dues if due])
 
 
-def _passed_ms(pipeline: Pipeline, reads: LedgerReads, instant_ms: int) -> int | None:
-    """When the batch landed that carried the watermark over an instant which it has passed by now; None: none has."""
-    ready = reads.landed_upto(pipeline.name)
-    if ready is None:
-        return None
-    unready = 0
-    while ready[0] - unready > 1:
-        middle = (unready + ready[0]) // 2
-        found = reads.landed_upto(pipeline.name, middle)
-        if found is None or found[0] <= unready or not _passed(pipeline, reads, found[0], instant_ms):
-            unready = middle
-        else:
-            ready = found
-    return ready[1]
+def late(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]], now_ms: int) -> set[str]:
+    """Pipelines whose oldest due window could have been published for longer than `archive.sla`: what `due_since` says
+    exactly, by a number of statements that does not grow with batches."""
+    asked = {p.name: (p, due) for p, due in dues if due and now_ms - next(iter(due)).end_ms > p.archive.sla_ms}
+    before = {name: now_ms - p.archive.sla_ms - 1 for name, (p, _) in asked.items()}
+    found = reads.landed_before_each(before) if before else {}
+    ends = {name: (p, next(iter(due)).end_ms) for name, (p, due) in asked.items()}
+    return {name for name, one in found.items() if _passed(*ends[name], one.facts)}
 
 
-def _passed(pipeline: Pipeline, reads: LedgerReads, batch_id: int, instant_ms: int) -> bool:
-    marks = watermark.watermarks(pipeline.windows, reads.facts_after(pipeline.name, batch_id))
-    low = watermark.global_watermark(marks)
+def _passed_ms(reads: SurveyLedger, asked: Iterable[tuple[Pipeline, int]]) -> dict[str, int]:
+    """By pipeline: when the batch landed that carried the watermark over an instant which it has passed by now. One
+    that no batch has landed for is left out. Watermarks only rise, so batches are halved, all pipelines' at once."""
+    by_name = {pipeline.name: (pipeline, instant_ms) for pipeline, instant_ms in asked}
+    ready = reads.landed_upto_each(dict.fromkeys(by_name)) if by_name else {}
+    unready = dict.fromkeys(ready, 0)
+    while middles := {n: (unready[n] + x.batch_id) // 2 for n, x in ready.items() if x.batch_id - unready[n] > 1}:
+        found = reads.landed_upto_each(middles)
+        for name, middle in middles.items():
+            one = found.get(name)
+            if one is None or one.batch_id <= unready[name] or not _passed(*by_name[name], one.facts):
+                unready[name] = middle
+            else:
+                ready[name] = one
+    return {name: one.landed_ms for name, one in ready.items()}
+
+
+def _passed(pipeline: Pipeline, instant_ms: int, facts: TopicFacts) -> bool:
+    low = watermark.global_watermark(watermark.watermarks(pipeline.windows, facts))
     return low is not None and low >= instant_ms
 
 
 def unready(
-    pipeline: Pipeline, reads: LedgerReads, waits: Certificate, expected: Forecast | None, now_ms: int
+    pipeline: Pipeline, reads: SurveyLedger, waits: Certificate, expected: Forecast | None, now_ms: int
 ) -> list[Concern]:
     """What is to be said of a window that is not ready `archive.sla` after it should have been. `waits` is the oldest
     one that is not ready, `expected` when it will be.
@@ -71,20 +82,23 @@ def unready(
     windows, window, sla_ms = pipeline.windows, waits.window, pipeline.archive.sla_ms
     if waits.ready or windows.idle == "follow" or should_be_ready_ms(windows, window, 0) + sla_ms >= now_ms:
         return []  # as most are: no need to ask for more
-    newest = reads.landed_upto(pipeline.name)
+    name = pipeline.name
+    newest = reads.landed_upto_each({name: None}).get(name)
     if newest is None:
         return []
     passed = waits.watermark_ms is not None and waits.watermark_ms >= window.start_ms
     if not passed and expected is not None and expected.at_ms is not None:
         return []
-    begun = reads.landed_upto(pipeline.name, 1) or newest
-    front_ms = _passed_ms(pipeline, reads, window.start_ms) if passed else begun[1]
+    if passed:
+        front_ms = _passed_ms(reads, [(pipeline, window.start_ms)]).get(name)
+    else:
+        front_ms = reads.landed_upto_each({name: 1}).get(name, newest).landed_ms
     late_ms = now_ms - should_be_ready_ms(windows, window, front_ms or 0)
     if late_ms <= sla_ms:
         return []
-    advice, quiet_ms = next_step(pipeline.name, windows, waits), now_ms - newest[1]
+    advice, quiet_ms = next_step(name, windows, waits), now_ms - newest.landed_ms
     if quiet_ms > sla_ms:
-        advice = f"no batch has landed for {span(quiet_ms)}: is {pipeline.name}.ingest paused, or failing? {advice}"
+        advice = f"no batch has landed for {span(quiet_ms)}: is {name}.ingest paused, or failing? {advice}"
     what = f"window {iso(window.start_ms)} is not ready {span(late_ms)} after it should have been: {waits.reason}"
     return [Concern(what, advice, "unready_window")]
 
@@ -95,11 +109,18 @@ def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:
 
 
 def concerns(
-    pipeline: Pipeline, due: Due, since_ms: int | None, note: ArchiveNote | None, now_ms: int, free: Due | None = None
+    pipeline: Pipeline,
+    due: Due,
+    since_ms: int | None,
+    note: ArchiveNote | None,
+    now_ms: int,
+    free: Due | None = None,
+    waited: str = "",
 ) -> list[Concern]:
     """What has ended without a publication at once, what nobody publishes once `archive.sla` is over.
 
-    `free`: those of `due` that wait for nothing but a run (None: all), ready since `since_ms`."""
+    `free`: those of `due` that wait for nothing but a run (None: all), ready since `since_ms`; or `waited` says in
+    words for how long, longer than `archive.sla`, the oldest has been ready."""
     name, over = pipeline.name, ended(due, note)
     found: list[Concern] = []
     if over:
@@ -115,10 +136,11 @@ def concerns(
                 "late_window",
             )
         )
-    late = since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms
+    if since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms:
+        waited = span(now_ms - since_ms)
     free = due if free is None else free
-    if late and free.count > sum(map(free.holds, over)):
-        waited, oldest = span(now_ms - since_ms), next(iter(free))  # type: ignore[operator]
+    if waited and free.count > sum(map(free.holds, over)):
+        oldest = next(iter(free))
         what = f"{count(free)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
         fill = filling(name, free, over)
         found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, fill, note, now_ms), "late_window"))
@@ -133,7 +155,8 @@ def _remedy(name: str, fill: str, note: ArchiveNote | None, now_ms: int) -> str:
             f"{name}.maintain, which makes the missing runs, has not looked for an hour: unpause {name}.archive "
             f"and {name}.maintain, or run: {fill}"
         )
-    return f"unpause {name}.archive, or run: {fill}"
+    why = "its runs have failed, wait for slots of the pool, or have not been made yet"
+    return f"{name}.archive is not paused: {why}; look at its grid and `tidegate doctor {name}`, or run: {fill}"
 
 
 def backfill(name: str, first: WindowKey, last: WindowKey) -> str:

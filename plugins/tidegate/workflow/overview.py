@@ -87,7 +87,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     marks = watermark.watermarks(pipeline.windows, facts, clock.now_ms())
     waits = _next_window(ctx, facts)
     look = reconcile.look(ctx)
-    since = overdue.due_since(pipeline, reads, look.due) if look.due else None
+    since = overdue.due_since(reads, [(pipeline, look.due)]).get(pipeline.name)
     lag = None if topic is None else _lag(overview.planned_ends, topic)
     found = PipelineStatus(
         pipeline.name,
@@ -109,7 +109,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     )
     free = due(pipeline.windows, look.due.parts, [h.window_ms for h in found.held])
     if found.held:
-        since = overdue.due_since(pipeline, reads, free) if free else None
+        since = overdue.due_since(reads, [(pipeline, free)]).get(pipeline.name)
     found = _with_concerns(pipeline, found, clock, facts, free, since)
     late = overdue.unready(pipeline, reads, waits, found.expected, clock.now_ms())
     return replace(found, concerns=(*found.concerns, *late))
@@ -168,7 +168,7 @@ def _with_concerns(
             Concern(
                 f"batch {open_batch.batch_id} was refused: {first_line(open_batch.refused)}",
                 after_refusal(name, open_batch.batch_id, open_batch.refused),
-                "dirty_limit" if too_dirty(open_batch.refused) else "refused",
+                refusal_kind(open_batch.refused),
                 f"batch {open_batch.batch_id}",
             )
         )
@@ -199,6 +199,11 @@ def _with_concerns(
     concerns += _late_left(name, found.late_left)
     concerns += left_behind(pipeline, found.replays_left, clock.now_ms())
     return replace(found, concerns=tuple(concerns))
+
+
+def refusal_kind(refused: str) -> str:
+    """One of core.notices.KINDS."""
+    return "dirty_limit" if too_dirty(refused) else "refused"
 
 
 def after_refusal(name: str, batch_id: int, refused: str) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
 from tidegate.adapters.ledger.ends import planned_ends
-from tidegate.adapters.ledger.facts import facts_after
 from tidegate.adapters.ledger.reads_audit import AuditReads
 from tidegate.adapters.ledger.reads_board import BoardReads
 from tidegate.adapters.ledger.reads_rows import (
@@ -31,7 +30,6 @@ from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
 from tidegate.core.receipt import FileEntry
 from tidegate.core.views import BatchRow, Event, GenerationRow, Overview, WindowView
-from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT, WindowKey
 
 b, g = schema.batches, schema.generations
@@ -86,19 +84,6 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
         )
         with self._snapshot() as c:
             return [(row.batch_id, row.landed_ms) for row in c.execute(statement.order_by(b.c.batch_id))]
-
-    def landed_upto(self, name: str, batch_id: int | None = None) -> tuple[int, int] | None:
-        mine = and_(b.c.pipeline == name, b.c.state == "LANDED", b.c.kind == INGEST)
-        if batch_id is not None:
-            mine = and_(mine, b.c.batch_id <= batch_id)
-        statement = select(b.c.batch_id, b.c.landed_ms).where(mine).order_by(b.c.batch_id.desc()).limit(1)
-        with self._snapshot() as c:
-            row = c.execute(statement).first()
-        return None if row is None else (row.batch_id, row.landed_ms)
-
-    def facts_after(self, name: str, batch_id: int) -> TopicFacts:
-        with self._snapshot() as c:
-            return facts_after(c, name, batch_id)
 
     # ------------------------------------------------------------ events
 

@@ -21,7 +21,7 @@ from tidegate.core.offsets import Interval
 from tidegate.core.plain import loads
 from tidegate.core.progress import BatchLook, Look, Progress
 from tidegate.core.retention import HORIZON_MS
-from tidegate.core.survey import Counts, Published, Survey, WindowSteps
+from tidegate.core.survey import Counts, Landed, Published, Survey, WindowSteps
 from tidegate.core.totals import Spent, Sums, Totals
 from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT
@@ -31,6 +31,7 @@ parts, losses, w = schema.batch_partitions, schema.losses, schema.windows
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 _LARGE = ("receipt", "floor", "gaps")
 """Columns that are not wanted here."""
+_ALL = 2**62
 NAMES, SPANS = 5_000, 5_000
 """Values in one statement; SQLite takes no more than about 32,000."""
 
@@ -64,6 +65,19 @@ class SurveyReads(Snapshots):
         for at in range(0, len(wanted), NAMES):
             with self._snapshot() as c:
                 found |= _window_steps(c, wanted[at : at + NAMES])
+        return found
+
+    def landed_upto_each(self, upto: Mapping[str, int | None]) -> dict[str, Landed]:
+        return self._landed("batch_id", {name: _ALL if i is None else i for name, i in upto.items()})
+
+    def landed_before_each(self, upto_ms: Mapping[str, int]) -> dict[str, Landed]:
+        return self._landed("landed_ms", upto_ms)
+
+    def _landed(self, column: str, upto: Mapping[str, int]) -> dict[str, Landed]:
+        wanted, found = sorted(upto.items()), {}
+        for at in range(0, len(wanted), SPANS):
+            with self._snapshot() as c:
+                found |= _landed_upto(c, column, wanted[at : at + SPANS])
         return found
 
     def published_within_each(self, wanted: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:
@@ -125,10 +139,29 @@ def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tup
 
 def _facts(batches: dict[Any, Any], met: dict[Any, list[Any]], head: Any) -> TopicFacts:
     landed = batches.get((head.name, head.landed))
-    if landed is None:
-        return NOTHING
-    rows = sorted(met[head.name, head.landed], key=lambda x: x.partition)
-    return TopicFacts(landed.batch_id, landed.clock_ms, tuple(map(partition_facts, rows)))
+    return NOTHING if landed is None else _left(landed, met[head.name, head.landed])
+
+
+def _left(batch: Any, met: Sequence[Any]) -> TopicFacts:
+    rows = sorted(met, key=lambda x: x.partition)
+    return TopicFacts(batch.batch_id, batch.clock_ms, tuple(map(partition_facts, rows)))
+
+
+def _landed_upto(c: Connection, column: str, wanted: Sequence[tuple[str, int]]) -> dict[str, Landed]:
+    """One probe of an index for each pipeline."""
+    statement = (
+        "WITH asked(pipeline, upto) AS (VALUES {rows}) SELECT a.pipeline, (SELECT n.batch_id FROM batches AS n "
+        f"WHERE n.pipeline = a.pipeline AND n.{column} <= a.upto AND n.state = 'LANDED' AND n.kind = '{INGEST}' "
+        "ORDER BY n.batch_id DESC LIMIT 1) AS batch_id FROM asked AS a"
+    )
+    pairs = [(x.pipeline, x.batch_id) for x in asked(c, statement, wanted) if x.batch_id is not None]
+    if not pairs:
+        return {}
+    batches = {(x.pipeline, x.batch_id): x for x in _of(c, b, pairs)}
+    met: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for row in _of(c, parts, pairs):
+        met[row.pipeline, row.batch_id].append(row)
+    return {name: Landed(i, batches[name, i].landed_ms, _left(batches[name, i], met[name, i])) for name, i in pairs}
 
 
 def _heads(names: Sequence[str], landed_before_ms: int) -> Any:

@@ -18,6 +18,9 @@ from tidegate.workflow.glance import Glance, glances
 from tidegate.workflow.overdue import Concern
 
 PAGE = 50
+FEW = 100
+"""So many pipelines are all looked at, so that those which need somebody are counted and come first. Of more,
+those that people were told of are known beforehand, and those of the page at hand."""
 ALL, ATTENTION = "all", "attention"
 BROKEN, ATTEND, NEW, WELL = "broken", "attention", "new", "well"
 
@@ -93,13 +96,17 @@ def gather(reach: Reach, search: str = "", show: str = ALL, number: int = 1) -> 
     names = {*folder.names, *heads}
     broken = {name for name, spec in folder.specs.items() if spec.error is not None}
     waits = {name for name, head in heads.items() if head.waits}
+    few = {one.name: one for one in _lines(reach, folder, heads, names, now_ms)} if len(names) <= FEW else {}
+    waits |= {name for name, line in few.items() if line.level == ATTEND}
     found = [n for n in names if search.lower() in n.lower() and (show != ATTENTION or n in broken or n in waits)]
     found.sort(key=lambda n: (n not in broken, n not in waits, n))
     pages = max(1, ceil(len(found) / PAGE))
     number = min(max(1, number), pages)
     mine = found[(number - 1) * PAGE : number * PAGE]
+    lines = [few[name] for name in mine] if few else list(_lines(reach, folder, heads, mine, now_ms))
+    waits |= {line.name for line in lines if line.level == ATTEND}
     return Page(
-        tuple(_lines(reach, folder, heads, mine, now_ms)),
+        tuple(lines),
         len(found),
         len(names),
         len(waits - broken),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.board.pages import calendar
 from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
-from tidegate.core.glance import DirtyShare, Told
+from tidegate.core.glance import DirtyShare
 from tidegate.core.losswarning import CRITICAL, WARN, sentence, short
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
 from tidegate.core.windowmap import Judge
 from tidegate.workflow import overdue
-from tidegate.workflow.glance import TOLD, Lag, plan_lag
+from tidegate.workflow.glance import Lag, plan_lag, with_told
 from tidegate.workflow.overdue import Concern
 from tidegate.workflow.overview import PipelineStatus, late_words, status
 
@@ -114,15 +113,8 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
         address,
         "" if error is None else str(error),
         now_ms,
-        _concerns(found, reads.told(name)),
+        tuple(with_told(found.concerns, reads.told(name))),
     )
-
-
-def _concerns(found: PipelineStatus, told: Sequence[Told]) -> tuple[Concern, ...]:
-    """What is the matter now, and what people were told of and nothing else here shows: as the list of pipelines."""
-    kinds = {c.kind for c in found.concerns}
-    more = [t for t in told if t.kind not in kinds and (t.kind in TOLD or not kinds)]
-    return (*found.concerns, *(Concern(t.what, t.advice, t.kind) for t in more))
 
 
 def _lags(found: PipelineStatus, topic: TopicState | None) -> list[PartitionLag]:
