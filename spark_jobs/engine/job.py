@@ -16,6 +16,7 @@ from spark_jobs.engine.tally import merge
 from spark_jobs.engine.targets import cut_copies, settle
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
+from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.batch import KNOWN_RULES, JobPart, JobPlan
 from tidegate.core.lateness import POLICIES, REROUTE
 from tidegate.core.layout import RECEIPT, PartitionValues, join
@@ -88,6 +89,7 @@ def _run(
     started = time.monotonic()
     pipeline = from_plain(Pipeline, plan.pipeline)
     _check_plan(plan, pipeline)
+    check_zone_data(plan)
     _check_topic(plan, open_reader)
     results = _run_all(run_tasks, functools.partial(run_task, plan, open_storage, open_reader), cut(plan, tasks))
     staying = _staying(plan, pipeline, results)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.write import Place
-from tidegate.core.layout import PartitionValues, fits
-from tidegate.core.overflow import MAX_COUNTED, Overflow, overflow_values
+from tidegate.core.layout import PartitionValues
+from tidegate.core.overflow import MAX_COUNTED, Overflow, has_a_name, overflow_values
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
+from tidegate.core.schedule import time_partitions
 
 _UNWANTED = -1
 MOST_CODES = 2**62
@@ -46,6 +47,7 @@ class Places:
     """`known`: combinations that a window has already; they have a partition whatever the limit is."""
 
     def __init__(self, pipeline: Pipeline, known: Mapping[int, set[PartitionValues]]) -> None:
+        self._pipeline, self._time = pipeline, dict[int, PartitionValues]()
         self._names, self._limit = pipeline.dynamic_partitions, pipeline.sink.max_partitions
         self._beyond = overflow_values(pipeline)
         self._admitted: dict[int, set[PartitionValues]] = {w: set(v) for w, v in known.items()}
@@ -112,11 +114,16 @@ class Places:
         if not values or values == self._beyond:
             return Place(DATA, window, values)
         admitted = self._admitted.setdefault(window, set())
-        if values not in admitted:
-            if len(admitted) >= self._limit or not all(fits(text, name) for name, text in values):
-                return Place(DATA, window, self._beyond, overflow=True)
-            admitted.add(values)
+        if (values not in admitted and len(admitted) >= self._limit) or not self._has_a_name(window, values):
+            return Place(DATA, window, self._beyond, overflow=True)
+        admitted.add(values)
         return Place(DATA, window, values)
+
+    def _has_a_name(self, window: int, values: PartitionValues) -> bool:
+        """Also asked of values that the window has already: a release that did not ask may have let them in."""
+        if window not in self._time:
+            self._time[window] = time_partitions(self._pipeline, window)
+        return has_a_name(self._time[window], values)
 
     @property
     def targets(self) -> list[Place]:

@@ -24,6 +24,7 @@ from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
 from spark_jobs.engine.unknown import not_captured, unknown_field
 from spark_jobs.engine.write import Files
+from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.batch import Copy, JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import EventTime, Pipeline
@@ -80,6 +81,7 @@ def run_task(
 ) -> TaskResult:
     """Never raises: what went wrong comes back as a value, so that Spark does not repeat what cannot succeed."""
     try:
+        check_zone_data(plan)  # executors are other hosts than the driver
         storage = open_storage(plan.attempt_dir)
         readers = Readers(plan, open_reader, lambda uri: open_storage(uri).open_existing(uri))  # type: ignore[attr-defined]
         try:

@@ -71,3 +71,21 @@ def test_however_many_parts_it_is_one_statement(ledger: SqlLedger) -> None:
     parts = [Interval(w * HOUR, (w + 1) * HOUR) for w in range(0, 130, 2)]
     assert ledger.due.published_within(NAME, parts) == [part.start for part in parts]
     assert len([s for s in asked if s.startswith("SELECT generations")]) == 1
+
+
+def test_windows_with_landed_data_and_no_generation_in_force(ledger: SqlLedger) -> None:
+    """Late rows make no window due; another pipeline has landed data in every window."""
+    common = {"batch_id": 1, "partition": 0, "rows": 1, "min_offset": 0, "max_offset": 0}
+    kinds = {0: "data", 1: "data", 2: "late", 3: "data", 5: "data", 9: "data"}
+    mine = [{"pipeline": NAME, "window_ms": w * HOUR, "kind": k, **common} for w, k in kinds.items()]
+    more = [row | {"batch_id": i} for row in mine for i in (2, 3)]
+    others = [{"pipeline": p, "window_ms": w * HOUR, "kind": "data", **common} for p in ("a", "z") for w in range(12)]
+    with ledger.store.begin() as c:
+        c.execute(insert(schema.batch_window_totals), mine + more + others)
+        window = {"pipeline": NAME, "state": "CLOSED", "closing_batch": 1}
+        c.execute(insert(schema.windows), [window | {"start_ms": w * HOUR, "end_ms": (w + 1) * HOUR} for w in (4, 5)])
+    generations(ledger, (0, 1, "CURRENT"), (3, 1, "BUILDING"), (5, 1, "RETIRED"), (5, 2, "CURRENT"))
+    assert ledger.due.unpublished(NAME) == [HOUR, 3 * HOUR, 9 * HOUR]
+    assert ledger.due.unpublished("nobody") == []
+    assert ledger.due.starts_within(NAME, HOUR, 5 * HOUR) == [HOUR, 3 * HOUR, 4 * HOUR, 5 * HOUR]
+    assert ledger.due.starts_within(NAME, HOUR + 1, 3 * HOUR - 1) == []

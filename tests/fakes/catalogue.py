@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.adapters import hive_formats, hive_sql
 from tidegate.core.errors import CatalogueError
-from tidegate.core.layout import PartitionValues, partition_path
+from tidegate.core.layout import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
 from tidegate.core.ports import TableDef
 
 
@@ -66,6 +66,8 @@ class FakeCatalogue:
             for values in added:
                 self._table(table, values)
                 hive_sql.partition(values)
+                if metastore_name_length(values) > MAX_PARTITION_NAME:
+                    raise CatalogueError(f"value too long for type character varying(767): {partition_path(values)}")
             there = self._tables[table].partitions if added else {}
             there.update({v: location for v, location in added.items() if v not in there})
 

@@ -84,3 +84,12 @@ def test_nothing_due_is_false_and_has_no_ranges() -> None:
     nothing = Due(HOURS, ())
     assert not nothing
     assert (nothing.count, list(nothing), list(nothing.ranges)) == (0, [], [])
+
+
+def test_what_is_remembered_may_end_within_a_window() -> None:
+    """Noted by other zone data: the windows that it cuts are looked at again, as a whole."""
+    days = Windows(DAY_MS, "Africa/Cairo", int(datetime(2023, 4, 26, 22, tzinfo=UTC).timestamp() * 1000), 0)
+    start, end = (int(datetime(2023, 4, d, 21, tzinfo=UTC).timestamp() * 1000) for d in (28, 30))
+    noted = [Interval(days.start_ms, start + HOUR), Interval(start + 3 * HOUR, start + 4 * HOUR)]
+    assert unknown(days, noted, end + HOUR) == (Interval(start, end),)
+    assert [key.start_ms for key in due(days, unknown(days, noted, end + HOUR), ())] == [start, start + 24 * HOUR]

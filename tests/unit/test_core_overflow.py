@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, staying, told
+from tidegate.core.layout import metastore_name_length
+from tidegate.core.overflow import (
+    MAX_COUNTED,
+    OVERFLOW_VALUE,
+    Known,
+    Overflow,
+    has_a_name,
+    overflow_values,
+    staying,
+    told,
+)
 
 A, B, C, D = ((("x", v),) for v in "abcd")
 
@@ -50,6 +61,41 @@ def test_what_is_said() -> None:
     found = Overflow(T0, 12_345, MAX_COUNTED - 1, ("carrier=UA, leg=3", "carrier=DL, leg=1"))
     assert told(found, ("carrier", "leg"), 2_000) == (
         "12,345 rows with 999 values of carrier, leg went to the overflow partition (at most 2,000 in a window, and "
-        "none that no directory can be named after), such as carrier=UA, leg=3, carrier=DL, leg=1"
+        "none that no directory can be named after or that make a partition's name longer than the 767 characters of "
+        "Hive's metastore), such as carrier=UA, leg=3, carrier=DL, leg=1"
     )
     assert "with 1,000 or more values of carrier went" in told(replace(found, values=MAX_COUNTED), ("carrier",), 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "characters"),
+    [
+        ("a", 1),
+        (None, 26),
+        ("", 26),
+        ("a b|c<d>`", 9),  # blanks and these are escaped in directories only
+        ("a/b", 5),
+        ("%:=?*'\"#\\{[]^\x7f\x01\x1f", 48),
+        ("\u00fc\u6f22", 2),  # more bytes, no more characters
+        ("\U0001f30a", 2),  # as Java counts
+    ],
+)
+def test_the_metastore_counts_characters_of_the_escaped_name(value: str | None, characters: int) -> None:
+    assert metastore_name_length((("x", value),)) == 2 + characters
+    assert metastore_name_length((("date", "2013-01-05"), ("x", value))) == 15 + 1 + 2 + characters
+
+
+def test_a_partition_whose_whole_name_the_metastore_cannot_store_has_none() -> None:
+    time = (("date", "2013-01-05"), ("hour", "04"))
+    assert metastore_name_length(time) == 23
+    columns = tuple((name, "v" * 240) for name in "abc")
+    assert metastore_name_length((*time, *columns)) == 23 + 3 * 243
+    for last, fits in ((11, True), (12, False)):  # `/dd=` and the value
+        values = (*columns, ("dd", "v" * last))
+        assert metastore_name_length((*time, *values)) == 756 + last
+        assert has_a_name(time, values) is fits
+        assert has_a_name((("date", "2013-01-05"), ("hour", "04-fold")), values) is False
+    assert not has_a_name(time, (("a", "v" * 254),)), "no directory"
+    assert has_a_name(time, (("a", "\u6f22" * 84),))
+    assert has_a_name(time, tuple((name, "\u6f22" * 84) for name in "abcdefgh")), "bytes do not matter"
+    assert not has_a_name(time, tuple((name, "'" * 80) for name in "abcd")), "each is three characters"

@@ -181,3 +181,17 @@ def test_an_unknown_partition_column_is_told_beside_other_problems(tmp_path):
 def test_columns_that_cannot_be_told_accuse_no_partition(tmp_path, columns):
     error, _ = refusal(tmp_path, re.sub(r"columns:\n( .*\n)+", columns + "\n", GOOD))
     assert "partition_by" not in str(error)
+
+
+def test_the_overflow_partition_must_have_a_name_that_the_metastore_can_store(tmp_path):
+    """date=2013-01-05/hour=01-fold/minute=00, then each column with `/`, `=` and 21 characters."""
+    for last, good in ((6, True), (7, False)):
+        names = [*(c + "x" * 116 for c in "abcde"), "f" * last]
+        columns = "".join(f"  - name: {c}\n    type: string\n" for c in names)
+        text = GOOD.replace("event_time:", f"{columns}event_time:")
+        text = text.replace("[date, hour, shop]", f"[date, hour, minute, {', '.join(names)}] #!")
+        (tmp_path / "orders.yaml").write_text(text)
+        if good:
+            load_file(tmp_path / "orders.yaml", {})
+        else:
+            assert_refused(tmp_path, text, "partition_by", "would have 768 characters at least, Hive's metastore")

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import HEAD
 from tidegate.core.batch import JobPlan
 from tidegate.core.errors import JobFailed
-from tidegate.core.plain import loads
+from tidegate.core.plain import dumps, loads
+from tidegate.core.zonedata import known_here
 from tidegate.workflow import adoption, ingest
 from tidegate.workflow.audit import audit
 
@@ -278,12 +280,21 @@ def test_an_old_zombie_goes_on_while_the_new_release_works(old_checkout: Path, w
     balanced(world)
 
 
-def test_an_old_worker_refuses_a_new_plan_or_does_what_it_says(old_checkout: Path, world: World) -> None:
-    """The executors' archive may lag behind: an old job gets a plan that the new release wrote."""
+@pytest.mark.parametrize("pinned", [False, True])
+def test_an_old_worker_takes_a_plan_that_says_nothing_new_and_refuses_any_other(
+    old_checkout: Path, world: World, pinned: bool
+) -> None:
+    """The executors' archive may lag behind: an old job gets a plan that the new release wrote. One that pins zone
+    data is not taken by a worker that would not compare its own."""
     upgraded(world)
 
     class OldWorker:
         def run(self, plan_path: str) -> None:
+            if pinned:
+                path = Path(plan_path.removeprefix("file://"))
+                plan = loads(JobPlan, path.read_bytes())
+                zone = known_here("Europe/Berlin", 0, plan.parts[0].clock_ms)
+                path.write_text(dumps(replace(plan, parts=tuple(replace(p, zone=zone) for p in plan.parts))))
             code = (
                 "import sys, json; from pathlib import Path\n"
                 "from tests.world import World, record; from tidegate.core.batch import JobPlan\n"
@@ -303,7 +314,10 @@ def test_an_old_worker_refuses_a_new_plan_or_does_what_it_says(old_checkout: Pat
 
     ctx = world.context()
     ctx.launcher = OldWorker()
-    with suppress(JobFailed):  # a plan that says nothing new is read by both
+    if pinned:
+        with pytest.raises(JobFailed, match=r"JobPart: unknown \['zone'\]: a newer release wrote it"):
+            ingest.write(ctx, "r3")
+    else:
         ingest.write(ctx, "r3")
     world.close()
     push_on_after(world)

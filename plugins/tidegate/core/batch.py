@@ -12,7 +12,9 @@ from tidegate.core.lateness import Floor
 from tidegate.core.merging import Merge, Source
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.overflow import Known
+from tidegate.core.plain import LEFT_OUT
 from tidegate.core.receipt import Receipt
+from tidegate.core.zonedata import ZoneData
 
 RULES_VERSION = 2
 """Version of the classification rules (window, late, dirty, filtered) that a plan pins; raise it when they change.
@@ -75,7 +77,7 @@ class Plan:
     """Everything that decides what a batch is, pinned before anything is read (R1). `clock_ms` is the ingest clock.
 
     A redrive has `sources` instead of `partitions`: it reads nothing from Kafka, so it moves no planned end and no
-    watermark."""
+    watermark. `zone`: the zone data that it was planned by; None where clocks never change, and of older releases."""
 
     pipeline: str
     batch_id: int
@@ -90,6 +92,7 @@ class Plan:
     losses: tuple[Loss, ...] = ()
     kind: str = INGEST
     sources: tuple[DirtySource, ...] = ()
+    zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
@@ -216,6 +219,7 @@ class JobPart:
     rules_version: int = RULES_VERSION
     pinned: dict | None = None
     sources: tuple[Source, ...] = ()
+    zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ be remembered: only the rest is looked at, however long ago the first window was
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.core.layout import DAY_MS, window_end, window_start
 from tidegate.core.offsets import Interval, subtract, union, without
 from tidegate.core.pipeline import Windows
+from tidegate.core.plain import LEFT_OUT
 from tidegate.core.window import WindowKey
 
 MOST_REMEMBERED = 64
@@ -32,13 +33,15 @@ class ArchiveNote:
 
     `published`: parts of time in which every window has a generation in force. `paused`: the archive DAG was; None
     while nobody has looked. `ended`: windows (starts) that were due although their archive run had come to its end: it
-    failed, or was marked as a success. `noted_ms`: when that was seen.
+    failed, or was marked as a success. `noted_ms`: when that was seen. `stranded`: windows (starts) with landed data
+    that no run will come for; None for none.
     """
 
     published: tuple[Interval, ...] = ()
     paused: bool | None = None
     ended: tuple[int, ...] = ()
     noted_ms: int = 0
+    stranded: tuple[int, ...] | None = field(default=None, metadata=LEFT_OUT)
 
 
 class DueLedger(Protocol):
@@ -50,6 +53,14 @@ class DueLedger(Protocol):
 
     def published_within(self, name: str, parts: Sequence[Interval]) -> list[int]:
         """Starts of windows that begin in `parts` and have a generation in force, sorted: one statement."""
+        ...
+
+    def unpublished(self, name: str) -> list[int]:
+        """Starts of windows that have landed data and no generation in force, sorted; each window costs a look-up."""
+        ...
+
+    def starts_within(self, name: str, first_ms: int, last_ms: int) -> list[int]:
+        """Starts in `[first_ms, last_ms]` of windows that have landed data or a row of their own, sorted."""
         ...
 
 
@@ -90,9 +101,14 @@ class Due:
 
 
 def unknown(windows: Windows, published: Iterable[Interval], low_ms: int) -> tuple[Interval, ...]:
-    """The parts of time up to the watermark of which it is not remembered that their windows are published."""
+    """The parts of time up to the watermark of which it is not remembered that their windows are published.
+
+    Whole windows: what is remembered may end within one, if it was noted by other zone data."""
     first, last = window_start(windows.start_ms, windows), window_start(low_ms, windows)
-    return subtract(Interval(first, last), published) if first < last else ()
+    parts = subtract(Interval(first, last), published) if first < last else ()
+    return union(
+        Interval(window_start(p.start, windows), window_end(window_start(p.end - 1, windows), windows)) for p in parts
+    )
 
 
 def due(windows: Windows, parts: Iterable[Interval], published: Iterable[int]) -> Due:

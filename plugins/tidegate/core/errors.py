@@ -20,6 +20,7 @@ TidegateError
 |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
 |  |- AttemptSpoilt      what it left is not what it reported, or cannot be read (retry: the next attempt writes again)
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
+|- OtherZoneData         windows were cut or spelled by other zone data than this host's
 |- AskedWrong            a run's conf asks for what there is not
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
@@ -152,6 +153,10 @@ class BatchRefused(TidegateError):
     """What was read may not land; offsets stay where they were."""
 
     advice = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
+
+
+class OtherZoneData(TidegateError):
+    """Windows were cut or spelled by other zone data than this host's; nothing was changed."""
 
 
 class OverBudget(TidegateError):

@@ -67,6 +67,27 @@ def fits(value: str | None, column: str) -> bool:
 PartitionValues = tuple[tuple[str, str | None], ...]
 """(column, value) pairs in the table's partition order; a None value is Hive's default partition."""
 
+MAX_PARTITION_NAME = 767
+"""Characters of a partition's whole name that Hive's metastore can store (PARTITIONS.PART_NAME)."""
+_ESCAPED_BY_HIVE = re.compile(r"[\x01-\x1f\"#%'*/:=?\\{\[\]^\x7f]")
+
+
+def metastore_name_length(values: PartitionValues) -> int:
+    """Length of the name that the metastore gives the partition: `date=2013-01-05/hour=04/site=a%2Fb`.
+
+    Its own escaping, which leaves blanks as they are, and Java's characters: what is beyond 16 bits counts as two."""
+    return sum(_java_length(name) + 1 + _escaped_length(value) for name, value in values) + max(0, len(values) - 1)
+
+
+def _escaped_length(value: str | None) -> int:
+    if value is None or value == "":
+        return len(HIVE_NULL)
+    return _java_length(value) + 2 * len(_ESCAPED_BY_HIVE.findall(value))
+
+
+def _java_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
 
 def partition_path(values: PartitionValues) -> str:
     return "/".join(f"{column}={escape(value)}" for column, value in values)

@@ -38,6 +38,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
+from tidegate.core.zonedata import ZoneData
 
 if TYPE_CHECKING:
     from tidegate.core.views import LedgerRepairs
@@ -184,6 +185,10 @@ class BatchLedger(Protocol):
 
     def newest_spec(self, name: str) -> int | None:
         """Spec version of the newest batch; None before the first."""
+        ...
+
+    def newest_zone(self, name: str) -> ZoneData | None:
+        """The zone data that the newest batch was planned by; None before the first, and where none were pinned."""
         ...
 
     def block(self, batch: OpenBatch, reason: str) -> None:

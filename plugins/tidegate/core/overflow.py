@@ -1,4 +1,5 @@
-"""The overflow partition: for dynamic values beyond `sink.max_partitions`, or that no directory can be named after.
+"""The overflow partition: for dynamic values beyond `sink.max_partitions`, that no directory can be named after, or
+whose partition's whole name is too long for Hive's metastore.
 
 A window has at most `max_partitions` distinct combinations of dynamic values beside its overflow partition. Rows of all
 others go there, valid as they are; what they said is kept as text in the column `_overflow`, which only the files of
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.core.layout import PartitionValues
+from tidegate.core.layout import MAX_PARTITION_NAME, PartitionValues, fits, metastore_name_length
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.wording import many
 
@@ -57,6 +58,13 @@ def overflow_values(pipeline: Pipeline) -> PartitionValues:
     )
 
 
+def has_a_name(time: PartitionValues, values: PartitionValues) -> bool:
+    """Whether a partition of a window (`time`) can be called by these values: as directories, and in the metastore."""
+    return (
+        all(fits(text, name) for name, text in values) and metastore_name_length((*time, *values)) <= MAX_PARTITION_NAME
+    )
+
+
 def staying(rows: Mapping[PartitionValues, int], known: set[PartitionValues], limit: int) -> set[PartitionValues]:
     """Which combinations keep a partition of their own: what the window has already, then those with the most rows."""
     new = sorted((v for v in rows if v not in known), key=lambda v: (-rows[v], str(v)))
@@ -69,6 +77,7 @@ def told(overflow: Overflow, names: Iterable[str], limit: int) -> str:
     return (
         f"{many(overflow.rows, 'row')} with {many(overflow.values, f'{more}value')} of "
         f"{', '.join(names)} went to the overflow "
-        f"partition (at most {limit:,} in a window, and none that no directory can be named after), "
+        f"partition (at most {limit:,} in a window, and none that no directory can be named after or that make a "
+        f"partition's name longer than the {MAX_PARTITION_NAME} characters of Hive's metastore), "
         f"such as {', '.join(overflow.samples)}"
     )

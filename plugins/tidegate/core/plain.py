@@ -13,6 +13,8 @@ import typing
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LEFT_OUT = {"left out": True}
+"""Metadata of a field that is left out of the JSON while it is None: releases that do not know it can read the rest."""
 _ATOMS = frozenset({type(None), bool, int, float, str})
 
 
@@ -25,8 +27,12 @@ def to_plain(value: Any) -> Any:
     if type(value) in _ATOMS:
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((name, getattr(value, name)) for name in _names(type(value)))
-        return {name: v if type(v) in _ATOMS else to_plain(v) for name, v in fields}
+        fields = ((name, optional, getattr(value, name)) for name, optional in _names(type(value)))
+        return {
+            name: v if type(v) in _ATOMS else to_plain(v)
+            for name, optional, v in fields
+            if v is not None or not optional
+        }
     if isinstance(value, dict):
         return {str(k): to_plain(v) for k, v in value.items()}
     if isinstance(value, frozenset):
@@ -42,8 +48,9 @@ def dumps(value: Any) -> str:
 
 
 @functools.cache
-def _names(cls: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls))
+def _names(cls: type) -> tuple[tuple[str, bool], ...]:
+    """Each field, and whether it is left out while it is None."""
+    return tuple((f.name, "left out" in f.metadata) for f in dataclasses.fields(cls))
 
 
 @functools.cache

@@ -12,8 +12,9 @@ from tidegate.core.layout import window_start
 from tidegate.core.offsets import OffsetRange, share
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
+from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, horizon_ms, watermarks
 from tidegate.core.wording import many
+from tidegate.core.zonedata import pinned
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def plan_batch(
         floor_of(pipeline.windows, view.not_open, clock_ms, pipeline.late_policy),
         partitions,
         losses,
+        zone=pinned(pipeline.windows, horizon_ms(pipeline.event_time, clock_ms)),
     )
     if plan.ranges or losses:
         return plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -45,6 +45,11 @@ def day_start(day: date, zone: ZoneInfo) -> int:
     return _first_after(int(midnight.replace(fold=1).timestamp()), start, zone) * 1000
 
 
+def offset_at(timezone: str, at_ms: int) -> int:
+    """By how much the zone is ahead of UTC at `at_ms`, in ms."""
+    return _offset(at_ms // 1000, ZoneInfo(timezone))
+
+
 def changes(timezone: str, first_ms: int, last_ms: int) -> Iterator[Change]:
     """Changes of the zone's offset in `(first_ms, last_ms]`, in order; of several within a day the sum."""
     zone = ZoneInfo(timezone)
@@ -78,5 +83,6 @@ def _first_after(low: int, high: int, zone: ZoneInfo) -> int:
 
 def _offset(instant: int, zone: ZoneInfo) -> int:
     """Local time minus UTC in ms at `instant` (UTC seconds)."""
-    local = datetime.fromtimestamp(instant, zone)
-    return round((local.replace(tzinfo=UTC).timestamp() - instant) * 1000)
+    offset = datetime.fromtimestamp(instant, zone).utcoffset()
+    assert offset is not None
+    return round(offset.total_seconds() * 1000)

@@ -12,12 +12,15 @@ from tidegate.core.instants import iso
 from tidegate.core.layout import (
     DAY_MS,
     HOUR_MS,
+    MAX_PARTITION_NAME,
     MINUTE_MS,
+    metastore_name_length,
     partition_path,
     shared_directory,
     time_values,
     window_start,
 )
+from tidegate.core.overflow import OVERFLOW_VALUE
 from tidegate.core.pipeline import TIME_PARTITIONS, Windows
 from tidegate.spec import completeness
 from tidegate.spec.document import Problem
@@ -201,10 +204,30 @@ def _dynamic_partitions(spec: PipelineSpec) -> Iterator[Problem]:
         elif parse(columns[name].type) not in [Primitive(t) for t in PARTITION_TYPES]:
             kinds = ", ".join(PARTITION_TYPES)
             yield Problem(path, f"{word} is a {columns[name].type}; a partition column must be one of {kinds}")
+    yield from _overflow_name(spec, columns)
     visible = {name for name, c in columns.items() if not c.hidden}
     if not spec.kafka_columns and not visible - {p.lower() for p in spec.partition_by}:
         message = "every column is a partition column or hidden, and kafka_columns is off: files would be empty"
         yield Problem(("columns",), message)
+
+
+_TIME_TEXTS = {"date": "2013-01-05", "hour": "01-fold", "minute": "00"}
+
+
+def _overflow_name(spec: PipelineSpec, columns: Mapping[str, ColumnSpec]) -> Iterator[Problem]:
+    """The overflow partition takes what has no name of its own, so it must have one."""
+    kinds = {word: columns[word.lower()].type for word in spec.partition_by if word.lower() in columns}
+    values = tuple(
+        (word, _TIME_TEXTS.get(word) or (OVERFLOW_VALUE if kinds.get(word) == "string" else None))
+        for word in spec.partition_by
+    )
+    length = metastore_name_length(values)
+    if kinds and length > MAX_PARTITION_NAME:
+        message = (
+            f"a partition's name would have {length} characters at least, Hive's metastore takes {MAX_PARTITION_NAME}: "
+            "fewer columns, or shorter names"
+        )
+        yield Problem(("partition_by",), message)
 
 
 def unknown_partitions(document: Mapping[str, Any]) -> Iterator[Problem]:

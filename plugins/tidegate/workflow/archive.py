@@ -37,6 +37,7 @@ from tidegate.workflow import (
     salvage,
     truth,
     verification,
+    zoning,
 )
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
@@ -182,6 +183,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
         window = ctx.ledger.windows.get(ctx.name, key)
         if window.state == CLOSED:
             return window
+        zoning.refuse_to_close(ctx, key)
         try:
             if window.state == OPEN:
                 ahead.refuse_if_ahead(ctx, ahead.planned_next(ctx))

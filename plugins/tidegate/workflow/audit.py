@@ -13,6 +13,7 @@ from tidegate.core.audit import Books, Problem, Totals
 from tidegate.core.coverage import FileReader
 from tidegate.core.errors import LedgerError
 from tidegate.core.slabs import UNBOUNDED, Slab
+from tidegate.core.stranded import unpublishable
 from tidegate.core.views import BatchPage, GenerationRow, LedgerReads, Spine, WindowPage
 from tidegate.core.window import BUILDING, BUILT, CURRENT, SWAPPING
 from tidegate.core.wording import many, those
@@ -95,6 +96,8 @@ class _Audit:
         self._found = self._bytes = self._lost = 0
         self._published = {g.window_ms for g in spine.generations if g.state == CURRENT}
         self._pace = Pace(ctx.say)
+        note = ctx.ledger.due.note(ctx.name)
+        self._remembered = note.published if note is not None else ()
 
     def _look_inside(self, reader: FileReader) -> Inside | None:
         spec = self._ctx.pipeline
@@ -197,6 +200,7 @@ class _Audit:
         current = self._in_force(page)
         if first:
             self._note(self._books.window(page, current))
+            self._note(unpublishable(self._ctx.name, self._ctx.pipeline.windows, self._spine, page, self._remembered))
             if current is not None and self._depth.catalogue:
                 self._partitions.expect_window(current)
         placed = current

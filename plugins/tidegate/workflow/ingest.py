@@ -28,7 +28,7 @@ from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
 from tidegate.core.redriving import source_batches
 from tidegate.core.wording import many
-from tidegate.workflow import ahead, landing, records, redriven, sealing, tables
+from tidegate.workflow import ahead, landing, records, redriven, sealing, tables, zoning
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
 
@@ -57,6 +57,7 @@ def plan(ctx: Context, run: str) -> int | None:
         if isinstance(decided, NothingToPlan):
             ctx.say(decided.reason)
             return None
+        zoning.refuse_to_plan(ctx, decided.floor)
         tables.before_planning(ctx)
         try:
             ctx.ledger.batches.insert_plan(decided, view.version, run)
@@ -117,6 +118,7 @@ def _write(ctx: Context, batch: PlannedBatch | WritingBatch) -> None:
         if sealing.seal_if_complete(ctx, batch) is not None:
             return
         batch = _replan_if_refused(ctx, batch)
+    zoning.refuse_open_batch(ctx, batch.plan)
     writing = _take(ctx, batch)
     ctx.say(f"batch {batch_id}: attempt {writing.epoch} writes to {_attempt_dir(ctx, writing)}")
     if not writing.plan.ranges:
@@ -165,7 +167,9 @@ def _job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
         bootstrap=ctx.source.client_settings(),
         topic=plan_.topic,
         topic_id=plan_.topic_id,
-        parts=(JobPart(plan_.batch_id, plan_.clock_ms, plan_.floor, plan_.ranges, plan_.rules_version),),
+        parts=(
+            JobPart(plan_.batch_id, plan_.clock_ms, plan_.floor, plan_.ranges, plan_.rules_version, zone=plan_.zone),
+        ),
         nonce=batch.nonce,
         batch_id=plan_.batch_id,
         epoch=batch.epoch,

@@ -14,6 +14,7 @@ from tidegate.core.forecast import Forecast
 from tidegate.core.instants import iso, span
 from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.stranded import stranded
 from tidegate.core.survey import SurveyLedger
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
@@ -122,7 +123,7 @@ def concerns(
     `free`: those of `due` that wait for nothing but a run (None: all), ready since `since_ms`; or `waited` says in
     words for how long, longer than `archive.sla`, the oldest has been ready."""
     name, over = pipeline.name, ended(due, note)
-    found: list[Concern] = []
+    found = _left_for_good(pipeline, note)
     if over:
         runs = (
             f"the archive runs of {those(len(over), 'window', 'have')}"
@@ -145,6 +146,18 @@ def concerns(
         fill = filling(name, free, over)
         found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, fill, note, now_ms), "late_window"))
     return found
+
+
+def _left_for_good(pipeline: Pipeline, note: ArchiveNote | None) -> list[Concern]:
+    """Landed rows that no run will publish, as maintenance found them; looked at again by this host's zone data."""
+    starts = note.stranded or () if note is not None else ()
+    published = note.published if note is not None else ()
+    found = [s for s in (stranded(pipeline.name, pipeline.windows, at, published) for at in starts) if s is not None]
+    if not found:
+        return []
+    others = f" and {many(len(found) - 1, 'other window')}" if len(found) > 1 else ""
+    what = f"landed rows of window {iso(found[0].start_ms)}{others} will never be published: {found[0].why}"
+    return [Concern(what, found[0].advice, "late_window", f"stranded {found[0].start_ms}")]
 
 
 def _remedy(name: str, fill: str, note: ArchiveNote | None, now_ms: int) -> str:

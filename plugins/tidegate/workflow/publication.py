@@ -19,7 +19,7 @@ from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, REOPEN, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many
-from tidegate.workflow import records, reopened
+from tidegate.workflow import records, reopened, zoning
 from tidegate.workflow.assembly import certify_built
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
@@ -31,6 +31,7 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger.
 
     Storage records what is about to move (R11) before anything moves."""
+    zoning.refuse_other_spelling(ctx, generation)
     bring_up(ctx, data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     location = final_location(ctx, generation)
     records.mark_generation(ctx, generation, location)

@@ -22,7 +22,7 @@ from tidegate.core.replaying import AUTO, KEPT
 from tidegate.core.rereading import Rereading, compare, listed
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
 from tidegate.core.wording import many
-from tidegate.workflow import redriven
+from tidegate.workflow import redriven, zoning
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import run_replay
@@ -82,7 +82,9 @@ def read_again(ctx: Context, works: Sequence[Work], wanted: str = AUTO) -> dict[
     choices: list[Choice] = []
     for work in works:
         try:
-            choices.append(chooser.choose(work))
+            choice = chooser.choose(work)
+            _refuse_other_zone_data(ctx, chooser, choice)
+            choices.append(choice)
         except ReplayRefused as e:
             found[work.window.start_ms] = e
     found |= _together(ctx, chooser, choices)
@@ -90,6 +92,14 @@ def read_again(ctx: Context, works: Sequence[Work], wanted: str = AUTO) -> dict[
         if isinstance(error, _Removed) and wanted == AUTO:
             found[start] = _with_files(ctx, next(w for w in works if w.window.start_ms == start), error)
     return found
+
+
+def _refuse_other_zone_data(ctx: Context, chooser: Chooser, choice: Choice) -> None:
+    """R1: what is read from Kafka is cut by today's zone data, and must be cut as its batch's plan says."""
+    for batch_id in sorted({s.batch_id for s in choice.spans}):
+        refused = zoning.against_replay(ctx, choice.work.window, chooser.batches[batch_id].plan)
+        if refused is not None:
+            raise refused
 
 
 def _with_files(ctx: Context, work: Work, error: _Removed) -> Rebuilt | TidegateError:
@@ -208,7 +218,7 @@ def _part(ctx: Context, chooser: Chooser, batch_id: int, spans: dict[int, list[I
         for i in union(intervals)
     )
     files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()
-    return JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned, files)
+    return JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned, files, plan.zone)
 
 
 def _recreated(ctx: Context, job: JobPlan) -> ReplayRefused | None:

@@ -11,9 +11,11 @@ from tidegate.core import watermark
 from tidegate.core.batch import AbandonedBatch, Plan, PlannedBatch, WritingBatch
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, SourceError, SourceUnavailable, StepMissing
+from tidegate.core.layout import DAY_MS
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.planning import still_there
 from tidegate.core.rehearsing import AtWork
+from tidegate.core.stranded import stranded
 from tidegate.core.thresholds import too_dirty
 from tidegate.core.window import WindowKey
 from tidegate.core.wording import many
@@ -167,12 +169,23 @@ def note_archive(ctx: Context, runs: RunsSeen | None = None) -> None:
     seen = look(ctx)
     old = seen.note or ArchiveNote()
     published = rules.remembered(seen.parts, seen.due, old.published)
-    if runs is None and published == old.published:
+    stranded = _stranded(ctx, published)
+    if runs is None and (published, stranded) == (old.published, old.stranded):
         return
     paused, ended = (old.paused, old.ended) if runs is None else (runs.paused, runs.ended)
     noted_ms = old.noted_ms if runs is None else ctx.clock.now_ms()
     with suppress(LostComparison):  # somebody has looked since, and says so
-        ctx.ledger.due.save(ctx.name, ArchiveNote(published, paused, ended, noted_ms), seen.note)
+        ctx.ledger.due.save(ctx.name, ArchiveNote(published, paused, ended, noted_ms, stranded), seen.note)
+
+
+def _stranded(ctx: Context, published: tuple[Interval, ...]) -> tuple[int, ...] | None:
+    """Windows with landed data that no run comes for; windows below a day are cut alike by everybody, and their number
+    is left to the audit."""
+    windows = ctx.pipeline.windows
+    if windows.size_ms < DAY_MS:
+        return None
+    found = (s for s in ctx.ledger.due.unpublished(ctx.name) if stranded(ctx.name, windows, s, published))
+    return tuple(found) or None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissin
 from tidegate.core.lateness import floor_of
 from tidegate.core.planning import PlanningView
 from tidegate.core.redriving import Cause, Choice, DirtyBatch, DirtyReader, source_batches
+from tidegate.core.watermark import horizon_ms
 from tidegate.core.wording import many
-from tidegate.workflow import ahead, ingest, landing, records, redriven, tables
+from tidegate.core.zonedata import pinned
+from tidegate.workflow import ahead, ingest, landing, records, redriven, tables, zoning
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.overview import after_refusal, first_line
 
@@ -77,6 +79,7 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
             _refuse_unsettled(ctx, [i for i in _unsettled(found, wanted) if below is None or i < below])
             return None
         planned = _plan(ctx, view, choice)
+        zoning.refuse_to_plan(ctx, planned.floor)
         tables.before_planning(ctx)
         try:
             ctx.ledger.batches.insert_plan(planned, view.version, run)
@@ -241,4 +244,5 @@ def _plan(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
         (),
         kind=REDRIVE,
         sources=choice.sources,
+        zone=pinned(ctx.pipeline.windows, horizon_ms(ctx.pipeline.event_time, clock_ms)),
     )

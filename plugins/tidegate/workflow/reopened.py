@@ -8,16 +8,18 @@ one shows is an empty directory once the files have been moved.
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 
 from tidegate.core.errors import Alarm, CatalogueError
 from tidegate.core.instants import iso
-from tidegate.core.layout import PartitionValues, join, partition_path, time_values
+from tidegate.core.layout import join, parse_partition_path
 from tidegate.core.receipt import LATE, FileEntry
+from tidegate.core.schedule import late_folder
 from tidegate.core.tables import late_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration
 from tidegate.core.wording import many
 from tidegate.workflow.context import Context
-from tidegate.workflow.moves import move_out
+from tidegate.workflow.moves import MovedOn, move_files, move_out
 from tidegate.workflow.tables import bring_up
 
 
@@ -82,25 +84,38 @@ def has_left(ctx: Context, batch_id: int, f: FileEntry) -> bool:
     return f.window_ms is not None and ctx.storage.exists(ctx.layout.reopened(batch_id, f.window_ms))
 
 
-def _time(ctx: Context, window_ms: int) -> PartitionValues:
-    return time_values(window_ms, ctx.pipeline.time_partitions, ctx.pipeline.windows.timezone)
+def _folders(ctx: Context, window_ms: int, batch_id: int) -> list[str]:
+    """Where the late table has them, below the batch's directory: as the manifest says, never spelled again."""
+    return sorted({late_folder(f) for f in files_of(ctx, window_ms, batch_id)})
 
 
 def _drop(ctx: Context, window_ms: int, batches: list[int]) -> None:
     if not batches:
         return
-    table, time = late_table(ctx.pipeline), _time(ctx, window_ms)
+    table = late_table(ctx.pipeline)
     bring_up(ctx, table)
-    ctx.catalogue.drop_partitions(table.name, [(("_batch", str(i)), *time) for i in batches])
+    partitions = [
+        (("_batch", str(i)), *parse_partition_path(folder)) for i in batches for folder in _folders(ctx, window_ms, i)
+    ]
+    ctx.catalogue.drop_partitions(table.name, partitions)
 
 
 def _move(ctx: Context, window_ms: int, batch_id: int) -> None:
-    manifest = {f.path.rsplit("/", 1)[-1]: f.bytes for f in files_of(ctx, window_ms, batch_id)}
-    source = join(ctx.layout.side(batch_id, LATE), partition_path(_time(ctx, window_ms)))
+    files = files_of(ctx, window_ms, batch_id)
+    manifest = {f.path.rsplit("/", 1)[-1]: f.bytes for f in files}
+    sources = [join(ctx.layout.side(batch_id, LATE), folder) for folder in _folders(ctx, window_ms, batch_id)]
     target = ctx.layout.reopened(batch_id, window_ms)
 
     def still_owed() -> bool:
         return any((w, b) == (window_ms, batch_id) for w, _, b in ctx.ledger.reopenings.duties(ctx.name))
 
-    quarantine = ctx.layout.quarantine(f"{LATE}-{batch_id}-{ctx.nonce()}")
-    move_out(ctx.storage, source, target, manifest, still_owed, quarantine)
+    if len(sources) == 1:
+        quarantine = ctx.layout.quarantine(f"{LATE}-{batch_id}-{ctx.nonce()}")
+        move_out(ctx.storage, sources[0], target, manifest, still_owed, quarantine)
+        return
+    # executors that spelled one window differently; a release that did not compare their zone data let it land
+    wanted = {f.path.rsplit("/", 1)[-1]: (f.bytes, homes(ctx, batch_id, f)[:1]) for f in files}
+    with suppress(MovedOn):
+        move_files(ctx.storage, wanted, target, still_owed)
+    for source in sources:
+        ctx.storage.make_dirs(source)  # as move_out leaves it

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
-from tidegate.core import lateness, redriving
+from tidegate.core import lateness, redriving, schedule
 from tidegate.core.batch import AbandonedBatch, JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import (
     Alarm,
@@ -21,6 +22,7 @@ from tidegate.core.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.record import same_plan
 from tidegate.core.thresholds import refusal
 from tidegate.core.wording import many
+from tidegate.core.zonedata import SAME_TZDATA, version_of
 from tidegate.workflow import overflow, records
 from tidegate.workflow.attempts import refuse_other_records
 from tidegate.workflow.context import Context
@@ -142,6 +144,14 @@ def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:
     spec = ctx.pipeline
     if plan.spec_version != ctx.spec_version:
         spec = ctx.ledger.pipelines.spec(ctx.name, plan.spec_version)
+    strange = list(islice(schedule.errors(spec, plan.floor, receipt), 3))
+    if strange:
+        zone = spec.windows.timezone
+        raise BatchRefused(
+            f"the receipt of batch {plan.batch_id} is of other windows than the schedule's: {'; '.join(strange)}; "
+            f"the zone data of the executors are not those of this host ({zone}, {version_of(zone)})",
+            advice=f"{SAME_TZDATA}, then clear the write task: the same offsets are read again",
+        )
     wrong = lateness.errors(plan.floor, spec.windows, spec.late_policy, receipt)
     if wrong:
         raise BatchRefused(

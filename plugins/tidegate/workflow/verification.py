@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidegate.core.layout import SUCCESS, join
 from tidegate.core.tables import data_table
 from tidegate.core.window import PublishedGeneration
+from tidegate.workflow import zoning
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import manifest_of
 from tidegate.workflow.places import strays
@@ -37,6 +38,7 @@ def verify(ctx: Context, generation: PublishedGeneration) -> Verified:
         ctx.say(
             f"WARNING: readers see {join(generation.location, path)}, which is in no manifest; find out who wrote it"
         )
+    zoning.refuse_other_spelling(ctx, generation)
     bring_up(ctx, data_table(ctx.pipeline))
     mended += align_catalogue(ctx, generation, generation.location)
     return Verified(tuple(mended), lost)

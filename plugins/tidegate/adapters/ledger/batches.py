@@ -17,9 +17,10 @@ from tidegate.core.batch import INGEST, Batch, LandedBatch, OpenBatch, Plan, Pla
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval, union
-from tidegate.core.plain import dumps, from_plain
+from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.planning import PlanningView, advance
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
+from tidegate.core.zonedata import ZoneData
 
 b = schema.batches
 _OPEN = ("PLANNED", "WRITING", "SEALED")
@@ -95,6 +96,12 @@ class SqlBatches:
         with self._store.begin() as c:
             return c.scalar(newest)
 
+    def newest_zone(self, name: str) -> ZoneData | None:
+        newest = select(b.c.zone).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
+        with self._store.begin() as c:
+            text = c.scalar(newest)
+        return None if text is None else loads(ZoneData, text)
+
     def refusal(self, name: str, batch_id: int) -> str | None:
         with self._store.begin() as c:
             row = row_of(c, b, pipeline=name, batch_id=batch_id)
@@ -144,7 +151,7 @@ class SqlBatches:
             if self._open(c, name) is not None:
                 raise LostComparison(f"another batch of {name} is open")
             redrives.insert_sources(c, plan)
-            c.execute(insert(b).values(**_batch_values(plan), planned_ms=now))
+            c.execute(insert(b).values(**rows.batch_values(plan), planned_ms=now))
             for r in plan.ranges:
                 c.execute(
                     insert(schema.batch_ranges).values(
@@ -333,27 +340,6 @@ class SqlBatches:
             b.c.nonce == nonce,
             b.c.revision == plan.revision,
         )
-
-
-def _batch_values(plan: Plan) -> dict[str, Any]:
-    return {
-        "pipeline": plan.pipeline,
-        "batch_id": plan.batch_id,
-        "state": "PLANNED",
-        "epoch": 0,
-        "nonce": "",
-        "revision": plan.revision,
-        "spec_version": plan.spec_version,
-        "rules_version": plan.rules_version,
-        "topic": plan.topic,
-        "topic_id": plan.topic_id,
-        "clock_ms": plan.clock_ms,
-        "floor": dumps(plan.floor),
-        "records": plan.records,
-        "side_moved": False,
-        "side_registered": False,
-        "kind": plan.kind,
-    }
 
 
 def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:

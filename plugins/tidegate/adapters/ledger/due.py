@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import and_, exists, func, insert, or_, select, update
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
@@ -12,9 +12,11 @@ from tidegate.core.due import ArchiveNote
 from tidegate.core.errors import LostComparison
 from tidegate.core.offsets import Interval
 from tidegate.core.plain import dumps, loads
+from tidegate.core.receipt import DATA
 from tidegate.core.window import CURRENT
 
 n, g = schema.archive_notes, schema.generations
+t, w = schema.batch_window_totals, schema.windows
 
 
 class SqlDue:
@@ -47,3 +49,22 @@ class SqlDue:
         statement = select(g.c.window_ms, g.c.state).where(g.c.pipeline == name, within)
         with self._store.begin() as c:
             return sorted(row.window_ms for row in c.execute(statement) if row.state == CURRENT)
+
+    def unpublished(self, name: str) -> list[int]:
+        mine = t.c.pipeline == name
+        # from each window to the next by the index: DISTINCT would read the rows of all batches
+        seen = select(func.min(t.c.window_ms).label("at")).where(mine).cte("seen", recursive=True)
+        following = select(func.min(t.c.window_ms)).where(mine, t.c.window_ms > seen.c.at).scalar_subquery()
+        seen = seen.union_all(select(following).where(seen.c.at.is_not(None)))
+        data = exists().where(mine, t.c.window_ms == seen.c.at, t.c.kind == DATA)
+        in_force = exists().where(g.c.pipeline == name, g.c.window_ms == seen.c.at, g.c.state == CURRENT)
+        with self._store.begin() as c:
+            return sorted(c.scalars(select(seen.c.at).where(seen.c.at.is_not(None), data, ~in_force)))
+
+    def starts_within(self, name: str, first_ms: int, last_ms: int) -> list[int]:
+        landed = select(t.c.window_ms).where(
+            t.c.pipeline == name, t.c.kind == DATA, t.c.window_ms.between(first_ms, last_ms)
+        )
+        begun = select(w.c.start_ms).where(w.c.pipeline == name, w.c.start_ms.between(first_ms, last_ms))
+        with self._store.begin() as c:
+            return sorted(set(c.scalars(landed.distinct())) | set(c.scalars(begun)))

@@ -20,6 +20,7 @@ from tidegate.core.batch import (
 from tidegate.core.lateness import Floor
 from tidegate.core.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.zonedata import ZoneData
 
 Row = Any  # sqlalchemy.engine.Row of the table that the function names
 
@@ -109,7 +110,31 @@ def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row]
         tuple(Loss(x.partition, x.start, x.end, x.reason) for x in losses),
         batch.kind,
         tuple(DirtySource(s.source, s.partition, s.rows, s.min_offset, s.max_offset) for s in sources),
+        None if batch.zone is None else loads(ZoneData, batch.zone),
     )
+
+
+def batch_values(plan: Plan) -> dict[str, Any]:
+    """Columns of batches for a plan."""
+    return {
+        "pipeline": plan.pipeline,
+        "batch_id": plan.batch_id,
+        "state": "PLANNED",
+        "epoch": 0,
+        "nonce": "",
+        "revision": plan.revision,
+        "spec_version": plan.spec_version,
+        "rules_version": plan.rules_version,
+        "topic": plan.topic,
+        "topic_id": plan.topic_id,
+        "clock_ms": plan.clock_ms,
+        "floor": dumps(plan.floor),
+        "records": plan.records,
+        "side_moved": False,
+        "side_registered": False,
+        "kind": plan.kind,
+        "zone": None if plan.zone is None else dumps(plan.zone),
+    }
 
 
 def batch(row: Row, its_plan: Plan, files: list[FileEntry]) -> Batch:

@@ -85,6 +85,7 @@ batches = _table(
     Column("began_ms", BigInteger),  # when the epoch in force began to be written
     Column("job_ms", BigInteger),  # how long the job ran whose attempt was sealed
     Column("released", Text),  # who lifted the limits of dirty records for this batch, and why
+    Column("zone", Text),  # zone data that it was planned by; null where clocks never change
     Index("ix_batches_state", "pipeline", "state"),
     Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
 )

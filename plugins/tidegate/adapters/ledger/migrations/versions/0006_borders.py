@@ -1,4 +1,4 @@
-"""Where reading goes on, if not at the planned end."""
+"""Where reading goes on, if not at the planned end; by which zone data a batch was planned."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -21,3 +21,4 @@ def upgrade() -> None:
         sa.Column("why", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("pipeline", "after_batch", "partition"),
     )
+    op.add_column("batches", sa.Column("zone", sa.Text()))

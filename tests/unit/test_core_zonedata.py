@@ -1,0 +1,125 @@
+"""What a plan pins of a zone, and where two hosts' zone data disagree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from tidegate.core.layout import DAY_MS, HOUR_MS
+from tidegate.core.offsets import Interval
+from tidegate.core.pipeline import Windows
+from tidegate.core.plain import dumps, from_plain, loads, to_plain
+from tidegate.core.stranded import stranded
+from tidegate.core.zonedata import ZoneData, around, disagreement, known_here, pinned
+
+
+def ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+DAYS = Windows(DAY_MS, "Europe/Berlin", ms("2019-12-31T23:00"), HOUR_MS)
+SUMMER, WINTER = ms("2020-03-29T01:00"), ms("2020-10-25T01:00")
+AUGUST = ms("2020-08-01T00:00")
+
+
+def berlin(until: str = "2021-01-10T00:00") -> ZoneData:
+    found = pinned(DAYS, ms(until))
+    assert found is not None
+    return found
+
+
+def test_pinned_are_the_changes_from_before_the_first_window_up_to_the_horizon() -> None:
+    found = berlin()
+    assert (found.first_ms, found.last_ms) == (ms("2019-12-29T00:00"), ms("2021-01-10T00:00"))
+    assert (found.offset_ms, found.changes) == (HOUR_MS, ((SUMMER, 2 * HOUR_MS), (WINTER, HOUR_MS)))
+    assert found.version.startswith("tzdata ")
+    assert berlin("2020-03-29T00:59").changes == ()
+    assert berlin("2020-03-29T01:00").changes == ((SUMMER, 2 * HOUR_MS),)
+    assert [found.offset(at) // HOUR_MS for at in (SUMMER - 1, SUMMER, WINTER - 1, WINTER)] == [1, 2, 2, 1]
+
+
+def test_a_first_window_that_is_still_to_come_is_pinned_too() -> None:
+    found = pinned(DAYS, ms("2010-01-01T00:00"))
+    assert found is not None
+    assert found.first_ms == found.last_ms == ms("2019-12-29T00:00")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "Etc/GMT+5"])
+def test_where_clocks_never_change_nothing_is_pinned(zone: str) -> None:
+    assert pinned(replace(DAYS, timezone=zone), AUGUST) is None
+    assert disagreement(None) is None
+
+
+def test_a_host_agrees_with_itself_whatever_its_release_is_called() -> None:
+    found = berlin()
+    assert known_here("Europe/Berlin", found.first_ms, found.last_ms) == found
+    assert disagreement(replace(found, version="tzdata of another name")) is None
+    assert loads(ZoneData, dumps(found)) == found
+    assert from_plain(ZoneData, to_plain(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "at"),
+    [
+        (((SUMMER, 2 * HOUR_MS),), WINTER),
+        ((), SUMMER),
+        (((SUMMER + HOUR_MS, 2 * HOUR_MS), (WINTER, HOUR_MS)), SUMMER),
+        (((SUMMER - HOUR_MS, 2 * HOUR_MS), (WINTER, HOUR_MS)), SUMMER - HOUR_MS),
+        (((SUMMER, 3 * HOUR_MS), (WINTER, HOUR_MS)), SUMMER),
+        (((SUMMER, 2 * HOUR_MS), (AUGUST, HOUR_MS), (AUGUST + 1000, 2 * HOUR_MS), (WINTER, HOUR_MS)), AUGUST),
+    ],
+)
+def test_the_first_instant_at_which_offsets_differ_is_named(changes: tuple[tuple[int, int], ...], at: int) -> None:
+    found = disagreement(replace(berlin(), changes=changes, version="tzdata 2019a"))
+    assert found is not None
+    assert found.at_ms == at
+    assert "by the plan (tzdata 2019a), UTC+0" in found.text("the plan", "mine")
+
+
+def test_other_zone_data_from_the_beginning_are_noticed() -> None:
+    found = disagreement(replace(berlin(), offset_ms=0))
+    assert found is not None
+    assert found.at_ms == berlin().first_ms
+    assert "UTC+00:00 by the plan" in found.text("the plan", "mine")
+
+
+def test_only_what_matters_is_compared() -> None:
+    """A rule that differs in another part of time than the windows concerned is no reason to stop."""
+    there = replace(berlin(), changes=((SUMMER, 2 * HOUR_MS),))
+    assert disagreement(there, [Interval(0, WINTER)]) is None
+    assert disagreement(there, [around(AUGUST, AUGUST + DAY_MS)]) is None
+    assert disagreement(there, []) is None
+    for parts in ([Interval(WINTER, WINTER + 1)], [Interval(0, 1), Interval(AUGUST, 2**62)]):
+        found = disagreement(there, parts)
+        assert found is not None
+        assert found.at_ms == WINTER
+    assert disagreement(there, [Interval(WINTER + DAY_MS, 2**62)]) is not None, "no change lies there, offsets differ"
+    assert disagreement(there, [Interval(there.last_ms + 1, 2**62)]) is None, "nothing is pinned there"
+
+
+def test_the_day_before_a_change_is_concerned_by_it() -> None:
+    there = replace(berlin(), changes=((SUMMER, 2 * HOUR_MS),))
+    day = ms("2020-10-23T22:00")  # the 24th; the 25th has 25 hours
+    assert disagreement(there, [around(day - DAY_MS, day)]) is None
+    assert disagreement(there, [around(day, day + DAY_MS)]) is not None
+
+
+def test_rows_that_no_run_comes_for() -> None:
+    day = ms("2020-06-30T22:00")
+    assert stranded("p", DAYS, day, ()) is None
+    assert stranded("p", DAYS, day, [Interval(0, day), Interval(day + DAY_MS, 2**62)]) is None
+    found = stranded("p", DAYS, day + HOUR_MS, ())
+    assert found is not None
+    assert "the schedule has no such window: by the zone data of this host (Europe/Berlin, tzdata " in found.why
+    assert found.why.endswith("[2020-06-30T22:00Z, 2020-07-01T22:00Z)")
+    early = stranded("p", DAYS, DAYS.start_ms - DAY_MS, ())
+    assert early is not None
+    assert (early.why, early.advice) == (
+        "it ends before windows.start", "move windows.start back to 2019-12-30T23:00Z",
+    )  # fmt: skip
+    forgotten = stranded("p", DAYS, day, [Interval(0, day + 1)])
+    assert forgotten is not None
+    assert forgotten.why == "it counts as published, but no generation of it is in force"
+    assert forgotten.advice.endswith("airflow dags backfill p.archive -s 2020-06-30T22:00Z -e 2020-06-30T22:00Z")
