@@ -13,8 +13,10 @@ from spark_jobs.engine.job import run_plan
 from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.layout import time_values
+from tidegate.core.errors import CatalogueError
+from tidegate.core.layout import PartitionValues, metastore_name_length, time_values
 from tidegate.core.overflow import OVERFLOW_COLUMN
+from tidegate.core.pipeline import Column
 from tidegate.core.receipt import DATA
 from tidegate.core.tables import data_table
 from tidegate.workflow.tables import bring_up
@@ -84,3 +86,30 @@ def test_readers_see_what_overflow_rows_said(catalogue: PyHiveCatalogue, name: s
     assert sorted(found) == wanted
     rows = catalogue.execute(f"SELECT `_offset` FROM {table.name} WHERE `{column}` IS NOT NULL")
     assert sorted(rows) == [(3,), (4,)]
+
+
+def test_the_longest_name_that_the_metastore_stores(catalogue: PyHiveCatalogue, tmp_path: Path) -> None:
+    """767 characters in all, escaped as Hive does it; one more is refused, whatever is done about it."""
+    names = ("a", "b", "c", "d")
+    spec = pipeline(tmp_path / "t", partition_by=("date", "hour", *names))
+    spec = replace(spec, columns=(*spec.columns, *(Column(name, "string", f"$.{name}") for name in names)))
+    spec = replace(spec, sink=replace(spec.sink, table=f"overflow_{uuid.uuid4().hex[:8]}.readings"))
+    table = data_table(spec)
+    catalogue.ensure_table(table)
+    time = time_values(DAY_ONE, spec.time_partitions, "UTC")
+
+    def partition(last: str, length: int) -> PartitionValues:
+        texts = ("v" * 240, "v" * 240, "v" * 200, last)
+        found = (*time, *zip(names, texts, strict=True))
+        texts = (*texts[:3], "v" * (length - metastore_name_length(found)) + last)
+        return (*time, *zip(names, texts, strict=True))
+
+    lasts = ("", "/", ":%", " ")
+    longest = {partition(last, 767): f"{spec.sink.location}/p{i}" for i, last in enumerate(lasts)}
+    assert {metastore_name_length(v) for v in longest} == {767}
+    catalogue.add_partitions(table.name, longest)
+    assert catalogue.partitions(table.name) == longest
+    for last in lasts:
+        with pytest.raises(CatalogueError):
+            catalogue.add_partitions(table.name, {partition(last, 768): f"{spec.sink.location}/q"})
+    assert catalogue.partitions(table.name) == longest

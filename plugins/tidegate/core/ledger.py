@@ -188,7 +188,7 @@ class BatchLedger(Protocol):
         ...
 
     def newest_zone(self, name: str) -> ZoneData | None:
-        """The zone data that the newest batch was planned by; None before the first, and where none were pinned."""
+        """The zone data that the newest LANDED batch was planned by; None before the first, and if it pinned none."""
         ...
 
     def block(self, batch: OpenBatch, reason: str) -> None:

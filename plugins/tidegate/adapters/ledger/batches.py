@@ -97,9 +97,9 @@ class SqlBatches:
             return c.scalar(newest)
 
     def newest_zone(self, name: str) -> ZoneData | None:
-        newest = select(b.c.zone).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
+        landed = select(b.c.zone).where(b.c.pipeline == name, b.c.state == "LANDED")
         with self._store.begin() as c:
-            text = c.scalar(newest)
+            text = c.scalar(landed.order_by(b.c.batch_id.desc()).limit(1))
         return None if text is None else loads(ZoneData, text)
 
     def refusal(self, name: str, batch_id: int) -> str | None:
