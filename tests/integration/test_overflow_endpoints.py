@@ -104,7 +104,7 @@ def test_the_longest_name_that_the_metastore_stores(catalogue: PyHiveCatalogue, 
         texts = (*texts[:3], "v" * (length - metastore_name_length(found)) + last)
         return (*time, *zip(names, texts, strict=True))
 
-    lasts = ("", "/", ":%", " ")
+    lasts = ("w", "/", ":%", " ")
     longest = {partition(last, 767): f"{spec.sink.location}/p{i}" for i, last in enumerate(lasts)}
     assert {metastore_name_length(v) for v in longest} == {767}
     catalogue.add_partitions(table.name, longest)
