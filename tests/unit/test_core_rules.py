@@ -21,6 +21,7 @@ from tidegate.core.receipt import (
     Receipt,
     arithmetic_errors,
     content_digest,
+    identity_of,
 )
 from tidegate.core.recovery import Do, Seen, decide, held_against
 from tidegate.core.thresholds import refusal, too_dirty
@@ -99,6 +100,11 @@ def test_a_digest_is_of_content_not_of_how_it_is_cut_into_files() -> None:
     assert content_digest([whole]) == content_digest(halves)
     assert content_digest([whole]) != content_digest([entry(rows=10, checksum=1)])
     assert content_digest([whole]) != content_digest([replace(whole, values=(("c", "x"),))])
+
+
+def test_a_checksum_says_which_row_identity_it_is_of() -> None:
+    """All that was ever written is below 2**64: identity 0."""
+    assert [identity_of(c) for c in (0, 2**64 - 1, 2**64, 2 * 2**64 + 5)] == [0, 0, 1, 2]
 
 
 def test_r10_the_rename_table_is_total_and_only_one_row_renames() -> None:
