@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import event, insert, update
 
 from tests.contract.test_ledger import HOUR, NAME, ledger, now, open_ledger, url
 from tidegate.adapters.ledger import SqlLedger, schema
@@ -89,3 +89,14 @@ def test_windows_with_landed_data_and_no_generation_in_force(ledger: SqlLedger) 
     assert ledger.due.unpublished("nobody") == []
     assert ledger.due.starts_within(NAME, HOUR, 5 * HOUR) == [HOUR, 3 * HOUR, 4 * HOUR, 5 * HOUR]
     assert ledger.due.starts_within(NAME, HOUR + 1, 3 * HOUR - 1) == []
+
+
+def test_which_windows_have_had_a_place(ledger: SqlLedger) -> None:
+    generations(ledger, (0, 1, "CURRENT"), (1, 1, "RETIRED"), (1, 2, "CURRENT"), (2, 1, "CURRENT"))
+    with ledger.store.begin() as c:
+        where = (schema.generations.c.window_ms < 2 * HOUR) & (schema.generations.c.number == 1)
+        c.execute(update(schema.generations).where(where).values(location="file:///t/hour=00"))
+    assert ledger.due.located(NAME, Interval(0, 9 * HOUR), "file:///t/hour=00") == [0, HOUR]
+    assert ledger.due.located(NAME, Interval(1, HOUR), "file:///t/hour=00") == []
+    assert ledger.due.located(NAME, Interval(0, HOUR), "file:///t/hour=00") == [0]
+    assert ledger.due.located(NAME, Interval(0, 9 * HOUR), "file:///t/hour=01") == []

@@ -298,3 +298,20 @@ def test_a_published_hour_keeps_its_partition(tmp_path: Path, hosts: Hosts) -> N
             step(w.context(), key)
     assert [dict(v)["hour"] for v in w.partitions("lake.readings")] == ["12"]
     w.close()
+
+
+def test_an_hour_does_not_get_the_partition_of_another(tmp_path: Path, hosts: Hosts) -> None:
+    """One scheduler spells 09:00Z hour=12, another one, with older zone data, 10:00Z."""
+    life = Life(tmp_path / "w", hosts, size_ms=HOUR)
+    w, first, second = life.world, life.key("2023-04-29T09:10"), life.key("2023-04-29T10:10")
+    life.produce("2023-04-29T09:10", "2023-04-29T10:10", "2023-04-29T20:00")
+    life.ingest("r1")
+    archive.publish(w.context(), first)
+    hosts.use("old")
+    with pytest.raises(OtherZoneData, match=r"10:00Z is not published: .*/hour=12, where window 2023-04-29T09:00Z is"):
+        archive.publish(w.context(), second)
+    hosts.use("new")
+    archive.publish(w.context(), second)
+    assert w.by_window() == {"12": [(0, 0), (1, 0)], "13": [(0, 1), (1, 1)]}
+    assert look(w).balanced
+    w.close()

@@ -55,6 +55,10 @@ class DueLedger(Protocol):
         """Starts of windows that begin in `parts` and have a generation in force, sorted: one statement."""
         ...
 
+    def located(self, name: str, part: Interval, location: str) -> list[int]:
+        """Starts of windows that begin in `part` and have, or had, a generation at `location`, sorted."""
+        ...
+
     def unpublished(self, name: str) -> list[int]:
         """Starts of windows that have landed data and no generation in force, sorted; each window costs a look-up."""
         ...

@@ -85,16 +85,19 @@ def refuse_to_close(ctx: Context, key: WindowKey) -> None:
 
 
 def refuse_other_spelling(ctx: Context, generation: BuiltGeneration | PublishedGeneration) -> None:
-    """A window keeps the partition in which it was published first: a second one would show its rows twice.
+    """A window keeps the partition in which it was published first: a second one would show its rows twice. Nor does
+    it get one that another window has got by other zone data.
 
     Raises OtherZoneData."""
     key = generation.window
     if ctx.pipeline.windows.timezone == "UTC":
         return
     others = [generation]
+    due = ctx.layout.window(schedule.time_partitions(ctx.pipeline, key.start_ms))
     if generation.number > 1:
         others.append(ctx.ledger.windows.generation(ctx.name, key, 1))  # type: ignore[arg-type]
-    due = ctx.layout.window(schedule.time_partitions(ctx.pipeline, key.start_ms))
+    else:
+        _refuse_place_of_another(ctx, key, due)
     for one in others:
         location = getattr(one, "location", None)
         if location is None or location == due or not _in_table(ctx, location):
@@ -103,6 +106,17 @@ def refuse_other_spelling(ctx: Context, generation: BuiltGeneration | PublishedG
             f"{ctx.name} {iso(key.start_ms)} was published at {location}; the zone data of this host ({_zone(ctx)}) "
             f"spell it {due}",
             advice=f"a second partition would show its rows twice: {_THEN}",
+        )
+
+
+def _refuse_place_of_another(ctx: Context, key: WindowKey, location: str) -> None:
+    near = around(key.start_ms, key.end_ms)
+    taken = [w for w in ctx.ledger.due.located(ctx.name, near, location) if w != key.start_ms]
+    if taken:
+        raise OtherZoneData(
+            f"{ctx.name} {iso(key.start_ms)} is not published: the zone data of this host ({_zone(ctx)}) spell it "
+            f"{location}, where window {iso(taken[0])} is",
+            advice=_THEN,
         )
 
 

@@ -50,6 +50,13 @@ class SqlDue:
         with self._store.begin() as c:
             return sorted(row.window_ms for row in c.execute(statement) if row.state == CURRENT)
 
+    def located(self, name: str, part: Interval, location: str) -> list[int]:
+        within = and_(g.c.window_ms >= part.start, g.c.window_ms < part.end)
+        with self._store.begin() as c:
+            return sorted(
+                set(c.scalars(select(g.c.window_ms).where(g.c.pipeline == name, within, g.c.location == location)))
+            )
+
     def unpublished(self, name: str) -> list[int]:
         mine = t.c.pipeline == name
         # from each window to the next by the index: DISTINCT would read the rows of all batches
