@@ -129,6 +129,7 @@ class World:
         self.pipeline = pipeline or make_pipeline(self.location)
         self.wrap = wrap or (lambda name, port: port)
         self.kafka, self.clock, self.catalogue = FakeKafka(), FakeClock(T0 + 100 * HOUR), FakeCatalogue()
+        self.database_clock: FakeClock | None = None  # where the ledger's is another than `clock`, this host's
         self.truth = FakeTruth()
         self.kafka.create(TOPIC, 2)
         self.database = folder / "ledger.db"
@@ -140,7 +141,7 @@ class World:
         self._ledgers: list[SqlLedger] = []
 
     def context(self) -> Context:
-        ledger = SqlLedger(_engine(str(self.database)), "test", self.clock.now_ms)
+        ledger = SqlLedger(_engine(str(self.database)), "test", (self.database_clock or self.clock).now_ms)
         self._ledgers.append(ledger)
         wrapped = _WrappedLedger(ledger, self.wrap)
         version = self._register(wrapped, fingerprint(self.pipeline))

@@ -70,7 +70,7 @@ def _definite(original, self, change):
 
 
 def _not_looked_at_again(original, self, generation, location, ttl_ms):
-    now_ms = self._store.now_ms()
+    now_ms = self._store.instant
     with self._store.begin() as c:
         intents.refuse_doubt(c, generation, location, now_ms)
         return intents.declare(c, generation, location, now_ms + ttl_ms)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.hooks import Died, Hook, Once, die
 from tests.world import HOUR, World, record, window
-from tidegate.core.errors import StorageAhead
-from tidegate.workflow import adoption, ahead, archive, cleaning, ingest, publication, records
+from tidegate.core.errors import OtherPipeline, StorageAhead
+from tidegate.workflow import adoption, ahead, archive, cleaning, ingest, publication, records, reopen, rollback
 
 
 @pytest.fixture
@@ -162,4 +162,71 @@ def test_a_publication_by_a_host_whose_clock_is_days_ahead_hides_no_record(world
     world.close()
     world.database.write_bytes(before)
     with pytest.raises(StorageAhead, match="publications that the ledger does not know"):
+        ahead.refuse_unknown_publications(world.context())
+
+
+# ---------------------------------------------------------------- a pipeline under another name
+
+
+def renamed(world: World) -> None:
+    world.change_spec(name="renamed")
+
+
+COMMANDS: dict[str, Callable[[World], object]] = {
+    "ingest": lambda w: w.ingest("r3"),
+    "publish": lambda w: w.archive(0),
+    "replay": lambda w: w.replay(0),
+    "reopen": lambda w: reopen.reopen(w.context(), window(0), "test"),
+    "rollback": lambda w: rollback.rollback(w.context(), window(0), None, "test"),
+    "clean": lambda w: cleaning.clean(w.context()),
+    "adopt": lambda w: adoption.adopt(w.context(), adoption.survey(w.context()), "test"),
+}
+
+
+@pytest.mark.parametrize("ledger", ["the same", "a new one"])
+def test_a_renamed_pipeline_is_told_so_by_every_command_and_goes_on_under_its_name(world: World, ledger: str) -> None:
+    landed_once(world)
+    world.ingest("r2")
+    world.archive(0)
+    world.close()
+    if ledger == "a new one":
+        fresh = World(made(world.folder / "fresh"))
+        world.database.write_bytes(fresh.database.read_bytes())
+        fresh.close()
+        world.registered.clear()
+    files, old = world.files(), world.pipeline
+    renamed(world)
+    for name, command in COMMANDS.items():
+        with pytest.raises(OtherPipeline) as caught:
+            command(world)
+        assert not caught.value.retry, name
+        assert "belongs to pipeline readings" in str(caught.value), name
+        assert "rename its file to readings.yaml and write `name: readings` in it again" in str(caught.value), name
+    specs = world.context().ledger.specs
+    assert specs.pipelines() == (["readings", "renamed"] if ledger == "the same" else ["renamed"]), "nothing is adopted"
+    assert world.files() == files
+    world.close()
+    world.pipeline = old
+    if ledger == "a new one":
+        ctx = world.context()
+        adoption.adopt(ctx, adoption.survey(ctx), "its name is back")
+    world.produce(record("e", 9.0))
+    world.produce(record("f", 9.0), partition=1)
+    world.ingest("r4")
+    world.archive(3)
+    assert world.by_window() == {"00": [(0, 0), (1, 0)], "03": [(0, 1), (1, 1)]}
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_a_renamed_pipeline_whose_publications_alone_are_found(world: World) -> None:
+    """Whoever asks about publications first hears the same."""
+    landed_once(world)
+    world.ingest("r2")
+    world.archive(0)
+    renamed(world)
+    with pytest.raises(OtherPipeline, match=r"hwm/published/2013-01-09/20130105T000000Z\.1\.1 is its record"):
         ahead.refuse_unknown_publications(world.context())

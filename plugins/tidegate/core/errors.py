@@ -14,6 +14,7 @@ TidegateError
 |  |- PathExists         a definite answer: the destination is taken
 |  |- OutcomeUnknown     the call may or may not have been executed (retry: look, then decide)
 |  |- StorageAhead       storage holds batches that the ledger does not know
+|  |  |- OtherPipeline    they are a pipeline's of another name
 |- CatalogueError
 |  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
 |  |- CatalogueMismatch  the table, or a partition, is not what it should be
@@ -120,6 +121,12 @@ class StorageAhead(StorageError):
         "the ledger lost commits (a failover, a restored backup?): `tidegate repair <pipeline> --adopt` shows what "
         "storage remembers and writes it back"
     )
+
+
+class OtherPipeline(StorageAhead):
+    """Batches and windows in this place were landed under another name, by which the ledger knows them."""
+
+    advice = "take the old name back; a pipeline of another name needs a table and a location of its own"
 
 
 class CatalogueError(TidegateError):

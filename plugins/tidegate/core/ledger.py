@@ -335,6 +335,10 @@ class Ledger(Protocol):
 
     actor: str
 
+    def now_ms(self) -> int:
+        """By the database's clock, which is that of its rows, UTC ms."""
+        ...
+
     @property
     def pipelines(self) -> PipelineLedger: ...
 

@@ -321,7 +321,7 @@ class PipelineSpec(Section):
     version: Version = key("Version of this file's format: 1.")
     name: PipelineName = key(
         "Name of the pipeline, the same as the file's (without `.yaml`). Its DAGs are `<name>.ingest`, "
-        "`<name>.archive`, `<name>.replay` and `<name>.maintain`."
+        "`<name>.archive`, `<name>.replay` and `<name>.maintain`. It stays: the ledger knows what has landed by it."
     )
     description: str = key("What the pipeline is for, in a sentence; shown in the Airflow UI.", "", shown="empty")
     owner: Text = key("Owner of the DAGs in the Airflow UI.")

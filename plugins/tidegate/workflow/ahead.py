@@ -31,6 +31,7 @@ def refuse_if_ahead(ctx: Context, next_batch_id: int) -> None:
             return refuse_unknown_publications(ctx)
         known = planned_next(ctx)
         if known == next_batch_id:
+            records.batch_record(ctx, next_batch_id)  # raises if it is a pipeline's of another name
             raise StorageAhead(f"{ctx.name}: the ledger's next batch is {next_batch_id}, but {path} exists")
         next_batch_id = known
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while storage was compared with it")
@@ -54,6 +55,7 @@ def refuse_unknown_publications(ctx: Context) -> None:
     name = ctx.name
     unknown = unknown_publications(ctx)
     if unknown:
+        records.generation_record(ctx, next(iter(unknown.values())))  # raises if it is a pipeline's of another name
         shown = ", ".join(f"generation {number} of {iso(start)}" for start, number in list(unknown)[:SHOWN])
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
         raise StorageAhead(f"{name}: storage has records of publications that the ledger does not know: {shown}{more}")
@@ -63,7 +65,7 @@ def unknown_publications(ctx: Context, of_all_days: bool = False) -> dict[tuple[
     """(window start UTC ms, generation) -> path of the record, for those that the ledger has no row of."""
     since_ms = None if of_all_days else ctx.ledger.recovery.newest_publication_ms(ctx.name)
     if since_ms is not None:
-        since_ms = min(since_ms, ctx.clock.now_ms())  # whoever published it may have had a clock that was days ahead
+        since_ms = min(since_ms, ctx.ledger.now_ms())  # a release before had it from its host, days ahead perhaps
     marks = records.publication_marks(ctx, since_ms)
     if not marks:
         return {}

@@ -52,7 +52,7 @@ class Run:
 
     def __init__(self, ctx: Context, limit: int, dry_run: bool) -> None:
         self.ctx, self.dry_run = ctx, dry_run
-        self.now_ms, self.ttl = ctx.clock.now_ms(), ctx.pipeline.clean
+        self.now_ms, self.ttl = ctx.ledger.now_ms(), ctx.pipeline.clean
         self.deleted: list[Item] = []
         self.kept: list[Item] = []
         self.left = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from tidegate.core.errors import Alarm, CatalogueError, CatalogueUnsure, LostComparison, PathExists, PathMissing
@@ -250,9 +251,10 @@ class _Changes:
 
     def _fenced(self, change: Callable[[], None]) -> None:
         windows, clock = self._ctx.ledger.windows, self._ctx.clock
-        asked_ms = clock.now_ms()
+        asked_ms, began = clock.now_ms(), time.monotonic()
         call_id = windows.declare_intent(self._generation, self._location, self._ctx.request_ttl_ms)
-        if clock.now_ms() - asked_ms >= self._ctx.request_ttl_ms:
+        # a clock that is put back must not hide it, nor one that stands still while the host sleeps
+        if max(clock.now_ms() - asked_ms, (time.monotonic() - began) * 1000) >= self._ctx.request_ttl_ms:
             # frozen in between: others no longer wait for what has not even been sent
             raise LostComparison(f"{self._table}: this task stood still for longer than its request may live")
         try:

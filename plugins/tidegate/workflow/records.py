@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tidegate.core.batch import AbandonedBatch, SealedBatch
-from tidegate.core.errors import PathExists, PathMissing, StorageAhead
+from tidegate.core.errors import OtherPipeline, PathExists, PathMissing, StorageAhead
 from tidegate.core.layout import join, parse_assembly
 from tidegate.core.plain import UnknownFields
 from tidegate.core.record import BatchRecord, GenerationRecord, pack, unpack
@@ -33,7 +33,7 @@ def mark_if_abandoned(ctx: Context, batch_id: int) -> None:
 
 def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
     """Before its directory is renamed to where readers look."""
-    key, now_ms = generation.window, ctx.clock.now_ms()
+    key, now_ms = generation.window, ctx.ledger.now_ms()
     record = GenerationRecord(
         ctx.name,
         key,
@@ -65,7 +65,7 @@ def _write_once(ctx: Context, path: str, content: bytes) -> None:
 def batch_record(ctx: Context, batch_id: int) -> BatchRecord | None:
     """None if there is no mark, or one that says no more than that the id is taken.
 
-    Raises StorageAhead for a mark that cannot be read."""
+    Raises StorageAhead for a mark that cannot be read, or is another pipeline's."""
     path = ctx.layout.high_water_mark(batch_id)
     try:
         content = ctx.storage.read(path)
@@ -73,12 +73,30 @@ def batch_record(ctx: Context, batch_id: int) -> BatchRecord | None:
         return None
     if not content:
         return None
-    return _unpacked(BatchRecord, path, content)
+    record = _unpacked(BatchRecord, path, content)
+    _refuse_other(ctx, record.plan.pipeline, path)
+    return record
 
 
 def generation_record(ctx: Context, path: str) -> GenerationRecord:
-    """Raises StorageAhead for a record that cannot be read."""
-    return _unpacked(GenerationRecord, path, ctx.storage.read(path))
+    """Raises StorageAhead for a record that cannot be read, or is another pipeline's."""
+    record = _unpacked(GenerationRecord, path, ctx.storage.read(path))
+    _refuse_other(ctx, record.pipeline, path)
+    return record
+
+
+def _refuse_other(ctx: Context, name: str, path: str) -> None:
+    """The ledger knows batches by their pipeline's name: under another one its offsets would be read again."""
+    if name == ctx.name:
+        return
+    sink = ctx.pipeline.sink
+    raise OtherPipeline(
+        f"{ctx.name}: {sink.location} belongs to pipeline {name}: {path} is its record",
+        advice=f"a pipeline keeps its name: if {ctx.name} is {name} under a new one, rename its file to {name}.yaml "
+        f"and write `name: {name}` in it again: it goes on where it was. If it is another pipeline, give it a "
+        f"sink.table and a sink.location of its own; one that is to go on from {name} begins with source.start. "
+        "Nothing has been changed",
+    )
 
 
 def _unpacked(kind: type[T], path: str, content: bytes) -> T:

@@ -133,7 +133,7 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
 
 def _gone_on_with(ctx: Context, most: int) -> list[str]:
     done: list[str] = []
-    left = [one for one in ctx.ledger.reopenings.unfinished(ctx.name) if is_abandoned(one, ctx.clock.now_ms())]
+    left = [one for one in ctx.ledger.reopenings.unfinished(ctx.name) if is_abandoned(one, ctx.ledger.now_ms())]
     for one in left[:most]:
         key = WindowKey(one.start_ms, window_end(one.start_ms, ctx.pipeline.windows))
         try:

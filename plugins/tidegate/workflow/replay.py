@@ -131,7 +131,7 @@ class _Range:
 
     def _others_last(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
         """What another replay may be at comes last: it is probably done by then. One that has died holds nothing up."""
-        ctx, now_ms = self._ctx, self._ctx.clock.now_ms()
+        ctx, now_ms = self._ctx, self._ctx.ledger.now_ms()
         busy = {u.window_ms: u for u in ctx.ledger.replays.unfinished(ctx.name) if u.at_work(now_ms)}
         mine = [key for key in windows if key.start_ms not in busy]
         others = [key for key in windows if key.start_ms in busy]

@@ -135,7 +135,7 @@ class SqlBatches:
     # ------------------------------------------------------------ changing
 
     def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
-        p, now = schema.pipelines, self._store.now_ms()
+        p, now = schema.pipelines, self._store.instant
         name, batch_id = plan.pipeline, plan.batch_id
         with self._store.begin() as c:
             compare = update(p).where(
@@ -191,7 +191,7 @@ class SqlBatches:
         epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
         plan = batch.plan
         with self._store.begin() as c:
-            began_ms = self._store.now_ms()
+            began_ms = self._store.instant
             change = self._from(batch).values(state="WRITING", epoch=epoch + 1, nonce=nonce, began_ms=began_ms)
             self._store.compare_and_set(c, change, f"taking batch {plan.batch_id}")
             detail = {"epoch": epoch + 1, "nonce": nonce}
@@ -208,7 +208,7 @@ class SqlBatches:
                 spec_version=plan.spec_version,
                 floor=dumps(plan.floor),
                 epoch=batch.epoch + 1,
-                began_ms=self._store.now_ms(),
+                began_ms=self._store.instant,
                 refused=None,
                 released=None,
             )
@@ -240,7 +240,7 @@ class SqlBatches:
                 nonce=manifest.nonce,
                 manifest_digest=manifest_digest(manifest.files),
                 receipt=rows.receipt_text(manifest),
-                sealed_ms=self._store.now_ms(),
+                sealed_ms=self._store.instant,
                 job_ms=round(manifest.seconds * 1000),
                 refused=None,
                 blocked=None,
@@ -274,7 +274,7 @@ class SqlBatches:
             before = topic_facts(c, plan.pipeline)
             change = self._from(batch).values(
                 state="LANDED",
-                landed_ms=self._store.now_ms(),
+                landed_ms=self._store.instant,
                 side_moved=not side,
                 side_registered=not side,
                 blocked=None,

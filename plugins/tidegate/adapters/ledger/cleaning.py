@@ -86,7 +86,7 @@ class SqlCleaning:
                 part = windows[at : at + _CHUNK]
                 doubts: dict[int, list[str]] = defaultdict(list)
                 pending = select(i).where(
-                    i.c.pipeline == name, i.c.window_ms.in_(part), i.c.deadline_ms > self._store.now_ms()
+                    i.c.pipeline == name, i.c.window_ms.in_(part), i.c.deadline_ms > self._store.instant
                 )
                 for row in c.execute(pending.order_by(i.c.call_id)):
                     doubts[row.window_ms].append(row.location)
@@ -146,13 +146,13 @@ class SqlCleaning:
     def batch_cleaned(self, name: str, batch_id: int) -> None:
         mine = and_(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "LANDED", b.c.cleaned_ms.is_(None))
         with self._store.begin() as c:
-            c.execute(update(b).where(mine).values(cleaned_ms=self._store.now_ms()))
+            c.execute(update(b).where(mine).values(cleaned_ms=self._store.instant))
 
     def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
         mine = and_(g.c.pipeline == name, g.c.window_ms == window_ms, g.c.number == number)
         over = and_(g.c.state.in_((RETIRED, DISCARDED)), g.c.cleaned_ms.is_(None))
         with self._store.begin() as c:
-            if c.execute(update(g).where(mine, over).values(cleaned_ms=self._store.now_ms())).rowcount:
+            if c.execute(update(g).where(mine, over).values(cleaned_ms=self._store.instant)).rowcount:
                 self._store.note(c, name, "cleaned", f"window {window_id(window_ms)}", {"generation": number})
 
     def cleaned(self, name: str, counts: dict[str, int], kept: dict[str, str]) -> None:

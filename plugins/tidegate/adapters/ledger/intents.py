@@ -1,4 +1,7 @@
-"""Catalogue changes that may still be executed (R8): written before a change, removed by its answer."""
+"""Catalogue changes that may still be executed (R8): written before a change, removed by its answer.
+
+Deadlines are set and judged by one clock, the database's: those of two hosts may differ by more than a request lives.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import uuid
 
 from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.sql import ColumnElement
 
 from tidegate.adapters.ledger import schema
 from tidegate.core.errors import CatalogueUnsure
@@ -15,7 +19,13 @@ from tidegate.core.window import BuiltGeneration, PublishedGeneration
 i = schema.intents
 
 
-def refuse_doubt(c: Connection, generation: BuiltGeneration | PublishedGeneration, location: str, now_ms: int) -> None:
+Instant = ColumnElement | int
+"""UTC ms by the database's clock, as SQL or as it was read."""
+
+
+def refuse_doubt(
+    c: Connection, generation: BuiltGeneration | PublishedGeneration, location: str, now_ms: Instant
+) -> None:
     """While a change for another generation may still be executed, neither swap nor retire. Raises CatalogueUnsure.
 
     Generations may share a location (swap: directory): a late DROP of one would hide rows of the next."""
@@ -33,7 +43,9 @@ def refuse_doubt(c: Connection, generation: BuiltGeneration | PublishedGeneratio
         )
 
 
-def declare(c: Connection, generation: BuiltGeneration | PublishedGeneration, location: str, deadline_ms: int) -> str:
+def declare(
+    c: Connection, generation: BuiltGeneration | PublishedGeneration, location: str, deadline_ms: Instant
+) -> str:
     call_id = uuid.uuid4().hex
     c.execute(
         insert(i).values(
@@ -52,5 +64,5 @@ def answer(c: Connection, call_id: str) -> None:
     c.execute(delete(i).where(i.c.call_id == call_id))
 
 
-def forget_outlived(c: Connection, name: str, window_ms: int, now_ms: int) -> None:
+def forget_outlived(c: Connection, name: str, window_ms: int, now_ms: Instant) -> None:
     c.execute(delete(i).where(i.c.pipeline == name, i.c.window_ms == window_ms, i.c.deadline_ms <= now_ms))

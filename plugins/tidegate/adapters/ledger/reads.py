@@ -42,7 +42,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
     @property
     def _unanswered(self) -> Any:
         """Intents that may still be executed: the catalogue refuses a request once its deadline has passed."""
-        return schema.intents.c.deadline_ms > self._store.now_ms()
+        return schema.intents.c.deadline_ms > self._store.instant
 
     # ------------------------------------------------------------ pipelines
 

@@ -129,7 +129,7 @@ class BoardReads(Snapshots):
         unanswered = and_(
             intents.c.pipeline == name,
             intents.c.window_ms == key.start_ms,
-            intents.c.deadline_ms > self._store.now_ms(),
+            intents.c.deadline_ms > self._store.instant,
         )
         with self._snapshot() as c:
             row = row_of(c, w, pipeline=name, start_ms=key.start_ms)

@@ -148,10 +148,10 @@ class SqlRecovery:
         current = c.scalar(select(g.c.number).where(mine, g.c.state == CURRENT))
         if current is not None:
             older = update(g).where(mine, g.c.number >= current, g.c.state.in_((CURRENT, RETIRED)))
-            c.execute(older.values(state=RETIRED, retired_ms=self._store.now_ms()))
+            c.execute(older.values(state=RETIRED, retired_ms=self._store.instant))
 
     def _close(self, c: Connection, record: GenerationRecord) -> None:
-        name, key, now = record.pipeline, record.window, self._store.now_ms()
+        name, key, now = record.pipeline, record.window, self._store.instant
         row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
         if row is not None and row.state == CLOSED:
             return
@@ -179,7 +179,7 @@ class SqlRecovery:
             c.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))
 
     def _insert(self, c: Connection, record: GenerationRecord, state: str, gone: bool, spec: int | None) -> None:
-        now = self._store.now_ms()
+        now = self._store.instant
         key: dict[str, Any] = {
             "pipeline": record.pipeline,
             "window_ms": record.window.start_ms,

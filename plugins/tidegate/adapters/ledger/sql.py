@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from sqlalchemy import select, update
@@ -33,17 +32,14 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class SqlLedger:
     """core.ledger.Ledger on PostgreSQL or SQLite. Cheap to make: it connects at the first call.
 
-    `now_ms` gives the times of rows and events and the deadlines of intents (UTC ms).
+    Times of rows and events and the deadlines of intents (UTC ms) are by the database's clock; `now_ms` is instead of
+    it, in tests.
     """
 
-    def __init__(self, url: str | Engine, actor: str = "unknown", now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+    def __init__(self, url: str | Engine, actor: str = "unknown", now_ms: Callable[[], int] | None = None) -> None:
         self.actor = actor
         self.store = Store(make_engine(url) if isinstance(url, str) else url, now_ms, lambda: self.actor)
         self.pipelines = SqlPipelines(self.store)
@@ -63,6 +59,10 @@ class SqlLedger:
         self.notices = SqlNotices(self.store)
         self.announcements = SqlAnnouncements(self.store)
         self.specs = SqlSpecs(self.store)
+
+    def now_ms(self) -> int:
+        with self.store.begin() as c:
+            return self.store.read_now(c)
 
     def close(self) -> None:
         self.store.engine.dispose()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import create_engine, event, insert, inspect, select, update
+from sqlalchemy import BigInteger, create_engine, event, insert, inspect, literal, literal_column, select, update
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import (
     IntegrityError,
@@ -17,7 +18,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
     TimeoutError,
 )
-from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql import ClauseElement, ColumnElement
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.texts import storable
@@ -38,6 +39,13 @@ LIMITS = {
     "tcp_user_timeout": 60_000,  # ms; the same while a request is under way
 }
 """libpq's own: without them a connection to a lost host waits for ever. The connection's extra may say otherwise."""
+
+
+_NOW = {
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+}
+"""UTC ms by the database's clock, at the moment of the statement."""
 
 
 def wrong_revision(found: str | None) -> WrongRevision:
@@ -74,11 +82,28 @@ def make_engine(url: str) -> Engine:
 
 
 class Store:
-    """What the parts of the ledger share: the engine, the clock of its rows, and who is acting."""
+    """What the parts of the ledger share: the engine, the clock of its rows, and who is acting.
 
-    def __init__(self, engine: Engine, now_ms: Callable[[], int], actor: Callable[[], str]) -> None:
-        self.engine, self.now_ms, self._actor = engine, now_ms, actor
+    `now_ms` stands in for the database's clock and the host's; without it each is what it is."""
+
+    def __init__(self, engine: Engine, now_ms: Callable[[], int] | None, actor: Callable[[], str]) -> None:
+        self.engine, self._now_ms, self._actor = engine, now_ms, actor
         self._checked = False
+
+    @property
+    def instant(self) -> ColumnElement:
+        """Now (UTC ms) by the database's clock, to be written or compared: one clock for all hosts."""
+        if self._now_ms is not None:
+            return literal(self._now_ms(), BigInteger)
+        return literal_column(_NOW[self.engine.dialect.name], BigInteger)
+
+    def read_now(self, connection: Connection) -> int:
+        """The same, read."""
+        return int(connection.scalar(select(self.instant)))
+
+    def now_ms(self) -> int:
+        """By this host's clock: for what rests on no comparison with other hosts."""
+        return self._now_ms() if self._now_ms is not None else time.time_ns() // 1_000_000
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -125,7 +150,7 @@ class Store:
         """Append to the event log, in the transaction of the change itself."""
         connection.execute(
             insert(schema.events).values(
-                at_ms=self.now_ms(),
+                at_ms=self.instant,
                 pipeline=pipeline,
                 actor=self.actor,
                 what=what,

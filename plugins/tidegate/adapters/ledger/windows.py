@@ -122,7 +122,7 @@ class SqlWindows:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms, g.c.number == number)
         with self._store.begin() as c:
             change = update(g).where(mine, g.c.published_ms.is_not(None), g.c.announced_ms.is_(None))
-            if c.execute(change.values(announced_ms=self._store.now_ms())).rowcount:
+            if c.execute(change.values(announced_ms=self._store.instant)).rowcount:
                 self._store.note(c, name, "announced", _subject(key), {"generation": number})
             elif c.scalar(select(g.c.published_ms).where(mine)) is None:
                 # told of what a database that failed over has forgotten: the next try publishes it again
@@ -216,7 +216,7 @@ class SqlWindows:
                 return waiting
             change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == CLOSING)
             self._store.compare_and_set(
-                c, change.values(state=CLOSED, closed_ms=self._store.now_ms()), f"closing window {iso(key.start_ms)}"
+                c, change.values(state=CLOSED, closed_ms=self._store.instant), f"closing window {iso(key.start_ms)}"
             )
             self._store.raise_version(c, name)
             batches = reopenings.contributors(c, name, key.start_ms)
@@ -254,7 +254,7 @@ class SqlWindows:
             if not isinstance(now, BuildingGeneration):
                 raise LostComparison(f"generation {number} of {iso(key.start_ms)} is {now.state} already")
             epoch = max(now.epoch, above) + 1
-            change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce, began_ms=self._store.now_ms())
+            change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce, began_ms=self._store.instant)
             self._store.compare_and_set(c, change, f"taking generation {number}")
             self._store.note(c, name, "assembling", _subject(key), {"generation": number, "epoch": epoch})
         return replace(now, epoch=epoch, nonce=nonce)
@@ -272,7 +272,7 @@ class SqlWindows:
                 directory=directory,
                 rows=sum(f.rows for f in files),
                 digest=digest,
-                built_ms=self._store.now_ms(),
+                built_ms=self._store.instant,
             )
             if spec is not None:
                 change = change.values(spec_version=spec)
@@ -309,10 +309,11 @@ class SqlWindows:
     def publish(
         self, generation: BuiltGeneration, location: str, certificate: str, moved: Moved | None = None
     ) -> PublishedGeneration:
-        name, key, now = generation.pipeline, generation.window, self._store.now_ms()
+        name, key = generation.pipeline, generation.window
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
             _lock(c, name, key)
+            now = self._store.read_now(c)
             intents.refuse_doubt(c, generation, location, now)
             change = update(g).where(_in_state(generation, SWAPPING))
             change = change.values(state=CURRENT, location=location, published_ms=now)
@@ -336,7 +337,7 @@ class SqlWindows:
     # ------------------------------------------------------------ intents (R8)
 
     def declare_intent(self, generation: BuiltGeneration | PublishedGeneration, location: str, ttl_ms: int) -> str:
-        name, key, now = generation.pipeline, generation.window, self._store.now_ms()
+        name, key, now = generation.pipeline, generation.window, self._store.instant
         with self._store.begin() as c:
             _lock(c, name, key)
             newest, _ = self._numbers(c, name, key)
