@@ -256,6 +256,8 @@ def attempt_damaged(world: World) -> None:
 
 
 def landing_damaged(world: World) -> None:
+    """While Kafka has its records the hour is read again: tests/unit/test_salvage.py."""
+    world.kafka.out_of_reach(TOPIC)
     _take_away(world, min((world.folder / WORK / "landed").glob("*/data/*/hour=02/*/*.parquet")))
 
 
@@ -367,6 +369,7 @@ def _give_back(world: World) -> None:
     aside = world.folder / ASIDE
     if (aside / "file").exists():
         (aside / "file").rename(json.loads((aside / "where").read_text()))
+    world.kafka.within_reach(TOPIC)
     ledger = world.context().ledger
     for block in ledger.pipelines.blocks("readings"):
         kind, _, what = block.subject.partition(" ")

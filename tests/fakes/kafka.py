@@ -28,6 +28,7 @@ class Record:
 class _Log:
     records: list[Record] = field(default_factory=list)
     start: int = 0
+    kept_from: int | None = None
     end: int = 0
     open_since: int | None = None
     aborted: list[tuple[int, int]] = field(default_factory=list)
@@ -185,6 +186,16 @@ class FakeKafka:
         log = self._log(topic, partition)
         log.start = max(log.start, min(before, log.end))
         log.records = [record for record in log.records if record.offset >= log.start]
+
+    def out_of_reach(self, topic: str) -> None:
+        """Retention has passed all records, as far as anybody can see, until `within_reach`."""
+        for log in self._topics[topic].logs.values():
+            log.kept_from, log.start = log.start, log.end
+
+    def within_reach(self, topic: str) -> None:
+        for log in self._topics[topic].logs.values():
+            log.start = min(log.start, log.kept_from) if log.kept_from is not None else log.start
+            log.kept_from = None
 
     def begin(self, topic: str, partition: int) -> None:
         """A transaction is open from here on: the last stable offset stands still."""
