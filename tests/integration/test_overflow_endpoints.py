@@ -88,8 +88,11 @@ def test_readers_see_what_overflow_rows_said(catalogue: PyHiveCatalogue, name: s
     assert sorted(rows) == [(3,), (4,)]
 
 
-def test_the_longest_name_that_the_metastore_stores(catalogue: PyHiveCatalogue, tmp_path: Path) -> None:
-    """767 characters in all, escaped as Hive does it; one more is refused, whatever is done about it."""
+def test_the_longest_name_that_the_metastore_stores(
+    catalogue: PyHiveCatalogue, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """767 characters in all, escaped as Hive does it. One more is refused by the metastore of Spark's Hive, and taken
+    by that of Hive 4 on Derby."""
     names = ("a", "b", "c", "d")
     spec = pipeline(tmp_path / "t", partition_by=("date", "hour", *names))
     spec = replace(spec, columns=(*spec.columns, *(Column(name, "string", f"$.{name}") for name in names)))
@@ -109,6 +112,8 @@ def test_the_longest_name_that_the_metastore_stores(catalogue: PyHiveCatalogue, 
     assert {metastore_name_length(v) for v in longest} == {767}
     catalogue.add_partitions(table.name, longest)
     assert catalogue.partitions(table.name) == longest
+    if request.node.callspec.params["catalogue"] == "hive4":
+        return
     for last in lasts:
         with pytest.raises(CatalogueError):
             catalogue.add_partitions(table.name, {partition(last, 768): f"{spec.sink.location}/q"})
