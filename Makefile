@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-faults test-nightly test-operators test-install types windows
+.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-nightly test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -25,10 +25,13 @@ test: setup ## every test, of the slowest a sample
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-faults test-operators test-install fuzz types windows simulate model
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-cluster test-faults test-operators test-install fuzz types windows simulate model
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
+
+test-cluster: setup ## Spark on a real YARN and a real standalone cluster, with whatever may die there (about 30 minutes)
+	@TIDEGATE_CLUSTER=all $(VENV)/python -m pytest tests/cluster -s
 
 test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
 	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_fencing.py

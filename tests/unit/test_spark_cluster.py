@@ -352,7 +352,9 @@ def test_a_driver_on_yarn_finds_the_secrets_in_both_modes(
     sent = secrets_at(tmp_path / "sent by", "of the client")
     secrets_at(tmp_path / "container", "of the container")
     monkeypatch.chdir(tmp_path / "container")
-    files = f"hdfs:///other/{SECRETS_FILE}.bak,{sent.as_uri()}"
+    another = sent.with_name(f"{SECRETS_FILE}.bak")
+    another.write_text("{}")
+    files = f"{another.as_uri()},{sent.as_uri()}"
     driver(submit_deployMode="client", yarn_dist_files=files)
     assert engine_secrets.client_secrets() == {"sasl.password": "of the client"}, "not what lies about here"
     driver(submit_deployMode="cluster", yarn_dist_files=files)
