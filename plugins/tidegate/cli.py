@@ -32,7 +32,7 @@ _COMMANDS = {
     "complete": ("tidegate.commands.complete:complete", "Accept an hour that another system counts otherwise."),
     "repair": ("tidegate.commands.repairs:repair", "List what alarms have blocked, or clear one block."),
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
-    "source": ("tidegate.commands.repairs:source", "Accept a topic that was recreated."),
+    "source": ("tidegate.commands.source:source", "Accept a topic that was recreated; go on after a log was cut."),
     "spark": ("tidegate.commands.spark:spark", "Let Spark jobs start faster here; end warm sessions."),
     "spec": ("tidegate.commands.specs:spec", "Check pipelines' YAML; its schema and reference."),
     "schema": ("tidegate.commands.schemas:schema", "Propose columns for fields that no column takes."),

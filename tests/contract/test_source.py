@@ -254,6 +254,32 @@ def test_added_partitions_appear(broker, topic):
     assert source.describe(topic).partitions == dict.fromkeys(range(3), PartitionOffsets(0, 0, 0))
 
 
+def test_a_log_that_was_not_cut(broker, topic):
+    broker.create(topic, partitions=2)
+    broker.append(topic, 0, [1, 2, 3])
+    source = broker.source()
+    epochs = {p: o.leader_epoch for p, o in source.describe(topic).partitions.items()}
+    assert None not in epochs.values()
+    assert source.cuts(topic, {0: (3, epochs[0]), 1: (0, epochs[1])}) == {}
+    assert source.cuts(topic, {0: (2, epochs[0])}) == {}
+    broker.trim(topic, 0, 3)
+    assert source.cuts(topic, {0: (1, epochs[0])}) == {}, "what retention took was not cut off"
+
+
+def test_a_log_that_ends_below_what_was_planned_was_cut_at_its_end(broker, topic):
+    broker.create(topic, partitions=2)
+    broker.append(topic, 0, [1, 2, 3])
+    source = broker.source()
+    epochs = {p: o.leader_epoch for p, o in source.describe(topic).partitions.items()}
+    assert source.cuts(topic, {0: (5, epochs[0]), 1: (1, epochs[1])}) == {0: 3, 1: 0}
+
+
+def test_of_a_leader_epoch_that_the_broker_never_had_nothing_is_known(broker, topic):
+    broker.create(topic)
+    broker.append(topic, 0, [1, 2, 3])
+    assert broker.source().cuts(topic, {0: (5, 99)}) == {}
+
+
 def test_offsets_for_time(broker, topic):
     broker.create(topic, partitions=3)
     broker.append(topic, 0, [1000, 2000, 3000])
@@ -318,6 +344,7 @@ def test_a_broker_that_is_down_is_an_error_within_seconds(broker, topic):
         lambda: source.offsets_for_time(topic, 0),
         lambda: source.commit_group("g", topic, {0: 0}),
         lambda: source.committed_group("g", topic),
+        lambda: source.cuts(topic, {0: (1, 0)}),
     ]
     started = time.monotonic()
     for call in calls:

@@ -31,6 +31,7 @@ class _Log:
     kept_from: int | None = None
     end: int = 0
     open_since: int | None = None
+    leaders: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # epoch, where its records begin
     aborted: list[tuple[int, int]] = field(default_factory=list)
 
     def append(
@@ -43,6 +44,16 @@ class _Log:
         self.records.append(Record(self.end, timestamp_ms, key, value, headers))
         self.end += 1
         return self.end - 1
+
+    def lead(self) -> None:
+        """Another leader takes over at the log's end."""
+        self.leaders.append((self.leaders[-1][0] + 1, self.end))
+
+    def end_of(self, epoch: int) -> int | None:
+        """Where the records of later leaders begin, as a broker says; None for an epoch that it does not know."""
+        if epoch > self.leaders[-1][0]:
+            return None
+        return next((max(start, self.start) for other, start in self.leaders if other > epoch), self.end)
 
     @property
     def last_stable_offset(self) -> int:
@@ -100,6 +111,11 @@ class FakeKafka:
             p: next((r.offset for r in log.records if r.timestamp_ms >= timestamp_ms), log.end)
             for p, log in sorted(self._topic(topic).logs.items())
         }
+
+    def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
+        logs = self._topic(topic).logs
+        found = {p: logs[p].end_of(epoch) for p, (_, epoch) in ends.items()}
+        return {p: end for p, end in found.items() if end is not None and end < ends[p][0]}
 
     def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
         unknown = offsets.keys() - self._topic(topic).logs.keys()
@@ -180,6 +196,12 @@ class FakeKafka:
         log = self._log(topic, partition)
         log.records = [record for record in log.records if record.offset < end]
         log.end = min(log.end, end)
+        log.lead()
+        log.leaders = [(epoch, start) for epoch, start in log.leaders if start <= end]
+
+    def elect(self, topic: str, partition: int) -> None:
+        """A clean leader election: nothing is lost."""
+        self._log(topic, partition).lead()
 
     def trim(self, topic: str, partition: int, before: int) -> None:
         """Retention: records below `before` are gone."""
@@ -235,7 +257,7 @@ class FakeKafka:
 
     def _offsets(self, log: _Log) -> PartitionOffsets:
         stable = log.last_stable_offset if self.isolation == READ_COMMITTED else log.end
-        return PartitionOffsets(log.start, stable, log.end)
+        return PartitionOffsets(log.start, stable, log.end, log.leaders[-1][0])
 
 
 class FakeReader(Reader):

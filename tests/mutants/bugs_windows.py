@@ -25,8 +25,8 @@ def _by_todays_spec(original, *args):
     return replace(original(*args), pinned=None)
 
 
-def _whatever_has_the_name(original, span, batch_id, topic_id, now, why=""):
-    return original(span, batch_id, topic_id if now is None else now.topic_id, now, why)
+def _whatever_has_the_name(original, span, batch_id, topic_id, now, *rest):
+    return original(span, batch_id, topic_id if now is None else now.topic_id, now, *rest)
 
 
 def _wanted_ones_only(original, ctx, table, time, want):

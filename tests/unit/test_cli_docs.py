@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/cli.md"
 COMMANDS = {name: command for name, command, _ in reference.commands()}
 TEXT_ONLY = {  # they print no facts that a program would ask for, or have a format of their own
-    "tidegate metrics", "tidegate source reset", "tidegate spark prepare", "tidegate spark end", "tidegate spec schema",
-    "tidegate spec docs", "tidegate db migrate", "tidegate db revision", "tidegate stack down", "tidegate stack wipe",
-    "tidegate stack env",
+    "tidegate metrics", "tidegate source reset", "tidegate source rewind", "tidegate source skip",
+    "tidegate spark prepare", "tidegate spark end", "tidegate spec schema", "tidegate spec docs", "tidegate db migrate",
+    "tidegate db revision", "tidegate stack down", "tidegate stack wipe", "tidegate stack env",
 }  # fmt: skip
 
 

@@ -8,8 +8,9 @@ import pytest
 from core_values import HOUR, PIPELINE
 
 from tidegate.core.batch import RULES_VERSION, Loss, PartitionPlan, Plan
-from tidegate.core.errors import DataLoss, SourceError, TopicRecreated
+from tidegate.core.errors import DataLoss, LogCut, SourceError, TopicRecreated
 from tidegate.core.lateness import Floor
+from tidegate.core.logcut import Cut
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.planning import NothingToPlan, PlanningView, advance, first_offsets, plan_batch, revise
 from tidegate.core.ports import PartitionOffsets, TopicState
@@ -121,7 +122,10 @@ def test_an_offset_beyond_the_log_is_a_loss_that_nothing_allows() -> None:
     record = replace(SPEC, source=replace(SPEC.source, on_data_loss="record"))
     with pytest.raises(DataLoss, match="next offset is 20, but the log ends at 19") as e:
         planned(topic((0, 12, 12), (0, 19, 19)), spec=record)
-    assert "compare with the producers" in e.value.advice
+    assert "the next run looks again" in e.value.advice
+    cut = replace(VIEW, cuts=(Cut(1, "id", 7, 19, 20, 3),))
+    with pytest.raises(LogCut, match=r"partition 1: the log was cut at offset 19 .*\n.*tidegate source skip flights"):
+        planned(topic((0, 12, 12), (0, 29, 29)), cut, spec=record)
     assert planned(topic((0, 12, 12), (0, 20, 20))).records == 2, "at the end there is nothing new, no loss"
 
 

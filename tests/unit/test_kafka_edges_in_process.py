@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.core.batch import Loss, Plan
-from tidegate.core.errors import BatchRefused, DataLoss, JobFailed, NotReady, SourceError, SourceUnavailable
+from tidegate.core.errors import BatchRefused, DataLoss, JobFailed, LogCut, NotReady, SourceError, SourceUnavailable
 from tidegate.core.pipeline import EventTime
 from tidegate.workflow import ingest, reconcile
 
@@ -186,7 +186,7 @@ def test_a_log_that_lost_its_newest_records_is_refused_at_plan_and_at_read(world
     with pytest.raises(BatchRefused, match=r"data loss.*\[0, 6\).*the log now holds \[0, 4\)"):
         ingest.write(world.context(), "r1")
     reconcile.abandon(world.context(), 1, "unclean leader election", force=True)
-    with pytest.raises(DataLoss, match="the next offset is 6, but the log ends at 4"):
+    with pytest.raises(LogCut, match="the log was cut at offset 4 .*planned up to 6, by batch 1"):
         world.ingest("r2")
 
 

@@ -19,8 +19,9 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, OffsetSpec, ResourceType
 
+from tidegate.adapters import log_ends
 from tidegate.core.errors import SourceError, SourceUnavailable
 from tidegate.core.ports import PartitionOffsets, TopicState
 
@@ -94,10 +95,17 @@ class KafkaSource:
         stable = ends
         if self._isolation == READ_COMMITTED:
             stable = self._list_offsets(topic, numbers, OffsetSpec.latest(), READ_COMMITTED)
+        # of the last answer: what was cut off before it lies above its end, what is cut off later has a later leader
+        epochs = {p: stable[p].leader_epoch for p in numbers}
         return TopicState(
             topic=topic,
             topic_id=str(description.topic_id),
-            partitions={p: PartitionOffsets(starts[p], min(stable[p], ends[p]), ends[p]) for p in numbers},
+            partitions={
+                p: PartitionOffsets(
+                    starts[p].offset, min(stable[p].offset, ends[p].offset), ends[p].offset, _epoch(epochs[p])
+                )
+                for p in numbers
+            },
             **self._retention(topic),
         )
 
@@ -108,7 +116,11 @@ class KafkaSource:
         # The ends first: a record that arrives in between is then read, not skipped.
         ends = self._list_offsets(topic, numbers, OffsetSpec.latest(), READ_UNCOMMITTED)
         found = self._list_offsets(topic, numbers, OffsetSpec.for_timestamp(timestamp_ms), READ_UNCOMMITTED)
-        return {p: found[p] if found[p] >= 0 else ends[p] for p in numbers}
+        return {p: (found[p] if found[p].offset >= 0 else ends[p]).offset for p in numbers}
+
+    def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """Raises SourceError."""
+        return log_ends.cuts(self._settings, topic, ends, self._timeout_s)
 
     def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
         """Raises SourceError, which the caller may ignore: nothing is lost when it fails."""
@@ -160,10 +172,12 @@ class KafkaSource:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says less than the one before it
             self._reason = re.sub(r" \(after \d+ms in state \w+\)", "", error.str())
 
-    def _list_offsets(self, topic: str, numbers: Iterable[int], spec: OffsetSpec, isolation: str) -> dict[int, int]:
+    def _list_offsets(
+        self, topic: str, numbers: Iterable[int], spec: OffsetSpec, isolation: str
+    ) -> dict[int, ListOffsetsResultInfo]:
         """One request to each leading broker, whatever the number of partitions; once more for those that move."""
         level = IsolationLevel.READ_COMMITTED if isolation == READ_COMMITTED else IsolationLevel.READ_UNCOMMITTED
-        found: dict[int, int] = {}
+        found: dict[int, ListOffsetsResultInfo] = {}
         missing = set(numbers)
         deadline = time.monotonic() + self._timeout_s
         while missing:
@@ -171,7 +185,7 @@ class KafkaSource:
             answers = self._admin.list_offsets(wanted, isolation_level=level, **self._limit)
             for partition, future in ((tp.partition, future) for tp, future in answers.items()):
                 try:
-                    found[partition] = self._result(future, topic).offset
+                    found[partition] = self._result(future, topic)
                 except KafkaException as error:
                     if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
                         raise self._error(error.args[0], topic, partition) from error
@@ -247,6 +261,11 @@ class KafkaSource:
         hint = f"; did you mean {near[0]}?" if near else ""
         message = f"Kafka at {brokers} has no topic {topic}{hint}"
         return SourceError(message, advice="create the topic, or mend source.topic (or the connection's ACLs)")
+
+
+def _epoch(told: int | None) -> int | None:
+    """Old brokers do not tell it."""
+    return told if told is not None and told >= 0 else None
 
 
 def connection_settings(extra: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -11,14 +10,13 @@ from tidegate.commands import adoption, surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import NOT_WELL, Failed
 from tidegate.commands.output import json_option, print_json
-from tidegate.core.wording import many, those
+from tidegate.core.wording import those
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
     from tidegate.core.batch import OpenBatch
     from tidegate.core.pipeline import Pipeline
     from tidegate.workflow.context import Context
-    from tidegate.workflow.resetting import Recreated
 
 _why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
 _yes = click.option("--yes", is_flag=True, help="Don't ask.")
@@ -122,7 +120,10 @@ def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
         print_json({"pipeline": name, "blocks": blocks})
     for block in () if as_json else blocks:
         kind, _, what = said(block.subject).partition(" ")
-        click.echo(f"{kind} {what}: {block.reason}\n  clear it: tidegate repair {name} --{kind} {what} --why '...'")
+        clear = f"clear it: tidegate repair {name} --{kind} {what} --why '...'"
+        if kind == "partition":  # of a log that was cut: it takes a decision
+            clear = f"decide: tidegate source rewind {name} --why '...', or tidegate source skip {name} --why '...'"
+        click.echo(f"{kind} {what}: {block.reason}\n  {clear}")
     if not blocks and not as_json:
         click.echo(f"{name}: nothing is blocked")
     raise SystemExit(NOT_WELL if blocks else 0)
@@ -219,76 +220,3 @@ def _release(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
 
 def _open_one(batch: OpenBatch | None) -> str:
     return "none is open" if batch is None else f"that is batch {batch.plan.batch_id} ({batch.state})"
-
-
-@click.group()
-def source() -> None:
-    """What concerns a pipeline's topic."""
-
-
-@source.command()
-@surroundings.pipeline_argument
-@_why
-@_yes
-def reset(pipeline: str, why: str | None, yes: bool) -> None:
-    """Accept a topic that was recreated: its offsets start anew, and it is read from its beginning, offset 0. What its
-    retention has taken already is listed first; source.on_data_loss says whether the next plan stops there or records
-    the loss.
-
-    Rows that were landed from the old topic stay. A batch that is open and was planned from the old topic can't be
-    read any more: it is ABANDONED, its offsets stay in the ledger as a term of the balance.
-
-    \b
-    Example:
-      tidegate source reset flights --why "topic recreated with 16 partitions"
-
-    \b
-    Exit code: 0 accepted, or nothing to do; 1 refused; 2 usage; 3 Kafka or the ledger gives no answer.
-    """
-    spec = surroundings.pipeline_named(pipeline)
-    with surroundings.ledger() as ledger:
-        _reset(surroundings.context(spec, ledger), why, yes)
-
-
-def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
-    """What of the new topic can't be read any more, and what that means for the next plan."""
-    if not found.gone:
-        return
-    records = ctx.pipeline.source.on_data_loss == "record"
-    yield f"{those(sum(found.gone.values()), 'offset')} gone from its beginning already:"
-    yield from (f"  partition {p}: offsets [0, {count})" for p, count in found.gone.items())
-    if records:
-        yield "the next plan records them as lost (source.on_data_loss: record)"
-    else:
-        yield "the next plan stops there (source.on_data_loss: fail); with `record` it notes the loss and goes on"
-
-
-def _reset(ctx: Context, why: str | None, yes: bool) -> None:
-    from tidegate.workflow import resetting
-
-    name, found = ctx.name, resetting.survey(ctx)
-    if not isinstance(found, resetting.Recreated):
-        click.echo(f"{name}: topic {found.topic} ({found.topic_id}) is the accepted one; nothing to do")
-        return
-    topic = found.topic
-    click.echo(f"{name}: the ledger's offsets belong to topic id {found.old}")
-    click.echo(
-        f"{topic.topic} now has id {topic.topic_id}, "
-        f"{many(len(topic.partitions), 'partition')}, {many(found.offsets, 'offset')}; "
-        "it will be read from its beginning"
-    )
-    for line in _gone(ctx, found):
-        click.echo(line)
-    if found.landed is not None:
-        batch_id = found.landed.plan.batch_id
-        click.echo(f"batch {batch_id} ({found.landed.state}) has landed before the ledger says so: its rows are kept")
-    if found.given_up is not None:
-        plan = found.given_up.plan
-        state = found.given_up.state
-        click.echo(f"batch {plan.batch_id} ({state}) will be ABANDONED: {those(plan.records, 'offset')} lost")
-    if not why:
-        raise click.UsageError(_WHY_NEEDED)
-    if not yes:
-        click.confirm("Accept the new topic?", abort=True)
-    resetting.accept(ctx, found, why)
-    click.echo(f"accepted: the next run of {name}.ingest reads {topic.topic} ({topic.topic_id})")

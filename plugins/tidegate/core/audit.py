@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.balance import Balance, window_difference
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_id
+from tidegate.core.logcut import Resumption
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
 from tidegate.core.window import CURRENT
@@ -53,7 +54,7 @@ class Books:
 
     def __init__(self, spine: Spine) -> None:
         self._spine = spine
-        self._chain = _Chain(spine.losses)
+        self._chain = _Chain(spine.losses, spine.resumptions)
         self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
         self._balance, self._rerouted = Balance(), 0
@@ -190,22 +191,28 @@ class Redrives:
 
 
 class _Chain:
-    """Each Kafka partition's ranges lie end to end, recorded losses excepted; a recreated topic begins anew."""
+    """Each Kafka partition's ranges lie end to end, recorded losses excepted; a recreated topic begins anew, and after
+    a cut of the log reading goes on where an operator said."""
 
-    def __init__(self, losses: Sequence[LossRow]) -> None:
+    def __init__(self, losses: Sequence[LossRow], resumed: Sequence[Resumption] = ()) -> None:
         self._losses = {(x.batch_id, x.partition): x for x in losses}
+        self._resumed = {(x.topic_id, x.after_batch, x.partition): x.offset for x in resumed}
         self._ends: dict[str, dict[int, int]] = {}
+        self._newest: dict[str, int] = {}
 
     def link(self, batch: BatchRow) -> Iterator[Problem]:
         before = self._ends.get(batch.topic_id)
         after = self._ends.setdefault(batch.topic_id, {})
         known = None if before is None else dict(before)
+        newest = self._newest.get(batch.topic_id, 0)
+        self._newest[batch.topic_id] = batch.batch_id
         starts = {r.range.partition: r.range.start for r in batch.ranges}
         stops = {r.range.partition: r.range.end for r in batch.ranges}
         for partition, end in sorted(batch.ends.items()):
             start = starts.get(partition, end)
             loss = self._losses.get((batch.batch_id, partition))
             due = None if known is None else known.get(partition, 0)
+            due = self._resumed.get((batch.topic_id, newest, partition), due)
             if known is not None and partition not in known and start == batch.log_starts[partition]:
                 due = start  # a release before this one began there, and recorded no loss
             if loss is not None and due is not None and (loss.start, loss.end) == (due, start):

@@ -36,6 +36,7 @@ class PartitionPlan:
     log_start: int
     last_stable_offset: int
     high_watermark: int
+    leader_epoch: int | None = field(default=None, compare=False)  # of the leader that told the ends
 
     @property
     def drained(self) -> bool:

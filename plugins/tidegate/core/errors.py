@@ -8,6 +8,7 @@ TidegateError
 |- SourceError
 |  |- SourceUnavailable  the broker does not answer (retry)
 |  |- DataLoss           offsets that were due are gone from the topic
+|  |  |- LogCut          the log was cut below what was planned, and may have grown again
 |  |- TopicRecreated     the topic id is not the accepted one
 |- StorageError
 |  |- PathMissing        a definite answer: the source is not there
@@ -89,6 +90,15 @@ class SourceUnavailable(SourceError):
 
 class DataLoss(SourceError):
     advice = "set source.on_data_loss: record to go on without these offsets (they are written to the ledger)"
+
+
+class LogCut(DataLoss):
+    """The log gave up offsets that were planned, and gives them to other records."""
+
+    advice = (
+        "compare with the producers, then decide: `tidegate source rewind <pipeline>` reads on from the cut, "
+        "`tidegate source skip <pipeline>` goes on at the planned end and records a loss"
+    )
 
 
 class TopicRecreated(SourceError):

@@ -17,6 +17,7 @@ from tidegate.core.completeness import Answer
 from tidegate.core.due import DueLedger
 from tidegate.core.grounds import GroundsLedger
 from tidegate.core.layout import PartitionValues
+from tidegate.core.logcut import CutLedger
 from tidegate.core.notices import NoticeLedger
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
@@ -350,6 +351,9 @@ class Ledger(Protocol):
 
     @property
     def recovery(self) -> RecoveryLedger: ...
+
+    @property
+    def cuts(self) -> CutLedger: ...
 
     @property
     def cleaning(self) -> CleaningLedger: ...

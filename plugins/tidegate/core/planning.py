@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidegate.core.batch import RULES_VERSION, Loss, OpenBatch, PartitionPlan, Plan
-from tidegate.core.errors import DataLoss, SourceError, TopicRecreated
+from tidegate.core.errors import DataLoss, LogCut, SourceError, TopicRecreated
 from tidegate.core.lateness import by_policy, floor_of
 from tidegate.core.layout import window_start
-from tidegate.core.offsets import OffsetRange, share
+from tidegate.core.logcut import REASON, Cut
+from tidegate.core.offsets import Interval, OffsetRange, share
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState
 from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, horizon_ms, watermarks
@@ -29,6 +30,11 @@ class PlanningView:
     not_open: tuple[int, ...]  # starts of windows that are CLOSING or CLOSED, UTC ms
     facts: TopicFacts  # of the newest landed batch
     begun: bool = False  # whether a batch was ever planned, on whatever topic
+    newest: int = 0  # the batch whose planned ends these are; 0 before the first
+    epochs: dict[int, int] = field(default_factory=dict)  # leader epochs by which the planned ends are known
+    cuts: tuple[Cut, ...] = ()  # of the log, about which nobody has decided
+    skipped: dict[int, Interval] = field(default_factory=dict)  # offsets that somebody gave up after a cut
+    rewound: int = 0  # the newest batch after which reading went back to a cut
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,14 @@ def plan_batch(
         raise TopicRecreated(
             f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
         )
+    if view.cuts:
+        raise LogCut(
+            "; ".join(cut.words() for cut in view.cuts), advice=LogCut.advice.replace("<pipeline>", pipeline.name)
+        )
     starts, losses = _starts(pipeline, view, topic, first_offsets)
     ends = _ends(pipeline, topic, starts)
     partitions = tuple(
-        PartitionPlan(p, starts[p], ends[p], o.log_start, o.last_stable_offset, o.high_watermark)
+        PartitionPlan(p, starts[p], ends[p], o.log_start, o.last_stable_offset, o.high_watermark, o.leader_epoch)
         for p, o in sorted(topic.partitions.items())
     )
     plan = Plan(
@@ -87,7 +97,7 @@ def _starts(
     pipeline: Pipeline, view: PlanningView, topic: TopicState, first_offsets: Mapping[int, int]
 ) -> tuple[dict[int, int], tuple[Loss, ...]]:
     starts: dict[int, int] = {}
-    losses: list[Loss] = []
+    losses = [Loss(p, lost.start, lost.end, REASON) for p, lost in sorted(view.skipped.items())]
     gone = sorted(set(view.planned_ends) - set(topic.partitions))
     if gone:
         raise SourceError(
@@ -98,7 +108,7 @@ def _starts(
         if start > offsets.high_watermark:
             raise DataLoss(
                 f"partition {p}: the next offset is {start}, but the log ends at {offsets.high_watermark}",
-                advice="the topic lost its newest records (unclean leader election?): compare with the producers first",
+                advice="a broker that has just become leader may not know its log's end yet: the next run looks again",
             )
         if start < offsets.log_start:
             loss = Loss(p, start, offsets.log_start, "retention")

@@ -7,7 +7,7 @@ The ledger's port is in `core.ledger`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from tidegate.core.layout import PartitionValues
@@ -24,11 +24,14 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class PartitionOffsets:
-    """Offsets exclusive: the next record's. The last stable offset is what a read_committed reader can reach."""
+    """Offsets exclusive: the next record's. The last stable offset is what a read_committed reader can reach.
+
+    `leader_epoch`: of the leader that told the ends; every record below them is of it or an earlier one."""
 
     log_start: int
     last_stable_offset: int
     high_watermark: int
+    leader_epoch: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,12 @@ class Source(Protocol):
 
     def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """First offset at or after the Kafka timestamp, for each partition; the high watermark where there is none."""
+        ...
+
+    def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """Of partitions with (end, leader epoch): where the records of later leaders begin, if that is below the end.
+
+        Partitions whose log was not cut there, or of which the broker cannot tell, are left out."""
         ...
 
     def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, SealedBatch
+from tidegate.core.logcut import Resumption
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, loads, to_plain
 from tidegate.core.receipt import FileEntry, Receipt
@@ -29,13 +30,15 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class BatchRecord:
     """`hwm/<batch>`. `spec` is the one that the plan pins, `fingerprint` its identity: version numbers are a ledger's
-    own. `manifest` is None for an abandoned batch, which has a reason instead."""
+    own. `manifest` is None for an abandoned batch, which has a reason instead. `resumed`: where it went on after a log
+    was cut."""
 
     plan: Plan
     spec: Pipeline
     fingerprint: str
     manifest: Receipt | None = None
     abandoned: str | None = None
+    resumed: tuple[Resumption, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ _ADDED = (
     ("spec", "sink", "metastore_conn_id"),
     ("origin",),
     ("decoders",),
+    ("resumed",),
 )
 """Fields that the release before does not know. Where they say no more than what was before, they are left out: so
 whoever goes back to it can have it adopt what has landed since."""
@@ -87,6 +91,9 @@ def pack(record: BatchRecord | GenerationRecord) -> bytes:
     content = to_plain(record)
     for path in _ADDED:
         _leave_out(record, content, path)
+    if isinstance(record, BatchRecord):
+        for partition in content["plan"]["partitions"]:
+            del partition["leader_epoch"]  # what it tells is of use to the next plan alone
     return gzip.compress(dumps(content).encode(), mtime=0)
 
 

@@ -38,8 +38,11 @@ more rows than that is rebuilt alone."""
 # ---------------------------------------------------------------- Kafka
 
 
-def gone(span: OffsetRange, batch_id: int, topic_id: str, now: TopicState | None, why: str = "") -> str | None:
-    """Why Kafka does not have these records any more; None if it has. `now` None: there is no such topic, `why`."""
+def gone(
+    span: OffsetRange, batch_id: int, topic_id: str, now: TopicState | None, why: str = "", cut: int | None = None
+) -> str | None:
+    """Why Kafka does not have these records any more; None if it has. `now` None: there is no such topic, `why`. `cut`:
+    the first offset at which the log has another record than the batch read."""
     where = f"batch {batch_id}: partition {span.partition} offsets"
     if now is None:
         return f"batch {batch_id}: {why}"
@@ -57,6 +60,8 @@ def gone(span: OffsetRange, batch_id: int, topic_id: str, now: TopicState | None
             f"{where} [{max(span.start, offsets.high_watermark)}, {span.end}) are past the end of the log: the topic "
             "lost its newest records"
         )
+    if cut is not None and span.end > cut:
+        return f"{where} [{max(span.start, cut)}, {span.end}) belong to other records since the log was cut at {cut}"
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidegate.core.balance import Balance
 from tidegate.core.batch import INGEST, REDRIVE
 from tidegate.core.ledger import Intent
+from tidegate.core.logcut import Resumption
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
@@ -200,6 +201,7 @@ class Spine:
     windows: dict[int, WindowRow]
     generations: tuple[GenerationRow, ...]
     newest_event: int
+    resumptions: tuple[Resumption, ...] = ()  # after cuts of the log
 
     def landed(self, batch_id: int) -> bool:
         """What landed is final: pages that are read later show it as it was."""

@@ -137,6 +137,8 @@ def _adopt_batch(ctx: Context, record: BatchRecord, why: str) -> None:
     ledger, name = ctx.ledger, ctx.name
     version = ledger.pipelines.register(record.spec, record.fingerprint)
     plan = replace(record.plan, spec_version=version)
+    if record.resumed:
+        ledger.cuts.restore(name, record.resumed)
     view = ledger.batches.planning_view(name)
     if plan.batch_id >= view.next_batch_id:
         view = _accept_topic(ctx, plan, view, why)

@@ -111,7 +111,7 @@ def refuse_if_group_is_ahead(ctx: Context, view: PlanningView) -> None:
         return
     topic = ctx.pipeline.source.topic
     try:
-        told = ctx.source.committed_group(group_of(ctx), topic, group_mark(ctx, view.accepted_topic_id))
+        told = ctx.source.committed_group(group_of(ctx), topic, group_mark(ctx, view.accepted_topic_id, view.rewound))
     except SourceUnavailable:
         raise
     except SourceError as e:
@@ -139,6 +139,7 @@ def group_of(ctx: Context) -> str:
     return f"tidegate-{ctx.name}"
 
 
-def group_mark(ctx: Context, topic_id: str) -> str:
-    """Written with the group's offsets: another environment may use the same group on the same cluster."""
-    return f"{ctx.ledger.recovery.identity(ctx.name)} {topic_id}"
+def group_mark(ctx: Context, topic_id: str, rewound: int = 0) -> str:
+    """Written with the group's offsets: another environment may use the same group on the same cluster. `rewound`: the
+    batch after which reading went back; what was told before says nothing of what was planned since."""
+    return f"{ctx.ledger.recovery.identity(ctx.name)} {topic_id}" + (f" {rewound}" if rewound else "")

@@ -18,6 +18,7 @@ from tidegate.core.batch import (
 )
 from tidegate.core.errors import (
     BatchRefused,
+    LogCut,
     LostComparison,
     PathExists,
     SourceError,
@@ -28,7 +29,7 @@ from tidegate.core.planning import NothingToPlan
 from tidegate.core.receipt import RangeResult, Receipt
 from tidegate.core.redriving import source_batches
 from tidegate.core.wording import many
-from tidegate.workflow import ahead, landing, records, redriven, sealing, tables, zoning
+from tidegate.workflow import ahead, cutting, landing, records, redriven, sealing, tables, zoning
 from tidegate.workflow.context import ATTEMPTS, Context, guard
 from tidegate.workflow.jobs import run_job
 
@@ -53,7 +54,12 @@ def plan(ctx: Context, run: str) -> int | None:
         ahead.refuse_if_ahead(ctx, view.next_batch_id)
         ahead.refuse_if_group_is_ahead(ctx, view)
         records.mark_if_abandoned(ctx, view.next_batch_id - 1)
-        decided = _decide(ctx, view)
+        try:
+            decided = _decide(ctx, view)
+        except LogCut:
+            if not cutting.remember(ctx, view):
+                continue  # somebody planned or decided meanwhile
+            raise
         if isinstance(decided, NothingToPlan):
             ctx.say(decided.reason)
             return None
@@ -77,6 +83,7 @@ def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | Nothin
     spec = ctx.pipeline
     clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
     topic = ctx.source.describe(spec.source.topic)
+    view = replace(view, cuts=cutting.of(ctx, view, topic))
     first: dict[int, int] = {}
     if not view.begun:  # whatever comes later is read from its beginning
         at_time = {}
@@ -236,7 +243,7 @@ def _tell_kafka(ctx: Context, batch: LandedBatch) -> None:
     """So that Kafka's own tools show the lag, and a ledger that lost commits notices; the ledger alone decides."""
     ends = {p.partition: p.end for p in batch.plan.partitions}
     try:
-        mark = ahead.group_mark(ctx, batch.plan.topic_id)
+        mark = ahead.group_mark(ctx, batch.plan.topic_id, cutting.rewound(ctx, batch.plan))
         ctx.source.commit_group(ahead.group_of(ctx), batch.plan.topic, ends, mark)
     except SourceError as e:
         ctx.say(f"the consumer group's offsets were not committed (harmless): {e}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.batch import Copy, LandedBatch
+from tidegate.core.batch import Copy, LandedBatch, Plan
 from tidegate.core.errors import ReplayRefused, SourceError, SourceUnavailable
 from tidegate.core.instants import iso
 from tidegate.core.layout import join
@@ -19,6 +19,7 @@ from tidegate.core.replaying import FILES, KAFKA, Refusal, Span, decide, gone, l
 from tidegate.core.rereading import listed
 from tidegate.core.tables import told_columns
 from tidegate.core.window import ARCHIVE, FORGOTTEN, PublishedGeneration, WindowKey
+from tidegate.workflow import cutting
 from tidegate.workflow.context import Context
 from tidegate.workflow.merging import landed_path
 from tidegate.workflow.moves import MovedOn
@@ -72,6 +73,8 @@ class Chooser:
         self._specs: dict[int, Pipeline] = {}
         self._missing: dict[int | None, tuple[str, ...]] = {}
         self._topic: tuple[TopicState | None, str] | None = None
+        self._cut: dict[int, dict[int, int]] = {}
+        self._known_cuts: list[tuple[str, int, int, int]] | None = None
 
     def choose(self, work: Work) -> Choice:
         """Raises ReplayRefused for a window that cannot be rebuilt, SourceUnavailable."""
@@ -117,13 +120,29 @@ class Chooser:
         if not plan.is_redrive and self._wanted != FILES:
             now = self.topic()
             wanted = OffsetRange(plan.topic, owed.partition, owed.min_offset, owed.max_offset + 1)
-            why = gone(wanted, owed.batch_id, plan.topic_id, now, self._topic[1] if self._topic else "")
+            cut = self._cuts(plan, now).get(owed.partition)
+            why = gone(wanted, owed.batch_id, plan.topic_id, now, self._topic[1] if self._topic else "", cut)
             if now is not None and now.topic_id == plan.topic_id and owed.partition in now.partitions:
                 kept_from = now.partitions[owed.partition].log_start
             removed = work.removed.get((owed.batch_id, owed.partition))
             if why is None and removed:
                 why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
         return Span(owed, why, (), None, kept_from, plan.is_redrive)
+
+    def _cuts(self, plan: Plan, now: TopicState | None) -> dict[int, int]:
+        """By partition the first offset at which the log has another record than the batch read: cuts that are
+        remembered, and those that nobody has noticed yet."""
+        if now is None or now.topic_id != plan.topic_id:
+            return {}
+        if plan.batch_id not in self._cut:
+            found = cutting.under(self._ctx, plan, now)
+            if self._known_cuts is None:
+                self._known_cuts = cutting.known(self._ctx)
+            for topic_id, partition, after_batch, offset in self._known_cuts:
+                if topic_id == plan.topic_id and after_batch >= plan.batch_id:
+                    found[partition] = min(offset, found.get(partition, offset))
+            self._cut[plan.batch_id] = found
+        return self._cut[plan.batch_id]
 
     def _with_files(self, spans: list[Span], files: _Files | _Landed) -> list[Span]:
         """Each that may come from files is held against them: with those that have to, all that cannot be told apart

@@ -156,7 +156,7 @@ def _with_concerns(
     concerns = [
         Concern(
             f"{said(b.subject)} is blocked: {first_line(b.reason)}",
-            f"look at it, then `tidegate repair {name}`",
+            _unblocking(name, b),
             "alarm",
             b.subject,
         )
@@ -204,6 +204,16 @@ def _with_concerns(
 def refusal_kind(refused: str) -> str:
     """One of core.notices.KINDS."""
     return "dirty_limit" if too_dirty(refused) else "refused"
+
+
+def _unblocking(name: str, block: Block) -> str:
+    """A log that was cut takes a decision; any other block is cleared."""
+    if block.subject.startswith("partition "):
+        return (
+            f"compare with the producers; `tidegate source rewind {name}` reads on from there, `tidegate source skip "
+            f"{name}` records the loss"
+        )
+    return f"look at it, then `tidegate repair {name}`"
 
 
 def after_refusal(name: str, batch_id: int, refused: str) -> str:

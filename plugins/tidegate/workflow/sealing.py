@@ -18,12 +18,13 @@ from tidegate.core.errors import (
 )
 from tidegate.core.layout import join
 from tidegate.core.plain import loads
+from tidegate.core.ports import TopicState
 from tidegate.core.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.record import same_plan
 from tidegate.core.thresholds import refusal
 from tidegate.core.wording import many
 from tidegate.core.zonedata import SAME_TZDATA, version_of
-from tidegate.workflow import overflow, records
+from tidegate.workflow import cutting, overflow, records
 from tidegate.workflow.attempts import refuse_other_records
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import read_receipt
@@ -124,6 +125,17 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
         _refuse_unless_released(ctx, plan.batch_id, reason)
 
 
+def _refuse_if_cut(ctx: Context, plan: Plan, topic: TopicState) -> None:
+    """Nor from a log that was cut meanwhile: some of it was read before, some after, nobody knows which."""
+    for partition, offset in sorted(cutting.under(ctx, plan, topic).items()):
+        raise BatchRefused(
+            f"partition {partition}: the log was cut at offset {offset} (an unclean leader election?) after batch "
+            f"{plan.batch_id} was planned up to {next(p.end for p in plan.partitions if p.partition == partition)}",
+            advice=f"tidegate repair {ctx.name} --reread {plan.batch_id} --why ...: the next run plans anew from what "
+            "the log holds now",
+        )
+
+
 def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
     released = ctx.ledger.repairs.released(ctx.name, batch_id)
     if released is None:
@@ -134,9 +146,12 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
 
 def _check_topic(ctx: Context, plan: Plan) -> None:
     """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile."""
-    topic_id = ctx.source.describe(plan.topic).topic_id
-    if topic_id != plan.topic_id:
-        raise TopicRecreated(f"topic {plan.topic} has id {topic_id} now, batch {plan.batch_id} planned {plan.topic_id}")
+    topic = ctx.source.describe(plan.topic)
+    if topic.topic_id != plan.topic_id:
+        raise TopicRecreated(
+            f"topic {plan.topic} has id {topic.topic_id} now, batch {plan.batch_id} planned {plan.topic_id}"
+        )
+    _refuse_if_cut(ctx, plan, topic)
 
 
 def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:

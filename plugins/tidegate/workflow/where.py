@@ -72,6 +72,7 @@ class _Where:
         self._silence: str | None = None
         self._facts: watermark.TopicFacts | None = None
         self._certificates: dict[int, Certificate] = {}
+        self._cuts = ctx.ledger.cuts.open(ctx.name)
 
     def answers(self, wanted: Sequence[tuple[int, int]]) -> list[tuple[Answer, bool]]:
         """Each with whether it is sure: every file that had to be read was where the ledger said."""
@@ -94,8 +95,22 @@ class _Where:
                 notes.append(f"not every file could be read: {search.unread}")
             fates.append(fate_of(facts, life, search, self._around(facts, life, search, notes)))
             sure = sure and not search.unread and fates[-1].kind != MISSING
+        notes += self._cut(facts)
         found = Answer(self._ctx.name, facts.partition, facts.offset, tuple(fates), tuple(dict.fromkeys(notes)))
         return found, sure
+
+    def _cut(self, facts: OffsetFacts) -> list[str]:
+        """What to say of an offset that the log has given to another record."""
+        said = []
+        if len({life.topic_id for life in facts.lives}) < len(facts.lives):
+            said.append("the log was cut (an unclean leader election?): another record has taken the offset since")
+        for cut in self._cuts:
+            if cut.partition == facts.partition and facts.offset >= cut.start:
+                said.append(
+                    f"the log was cut at offset {cut.start}, and records from there on are not read: tidegate source "
+                    f"rewind {self._ctx.name}, or skip"
+                )
+        return said
 
     def _current_topic(self, notes: list[str]) -> str:
         topic = self._ask_kafka(notes)

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import and_, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import ends, redrives, rows, schema
+from tidegate.adapters.ledger import ends, redrives, resumptions, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.values import landed_values
-from tidegate.core.batch import INGEST, Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval, union
@@ -37,25 +37,25 @@ class SqlBatches:
         with self._store.begin() as c:
             pipeline = row_of(c, schema.pipelines, name=name)
             if pipeline is None:
-                raise LedgerError(
-                    f"pipeline {name} is not in the ledger", advice="let its DAG be parsed, or register it"
-                )
+                unknown = f"pipeline {name} is not in the ledger"
+                raise LedgerError(unknown, advice="let its DAG be parsed, or register it")
+            at = ends.reach(c, name, pipeline.topic_id)
             not_open = select(w.c.start_ms).where(w.c.pipeline == name, w.c.state != "OPEN").order_by(w.c.start_ms)
             return PlanningView(
                 pipeline.version,
                 pipeline.next_batch_id,
                 pipeline.topic_id,
                 self._open(c, name),
-                ends.planned_ends(c, name, pipeline.topic_id),
+                at.ends,
                 tuple(c.scalars(not_open)),
                 topic_facts(c, name),
-                self._begun(c, name),
+                ends.begun(c, name),
+                at.newest,
+                at.epochs,
+                resumptions.open_cuts(c, name, pipeline.topic_id),
+                at.skipped,
+                resumptions.rewound(c, name, pipeline.topic_id),
             )
-
-    def _begun(self, c: Connection, name: str) -> bool:
-        batches = select(b.c.batch_id).where(b.c.pipeline == name, b.c.kind == INGEST)
-        kept = select(schema.resumptions.c.after_batch).where(schema.resumptions.c.pipeline == name)
-        return any(c.execute(found.limit(1)).first() is not None for found in (batches, kept))
 
     def get(self, name: str, batch_id: int) -> Batch:
         with self._store.begin() as c:
@@ -151,6 +151,8 @@ class SqlBatches:
             if self._open(c, name) is not None:
                 raise LostComparison(f"another batch of {name} is open")
             redrives.insert_sources(c, plan)
+            if not plan.is_redrive:
+                resumptions.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
             c.execute(insert(b).values(**rows.batch_values(plan), planned_ms=now))
             for r in plan.ranges:
                 c.execute(
@@ -352,6 +354,7 @@ def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:
         "last_stable_offset": part.last_stable_offset,
         "high_watermark": part.high_watermark,
         "drained": part.drained,
+        "leader_epoch": part.leader_epoch,
     }
 
 

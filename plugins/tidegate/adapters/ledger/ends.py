@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import rows_of
 from tidegate.core.batch import INGEST
+from tidegate.core.offsets import Interval
 
 b, s = schema.batches, schema.resumptions
 
@@ -20,14 +21,37 @@ def newest_batch(c: Connection, name: str, topic_id: str | None) -> int:
     return c.scalar(newest) or 0
 
 
+def begun(c: Connection, name: str) -> bool:
+    """Whether a batch was ever planned, on whatever topic; one that is to be read again counts."""
+    batches = select(b.c.batch_id).where(b.c.pipeline == name, b.c.kind == INGEST)
+    kept = select(s.c.after_batch).where(s.c.pipeline == name)
+    return any(c.execute(found.limit(1)).first() is not None for found in (batches, kept))
+
+
 def planned_ends(c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
     """By Kafka partition: every batch but a redrive has a row for each. Empty before the first batch on the topic."""
+    return reach(c, name, topic_id).ends
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the batches on a topic are planned, and by which leader epochs that is known. `skipped`: offsets that the
+    next batch records as lost."""
+
+    newest: int
+    ends: dict[int, int]
+    epochs: dict[int, int]
+    skipped: dict[int, Interval]
+
+
+def reach(c: Connection, name: str, topic_id: str | None) -> Reach:
     newest = newest_batch(c, name, topic_id)
     found = rows_of(c, schema.batch_partitions, pipeline=name, batch_id=newest) if newest else []
-    ends = {r.partition: r.planned_end for r in found}
-    return ends | {r.partition: r.offset for r in resumptions(c, name, topic_id, newest)}
-
-
-def resumptions(c: Connection, name: str, topic_id: str | None, newest: int) -> list[Any]:
-    """Of partitions where the batch after `newest` goes on elsewhere than at the planned end."""
-    return rows_of(c, s, pipeline=name, topic_id=topic_id, after_batch=newest)
+    decided = rows_of(c, s, pipeline=name, topic_id=topic_id, after_batch=newest)
+    epochs = {r.partition: r.leader_epoch for r in [*found, *decided]}
+    return Reach(
+        newest,
+        {r.partition: r.planned_end for r in found} | {r.partition: r.offset for r in decided},
+        {p: epoch for p, epoch in epochs.items() if epoch is not None},
+        {r.partition: Interval(r.lost_start, r.offset) for r in decided if r.lost_start is not None},
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import reopenings, rows, schema
+from tidegate.adapters.ledger import reopenings, resumptions, rows, schema
 from tidegate.adapters.ledger.reads_rows import (
     Snapshots,
     batches,
@@ -62,6 +62,7 @@ class AuditReads(Snapshots):
                 {w.start_ms: window_row(w) for w in rows_of(c, schema.windows, pipeline=name)},
                 tuple(_without_files(c, name)),
                 newest_event(c, name),
+                resumptions.decided(c, name),
             )
 
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:

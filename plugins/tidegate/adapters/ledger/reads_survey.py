@@ -280,13 +280,15 @@ def _spent(step: str, end: Any, start: Any) -> tuple[Any, Any]:
 
 
 def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None, int]]:
-    """When the open batch was planned, and how many batches and windows wait for a human."""
+    """When the open batch was planned, and how many batches, windows and cut logs wait for a human."""
     held = case((b.c.blocked.is_not(None) | b.c.refused.is_not(None), 1), else_=0)
     batches = select(b.c.pipeline, func.min(b.c.planned_ms), func.sum(held))
     batches = batches.where(b.c.pipeline.in_(names), b.c.state.in_(_OPEN)).group_by(b.c.pipeline)
     found = {name: (since, int(count or 0)) for name, since, count in c.execute(batches)}
     windows = select(w.c.pipeline, func.count()).where(w.c.pipeline.in_(names), w.c.blocked.is_not(None))
-    for name, count in c.execute(windows.group_by(w.c.pipeline)):
+    k = schema.log_cuts
+    cuts = select(k.c.pipeline, func.count()).where(k.c.pipeline.in_(names))
+    for name, count in [*c.execute(windows.group_by(w.c.pipeline)), *c.execute(cuts.group_by(k.c.pipeline))]:
         since, before = found.get(name, (None, 0))
         found[name] = (since, before + count)
     return found

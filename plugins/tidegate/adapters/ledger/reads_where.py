@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import rows, schema
+from tidegate.adapters.ledger import resumptions, rows, schema
 from tidegate.adapters.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.batch import INGEST
@@ -62,10 +62,10 @@ class _Files:
 
 
 class _Era:
-    """The batches of one topic id: `[first, last]`."""
+    """The batches of one topic id: `[first, last]`. `begins`: the first offset after a cut of a partition's log."""
 
-    def __init__(self, topic_id: str, first: int, last: int) -> None:
-        self.topic_id, self.first, self.last = topic_id, first, last
+    def __init__(self, topic_id: str, first: int, last: int, begins: int | None = None) -> None:
+        self.topic_id, self.first, self.last, self.begins = topic_id, first, last, begins
 
 
 class _Look:
@@ -83,16 +83,41 @@ class _Look:
         self._batches: dict[int, tuple[BatchRow, Floor, _Files]] = {}
         self._windows: dict[int, tuple[WindowFacts, _Files]] = {}
         self._endings: dict[int, int | None] = {}
+        self._cuts = resumptions.decided(c, name)
 
     def at(self, partition: int, offset: int) -> OffsetFacts:
-        lives = tuple(self._life(era, partition, offset) for era in self._eras)
+        lives = tuple(
+            self._life(part, partition, offset)
+            for era in self._eras
+            for part in self._between_cuts(era, partition, offset)
+        )
         if self._accepted is not None and not any(life.accepted for life in lives):
             lives = (Life(self._accepted, True), *lives)  # accepted by an operator, nothing of it planned yet
         return OffsetFacts(partition, offset, lives)
 
+    def _between_cuts(self, era: _Era, partition: int, offset: int) -> list[_Era]:
+        """Newest first: where a log was cut and the offset freed, it may have a fate before, and one after."""
+        parts, first = [], era.first
+        begins: int | None = None
+        for cut in self._cuts:
+            if (cut.topic_id, cut.partition) == (era.topic_id, partition) and era.first <= cut.after_batch <= era.last:
+                parts.append(_Era(era.topic_id, first, cut.after_batch, begins))
+                first, begins = cut.after_batch + 1, cut.cut
+        parts.append(_Era(era.topic_id, first, max(era.last, first), begins))
+        newest = next(n for n in reversed(range(len(parts))) if parts[n].begins is None or offset >= parts[n].begins)
+        below = [part for n, part in enumerate(parts) if n < newest and self._planned(part, partition, offset)]
+        return [parts[newest], *reversed(below)]
+
+    def _planned(self, part: _Era, partition: int, offset: int) -> bool:
+        """Whether the offset was read before the cut that ended this part."""
+        ends = self._reach(part, partition)
+        return ends is not None and (part.begins or 0) <= offset < ends[1]
+
     def _life(self, era: _Era, partition: int, offset: int) -> Life:
         life = Life(era.topic_id, era.topic_id == self._accepted)
         ends = self._reach(era, partition)
+        if ends is None and era.begins is not None:
+            ends = era.begins, era.begins  # decided, and not planned yet
         if ends is None:
             return life
         values: dict[str, Any] = {"first_offset": ends[0], "planned_end": ends[1]}

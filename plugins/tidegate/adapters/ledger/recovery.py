@@ -55,12 +55,13 @@ class SqlRecovery:
         plan = batch.plan
         with self._store.begin() as c:
             spec = row_of(c, schema.spec_versions, pipeline=plan.pipeline, version=plan.spec_version)
+            resumed = resumptions.decided(c, plan.pipeline, batch_id=plan.batch_id)
         if spec is None:
             raise LedgerError(f"the ledger has no spec version {plan.spec_version} of {plan.pipeline}")
         pipeline = loads(Pipeline, spec.compiled)
         if isinstance(batch, AbandonedBatch):
-            return BatchRecord(plan, pipeline, spec.fingerprint, abandoned=batch.reason)
-        return BatchRecord(plan, pipeline, spec.fingerprint, manifest=batch.manifest)
+            return BatchRecord(plan, pipeline, spec.fingerprint, abandoned=batch.reason, resumed=resumed)
+        return BatchRecord(plan, pipeline, spec.fingerprint, manifest=batch.manifest, resumed=resumed)
 
     def decoders(self, name: str, key: WindowKey, number: int) -> tuple[Decoder, ...]:
         v = schema.spec_versions
@@ -111,6 +112,8 @@ class SqlRecovery:
             self._store.compare_and_set(c, gone, f"withdrawing batch {batch_id}")
             for table in _OF_A_BATCH:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
+            s = schema.resumptions
+            c.execute(update(s).where(s.c.pipeline == name, s.c.batch_id == batch_id).values(batch_id=None))
             if same_starts and not ends.newest_batch(c, name, plan.topic_id):
                 resumptions.keep_starts(c, plan, why)
             self._store.note(c, name, "withdrawn", f"batch {batch_id}", {"why": why, "ranges": plan.ranges})

@@ -104,6 +104,7 @@ def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row]
                 p.log_start,
                 p.last_stable_offset,
                 p.high_watermark,
+                p.leader_epoch,
             )
             for p in partitions
         ),

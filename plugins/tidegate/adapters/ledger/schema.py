@@ -122,6 +122,7 @@ batch_partitions = _table(
     Column("advanced_ms", BigInteger),
     Column("open_transaction_since_ms", BigInteger),
     Column("timed_ms", BigInteger),  # when an event time was read here last
+    Column("leader_epoch", Integer),  # of the leader that told the ends
 )
 
 
@@ -291,6 +292,17 @@ losses = _table(
     Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
     _required("end", BigInteger),
     _required("reason", Text),
+)
+log_cuts = _table(  # logs that end below what was planned, or did: nothing is planned until somebody has decided
+    "log_cuts",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("topic_id", String(100)),
+    _required("after_batch", BigInteger),  # the newest one when it was found
+    _required("start", BigInteger),
+    _required("end", BigInteger),
+    Column("leader_epoch", Integer),
+    _required("found_ms", BigInteger),
 )
 resumptions = _table(  # where the batch after this one goes on in a partition, if not at the planned end
     "resumptions",

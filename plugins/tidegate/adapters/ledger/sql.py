@@ -19,6 +19,7 @@ from tidegate.adapters.ledger.redrives import SqlRedrives
 from tidegate.adapters.ledger.reopenings import SqlReopenings
 from tidegate.adapters.ledger.repairs import SqlRepairs
 from tidegate.adapters.ledger.replays import SqlReplays
+from tidegate.adapters.ledger.resumptions import SqlCuts, open_cuts
 from tidegate.adapters.ledger.rollbacks import SqlRollbacks
 from tidegate.adapters.ledger.specs import SqlSpecs, registered
 from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
@@ -47,6 +48,7 @@ class SqlLedger:
         self.windows = SqlWindows(self.store)
         self.reads = SqlReads(self.store)
         self.recovery = SqlRecovery(self.store)
+        self.cuts = SqlCuts(self.store)
         self.repairs = SqlRepairs(self.store)
         self.cleaning = SqlCleaning(self.store)
         self.redrives = SqlRedrives(self.store)
@@ -122,4 +124,7 @@ class SqlPipelines:
             w = schema.windows
             blocked = select(w).where(w.c.pipeline == name, w.c.blocked.is_not(None)).order_by(w.c.start_ms)
             found += [Block(f"window {window_id(r.start_ms)}", r.blocked) for r in c.execute(blocked)]
+            pipeline = row_of(c, schema.pipelines, name=name)
+            cuts = () if pipeline is None else open_cuts(c, name, pipeline.topic_id)
+            found += [Block(f"partition {cut.partition}", cut.words()) for cut in cuts]
         return found
