@@ -14,6 +14,7 @@ from tests.cluster.life import Held, Life, end_sessions_of, me, parents_named, u
 from tidegate.adapters.storage import HdfsStorage
 from tidegate.core.errors import JobFailed
 from tidegate.embedded.info import StackInfo
+from tidegate.embedded.stack import Stack
 from tidegate.workflow import ingest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ALL, reason="make test-cluster")]
@@ -35,6 +36,16 @@ def latest(stack: StackInfo) -> dict:
 def staged(stack: StackInfo) -> list[str]:
     """What applications have left in HDFS, secrets among it perhaps."""
     return [f.path for f in HdfsStorage().list_files(f"{stack.hdfs_uri}/user/{me()}/.sparkStaging") or ()]
+
+
+def test_the_parts_listen_on_loopback_alone(cluster: StackInfo) -> None:
+    found = Stack(Path(cluster.root)).status()
+    assert found.ok
+    (yarn,) = (part for part in found.parts if part.name == "yarn")
+    daemons = [child for pid in yarn.pids for child in psutil.Process(pid).children(recursive=True)]
+    listening = [c.laddr for p in daemons for c in p.net_connections() if c.status == psutil.CONN_LISTEN]
+    assert len(listening) >= 8
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize(("spark", "command"), [(CLIENT, False), (CLUSTER, False), (CLUSTER, True)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,21 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
 
 def test_airflow_brings_its_database(tmp_path: Path) -> None:
     assert Stack(tmp_path, parts=("airflow",)).parts == ("postgres", "airflow")
+
+
+def test_yarn_brings_hdfs(tmp_path: Path) -> None:
+    assert Stack(tmp_path, parts=("yarn",)).parts == ("hdfs", "yarn")
+    assert not {"hdfs", "yarn"} & set(Stack(tmp_path).parts)
+
+
+def test_a_stack_of_before_gets_a_password_for_kafka_and_keeps_it(tmp_path: Path) -> None:
+    made = asdict(Secrets.of_root(tmp_path))
+    kept = {key: value for key, value in made.items() if key != "kafka_password"}
+    (tmp_path / "secrets.json").write_text(json.dumps(kept))
+    found = Secrets.of_root(tmp_path)
+    assert asdict(found).items() >= kept.items()
+    assert found.kafka_password
+    assert Secrets.of_root(tmp_path) == found
 
 
 def test_a_root_without_a_stack_is_not_well(tmp_path: Path) -> None:
