@@ -256,9 +256,9 @@ def attempt_damaged(world: World) -> None:
 
 
 def landing_damaged(world: World) -> None:
-    """While Kafka has its records the hour is read again: tests/unit/test_salvage.py."""
+    """A landed file is lost: the hour is blocked until Kafka shows the records, then it is read again."""
     world.kafka.out_of_reach(TOPIC)
-    _take_away(world, min((world.folder / WORK / "landed").glob("*/data/*/hour=02/*/*.parquet")))
+    min((world.folder / WORK / "landed").glob("*/data/*/hour=02/*/*.parquet")).unlink()
 
 
 def ledger_restored(world: World) -> None:
@@ -365,7 +365,7 @@ def _take_away(world: World, file: Path) -> None:
 
 
 def _give_back(world: World) -> None:
-    """An operator brings the file back and clears whatever is blocked, by the reasons that are shown."""
+    """An operator brings back what is away, and clears whatever is blocked, by the reasons that are shown."""
     aside = world.folder / ASIDE
     if (aside / "file").exists():
         (aside / "file").rename(json.loads((aside / "where").read_text()))
