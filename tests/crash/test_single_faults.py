@@ -48,6 +48,7 @@ PORTS = {
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GlanceLedger", "GroundsLedger", "Ledger",
     "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
+    "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/unit/test_log_cut.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/unit/test_notices.py loses its replies
 }  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
@@ -59,7 +60,7 @@ LOOKING = {
     "pipelines": {"spec", "specs", "row", "blocks"},
     "batches": {
         "planning_view", "bound", "get", "open", "refusal", "side_duties", "manifest_files", "gaps", "newest_spec",
-        "values",
+        "newest_zone", "values",
     },
     "windows": {
         "facts", "earlier_facts", "get", "generation", "certificate", "holds", "landed_files", "owed",
@@ -72,11 +73,11 @@ LOOKING = {
     "reopenings": {"candidates", "duties", "unfinished"},
     "rollbacks": {"generations", "of"},
     "replays": {"rebuilt_by", "unfinished"},
-    "due": {"note", "published_within"},
+    "due": {"note", "published_within", "located", "unpublished", "starts_within"},
     "totals": set(),
     "repairs": {"released"},
     "launcher": set(),
-    "source": {"describe", "offsets_for_time", "client_settings", "committed_group"},
+    "source": {"describe", "offsets_for_time", "client_settings", "committed_group", "cuts"},
 }  # fmt: skip
 WORKERS = {"storage": {"open_new"}}
 """What only the engine asks of a port."""
