@@ -43,6 +43,14 @@ class Cfg:
     reroute_target = "plan"  # plan (frozen) | write (looked up when the job runs)
     mode = "move"  # move | merge
     hwm = True  # plan refuses when storage knows a newer batch than the ledger
+    ask_before_record = True  # R12: the ledger is asked before a record is written
+    swap_first = True  # R12: SWAPPING is committed before anything moves to where readers look
+    keep_recorded = True  # R13: a generation that storage has a record of is finished, not given up
+    shown_again = True  # R13: taking a reopening back makes its late rows' partitions due again
+    adopt_closing = True  # R14: an adopted window closes in two steps while a batch is open
+    survey_building = True  # R15: an adoption looks at records of generations that the ledger has begun anew
+    built_first = True  # R15: the directory that a late rename would take is moved first, then the table's
+    set_aside = True  # R15: a record that contradicts the ledger is set aside, its files go back
     alarm_ok = False
     bug = ""  # planted, to see that the checker sees: seal-epoch | clean-current | land-early
     check_loc = True
@@ -62,6 +70,7 @@ class Cfg:
     max_try = 4
     adopt = True  # a landed directory found before the ledger says SEALED is adopted (the ledger lost a commit)
     name_by_cas = True  # directories are named by what the comparison answered, not by a later read
+    records = False  # scenario: storage keeps records of generations, the late tables are modelled
     gap_ok = False  # swap: directory: the hour may be absent between the two renames
     eager = ("w_files", "token", "wait_token")
     live = frozenset()
@@ -84,6 +93,7 @@ def base_state(cfg):
         "acc": 1,
         "spec": 1,
         "gap_ok": cfg.gap_ok,
+        "records": cfg.records,
         "end": cfg.ends or tuple(len(x) for x in cfg.log[1]),
     }
     for w in cfg.windows:

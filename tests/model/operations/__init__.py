@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.operations import batch, catalogue, cleaner, environment, replay, storage, window
+from tests.model.operations import batch, catalogue, cleaner, environment, failover, replay, storage, window
 
 
 def _functions(*modules):
@@ -15,7 +15,7 @@ def _functions(*modules):
     }
 
 
-OPS = _functions(batch, window, storage, catalogue, replay, cleaner, environment)
+OPS = _functions(batch, window, storage, catalogue, replay, cleaner, environment, failover)
 LOSABLE = {
     "plan_commit",
     "b_take",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.programs import archive, ingest, replay
+from tests.model.programs import archive, failover, ingest, replay
 
 
 def _functions(*modules):
@@ -15,4 +15,4 @@ def _functions(*modules):
     }
 
 
-PROGRAMS = _functions(ingest, archive, replay)
+PROGRAMS = _functions(ingest, archive, replay, failover)
