@@ -45,6 +45,7 @@ CHANGING: dict[str, frozenset[str]] = {
             "begin_generation",
             "take",
             "built",
+            "take_back",
             "discard",
             "begin_swap",
             "publish",
@@ -54,7 +55,7 @@ CHANGING: dict[str, frozenset[str]] = {
             "block",
         }
     ),
-    "recovery": frozenset({"withdraw", "restore"}),
+    "recovery": frozenset({"withdraw", "restore", "set_aside"}),
     "cleaning": frozenset({"batch_cleaned", "generation_cleaned", "cleaned"}),
     "redrives": frozenset({"cleared"}),
     "truths": frozenset({"save", "accept"}),

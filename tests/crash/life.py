@@ -14,8 +14,21 @@ from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.errors import Alarm, BatchRefused, JobFailed, ReplayRefused, StorageAhead
 from tidegate.core.lateness import DROP, REROUTE, SIDE
 from tidegate.core.pipeline import Column, Completeness, DirtyLimits, Merge, Reopening
+from tidegate.core.record import pack
 from tidegate.core.window import WindowKey
-from tidegate.workflow import adoption, archive, ingest, reconcile, redrive, rehearsal, reopen, replay, rollback, truth
+from tidegate.workflow import (
+    adoption,
+    archive,
+    ingest,
+    reconcile,
+    records,
+    redrive,
+    rehearsal,
+    reopen,
+    replay,
+    rollback,
+    truth,
+)  # fmt: skip
 from tidegate.workflow.context import Context, Published
 
 WORK = "lake/readings/_tidegate"
@@ -298,6 +311,16 @@ def failed_over_twice(world: World) -> None:
     world.database.write_bytes(second)
 
 
+def record_of_a_lost_history(world: World) -> None:
+    """Storage has a record of a generation that does not hold the late rows which the window has taken up."""
+    ctx = world.context()
+    first = records.generation_record(ctx, records.publication_marks(ctx, None)[window(1).start_ms, 1])
+    number, now_ms = ctx.ledger.windows.get("readings", window(1)).newest + 1, world.clock.now_ms()
+    path = ctx.layout.publication_mark(now_ms, first.window.start_ms, number, 1)
+    ctx.storage.write_new(path, pack(replace(first, number=number, epoch=1, kind="replay", recorded_ms=now_ms)))
+    world.close()
+
+
 def more_columns(world: World) -> None:
     """The table gets them first; then a window that is rebuilt has them, and so has the next batch."""
     _an_hour_with_a_redriven_row(world)
@@ -446,6 +469,11 @@ STEPS = (
     ),
     Step("redrive", odd_records, (plan_redrive("redrive 1"), carry_out("redrive 1"))),
     Step("reopening by directory", nothing, (take_up(1),)),
+    Step(
+        "contradicting record",
+        record_of_a_lost_history,
+        (replace(publish(1), refusal=(StorageAhead,), operator=ADOPT),),
+    ),
     Step("columns more, a range", more_columns, (rebuild_together(2, 3),)),
     Step("recreated topic", topic_recreated, (ACCEPT, plan("r13"), write("r13"), land("r13"))),
     Step("released batch", refused_again, (RELEASE, write("r14"), land("r14"))),

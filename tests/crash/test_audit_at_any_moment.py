@@ -12,7 +12,7 @@ from tests.crash.matrix import Reference, problems
 from tests.crash.pool import Pool
 from tests.crash.scenario import run_tasks
 
-TROUBLED = ("damaged attempt", "damaged landing", "restored ledger", "forgotten plan")
+TROUBLED = ("damaged attempt", "damaged landing", "restored ledger", "forgotten plan", "contradicting record")
 """Steps that end with an operator's repair: until then the audit has every reason to speak."""
 
 SOUND = [number for number, step in enumerate(STEPS) if step.name not in TROUBLED]

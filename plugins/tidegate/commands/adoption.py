@@ -53,3 +53,6 @@ def _list(found: Survey) -> None:
     for generation in found.generations:
         rows = sum(f.rows for f in generation.files)
         click.echo(f"window {iso(generation.window.start_ms)}: generation {generation.number}, {many(rows, 'row')}")
+        wrong = next((w for g, w in found.contradicting if g == generation), None)
+        if wrong is not None:
+            click.echo(f"  {wrong.why}: {'it is set aside' if wrong.set_aside else 'it cannot be adopted'}")

@@ -70,7 +70,9 @@ def repair(
 
     --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
     and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
-    found is listed first, and nothing is read from Kafka again. Without --why it only lists.
+    found is listed first, and nothing is read from Kafka again. Without --why it only lists. A window whose record
+    contradicts what has landed since is published anew: the record is set aside, and its files are used again. A
+    window that an open batch may have rows of begins to close; run this again if its publish task asks for it.
 
     \b
     Examples:

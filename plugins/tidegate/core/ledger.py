@@ -250,12 +250,23 @@ class WindowLedger(GroundsLedger, Protocol):
         """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one."""
         ...
 
+    def still(self, generation: BuiltGeneration) -> bool:
+        """Whether the ledger has it as it is in `generation`, and as the window's newest (R12). Asked before what
+        cannot be taken back: a database that failed over may have forgotten it."""
+        ...
+
+    def take_back(self, generation: BuiltGeneration, nonce: str) -> BuildingGeneration:
+        """BUILT -> BUILDING under another nonce: its task cannot swap it in any more (R13). Late rows that only it
+        holds are due in the late table again, which changes nothing where they are in it."""
+        ...
+
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
         """BUILDING(epoch) or BUILT -> DISCARDED: refused, unchanged, given up; the current one is the newest again."""
         ...
 
     def begin_swap(self, generation: BuiltGeneration, location: str | None = None) -> BuiltGeneration:
-        """BUILT -> SWAPPING. `location` is where it goes: pinned, whatever the spec says later."""
+        """BUILT -> SWAPPING, of the newest generation only. `location` is where it goes: pinned, whatever the spec says
+        later."""
         ...
 
     def publish(

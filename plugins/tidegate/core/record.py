@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -121,6 +121,27 @@ def same_plan(one: Plan, other: Plan) -> bool:
     return replace(one, spec_version=0) == replace(other, spec_version=0)
 
 
+@dataclass(frozen=True)
+class Contradiction:
+    """Why a generation's record and the ledger exclude each other. `set_aside`: whether the record may be set aside
+    without a loss, because the ledger still has every batch that it names."""
+
+    why: str
+    set_aside: bool
+
+
+def contradiction(record: GenerationRecord, data: Collection[int], held: Collection[int]) -> Contradiction | None:
+    """None if the generation can be taken back as it was recorded (R15).
+
+    `data`: the batches that brought the window rows in time, by the ledger; `held`: those whose late rows the
+    generation in force holds. Late rows that the record does not hold wait for the next reopening."""
+    mine = set(record.batches) - set(record.late)
+    if mine == set(data) and set(held) <= set(record.late):
+        return None
+    why = f"generation {record.number} was built of batches {sorted(record.batches)}, the ledger knows of "
+    return Contradiction(why + f"{sorted(set(data) | set(held))}", mine <= set(data))
+
+
 class RecoveryLedger(Protocol):
     """What is held against storage's records, and how lost rows come back from them (R11)."""
 
@@ -150,6 +171,20 @@ class RecoveryLedger(Protocol):
         """Those of (window start UTC ms, generation number) that the ledger has no row of."""
         ...
 
+    def unfinished_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those of (window start UTC ms, generation number) that are BUILDING, BUILT or SWAPPING in the ledger, or a
+        reopening that is DISCARDED."""
+        ...
+
+    def contributors(self, name: str, key: WindowKey) -> list[int]:
+        """Batches that brought the window rows in time."""
+        ...
+
+    def set_aside(self, record: GenerationRecord, why: str) -> None:
+        """Note that the record is not adopted. Its late rows that the generation in force does not hold are due in the
+        late table again: a swap that was forgotten may have taken them out."""
+        ...
+
     def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
         """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id.
 
@@ -158,10 +193,12 @@ class RecoveryLedger(Protocol):
 
     def restore(
         self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
-    ) -> None:
+    ) -> list[int]:
         """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED | DISCARDED; its window is CLOSED.
 
         `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
-        An unfinished generation of the same number is overwritten: its files are where the record says. Raises
-        LostComparison if the ledger has another finished one, or other batches for the window."""
+        An unfinished generation of the same number is overwritten: its files are where the record says; unfinished
+        earlier ones are DISCARDED, nobody would finish them. If batches are open while the window is not CLOSED it is
+        only CLOSING afterwards, and nothing else has changed (R14): the answer names the batches, which must land
+        first. Raises LostComparison if the ledger has another finished generation, or other batches for the window."""
         ...

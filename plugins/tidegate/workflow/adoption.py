@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import CatalogueError, StorageAhead
+from tidegate.core.errors import CatalogueError, LostComparison, StorageAhead
 from tidegate.core.instants import iso
 from tidegate.core.ledger import Moved
 from tidegate.core.planning import PlanningView
-from tidegate.core.record import BatchRecord, GenerationRecord, same_plan
+from tidegate.core.record import BatchRecord, Contradiction, GenerationRecord, same_plan
 from tidegate.core.recovery import Seen
 from tidegate.core.window import BUILT, CURRENT, DISCARDED, RETIRED, PublishedGeneration, WindowKey
 from tidegate.core.wording import many
-from tidegate.workflow import ahead, landing, records, sealing, verification
+from tidegate.workflow import ahead, aside, landing, records, sealing, verification
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import look, manifest_of, try_rename
 
@@ -28,14 +28,16 @@ class Survey:
     """What storage knows beyond the ledger. `withdraw` is an open batch whose id storage gave to another one.
 
     `unrecorded` are landed directories (URIs) without a record: LANDED is only said after the record, so no ledger
-    ever counted their rows, and their offsets are read again. `obstacles` are what nobody but a human can decide; with
-    any of them nothing is adopted."""
+    ever counted their rows, and their offsets are read again. `contradicting` are those of `generations` that record
+    and ledger disagree on as things stand: they are set aside, or refused. `obstacles` are what nobody but a human can
+    decide; with any of them nothing is adopted."""
 
     withdraw: OpenBatch | None
     batches: tuple[BatchRecord, ...]
     generations: tuple[GenerationRecord, ...]
     unrecorded: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
+    contradicting: tuple[tuple[GenerationRecord, Contradiction], ...] = ()
 
     @property
     def nothing(self) -> bool:
@@ -68,9 +70,13 @@ def survey(ctx: Context) -> Survey:
     unknown = ahead.unknown_publications(ctx, of_all_days=True)
     generations = [records.generation_record(ctx, path) for path in unknown.values()]
     generations += _overtaken(ctx, unknown)
+    generations += aside.begun_anew(ctx, {(g.window.start_ms, g.number) for g in generations})
     # in the order in which they were published: what an adoption that dies has not come to must not look old
     generations.sort(key=lambda g: (g.recorded_ms, g.window.start_ms, g.number))
-    return Survey(withdraw, tuple(found), tuple(generations), tuple(unrecorded), obstacles)
+    # batches that come back first bring windows their rows
+    disagree = [(g, aside.contradiction_of(ctx, g)) for g in generations] if not found else []
+    contradicting = tuple((g, wrong) for g, wrong in disagree if wrong is not None)
+    return Survey(withdraw, tuple(found), tuple(generations), tuple(unrecorded), obstacles, contradicting)
 
 
 def _overtaken(ctx: Context, unknown: dict[tuple[int, int], str]) -> Iterator[GenerationRecord]:
@@ -190,10 +196,25 @@ def _adopt_generation(
     say: Callable[[str], None],
 ) -> None:
     newest = _newest(ctx, record.window, [o for o in others if o.window == record.window])
-    record = replace(record, location=_place(ctx, record) or record.location)
+    recorded, record = record, replace(record, location=_place(ctx, record) or record.location)
     state, gone = _state_of(ctx, record, newest)
     name = f"generation {record.number} of {iso(record.window.start_ms)}"
-    ctx.ledger.recovery.restore(record, state, why, gone, _made_way(ctx, record) if state == CURRENT else None)
+    wrong = aside.contradiction_of(ctx, record)
+    if wrong is None or not aside.is_closed(ctx, record):
+        moved = _made_way(ctx, record) if state == CURRENT else None
+        try:
+            pending = ctx.ledger.recovery.restore(record, state, why, gone, moved)
+        except LostComparison:
+            wrong = aside.contradiction_of(ctx, record)
+            if wrong is None:
+                raise
+            pending = []
+        if pending:
+            say(f"closing: {aside.waits(ctx, record, pending)}")
+            return
+    if wrong is not None:
+        say(aside.set_aside(ctx, recorded, wrong, why))
+        return
     say(f"adopted: {name} as {state}, {many(sum(f.rows for f in record.files), 'row')}")
     if state == CURRENT:
         _verify(ctx, record, say)

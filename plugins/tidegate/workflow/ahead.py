@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from tidegate.core.errors import LostComparison, SourceError, SourceUnavailable, StorageAhead
 from tidegate.core.instants import iso
-from tidegate.core.layout import parse_assembly
+from tidegate.core.layout import parse_assembly, window_end
 from tidegate.core.planning import PlanningView
-from tidegate.core.record import GenerationRecord
-from tidegate.core.window import BuildingGeneration, WindowKey
+from tidegate.core.record import GenerationRecord, contradiction
+from tidegate.core.window import CLOSING, BuildingGeneration, WindowKey
 from tidegate.workflow import records
 from tidegate.workflow.context import ATTEMPTS, Context
 
@@ -53,7 +53,7 @@ def refuse_unknown_publications(ctx: Context) -> None:
     """Raises StorageAhead. Asked before anything is published or put right: a publication by a ledger that is behind
     would make it look new, and its catalogue would bring an old generation back."""
     name = ctx.name
-    unknown = unknown_publications(ctx)
+    unknown = _not_closing(ctx, unknown_publications(ctx))
     if unknown:
         records.generation_record(ctx, next(iter(unknown.values())))  # raises if it is a pipeline's of another name
         shown = ", ".join(f"generation {number} of {iso(start)}" for start, number in list(unknown)[:SHOWN])
@@ -73,6 +73,26 @@ def unknown_publications(ctx: Context, of_all_days: bool = False) -> dict[tuple[
     return {key: marks[key] for key in unknown}
 
 
+def _not_closing(ctx: Context, unknown: dict[tuple[int, int], str]) -> dict[tuple[int, int], str]:
+    """Without first generations of windows that are CLOSING: what they are of is decided when the window is CLOSED, and
+    the record is held against that (R14)."""
+    left = dict(unknown)
+    for start, number in unknown:
+        key = WindowKey(start, window_end(start, ctx.pipeline.windows))
+        alone = number == 1 and not any(s == start and n > 1 for s, n in unknown)
+        if alone and ctx.ledger.windows.get(ctx.name, key).state == CLOSING:
+            del left[start, number]
+    return left
+
+
+def held_late(ctx: Context, window: WindowKey) -> tuple[int, ...]:
+    """Batches whose late rows the generation in force holds."""
+    current = ctx.ledger.windows.get(ctx.name, window).current
+    if current is None:
+        return ()
+    return ctx.ledger.windows.generation(ctx.name, window, current).late
+
+
 def recorded_as_built(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | None:
     """The record of a generation that the ledger still believes to be building: it forgot BUILT.
 
@@ -84,11 +104,10 @@ def recorded_as_built(ctx: Context, generation: BuildingGeneration) -> Generatio
     if path is None:
         return None
     record = records.generation_record(ctx, path)
-    if tuple(sorted(record.batches)) != tuple(sorted(generation.batches)):
-        raise StorageAhead(
-            f"{iso(generation.window.start_ms)}: generation {generation.number} was built of batches "
-            f"{list(record.batches)}, the ledger knows of {list(generation.batches)}"
-        )
+    data = set(generation.batches) - set(generation.late)
+    wrong = contradiction(record, data, held_late(ctx, generation.window))
+    if wrong is not None:
+        raise StorageAhead(f"{iso(generation.window.start_ms)}: {wrong.why}")
     return record
 
 

@@ -7,12 +7,10 @@ from dataclasses import replace
 from tidegate.core import watermark
 from tidegate.core.errors import LostComparison, NotReady, ReplayRefused, StillClosing, TidegateError
 from tidegate.core.instants import iso
-from tidegate.core.record import GenerationRecord
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import (
     ARCHIVE,
-    BUILT,
     CLOSED,
     CLOSING,
     DISCARDED,
@@ -30,6 +28,7 @@ from tidegate.core.wording import many
 from tidegate.workflow import (
     ahead,
     brought_back,
+    giveup,
     merging,
     publication,
     rebuild,
@@ -106,11 +105,11 @@ def finish(ctx: Context, generation: Generation) -> Published:
     if isinstance(generation, PublishedGeneration) or generation.state == DISCARDED:
         raise MovedOn
     if isinstance(generation, BuildingGeneration):
-        recorded = ahead.recorded_as_built(ctx, generation)
-        if recorded is not None:
-            return finish(ctx, remembered(ctx, recorded))
         above = ahead.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
+        recorded = ahead.recorded_as_built(ctx, taken)  # once it is taken: whose record may come now swaps nothing in
+        if recorded is not None:
+            return finish(ctx, giveup.remembered(ctx, recorded))
         if taken.kind == ARCHIVE:
             generation = salvage.first(ctx, taken)
         else:
@@ -122,16 +121,6 @@ def finish(ctx: Context, generation: Generation) -> Published:
     published = publication.publish(ctx, generation)
     merging.drop_sources(ctx, published)
     return _published(ctx, published, new=True)
-
-
-def remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:
-    """R11: the ledger forgot BUILT, storage did not; where the files are now is for the publication to see."""
-    ctx.ledger.recovery.restore(record, BUILT, "storage has a record of it")
-    ctx.say(f"generation {record.number} was built before the ledger says so: its record is adopted")
-    generation = ctx.ledger.windows.generation(ctx.name, record.window, record.number)
-    if not isinstance(generation, BuiltGeneration):
-        raise MovedOn
-    return generation
 
 
 def _remade(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:

@@ -71,12 +71,19 @@ def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False
     does an alarm of one batch hold up the others; `strict` raises the first one at the end (the maintenance DAG)."""
     done, alarms = _set_aside(ctx) if register else ([], [])
     waiting = {owner for _, owner in ctx.ledger.redrives.duties(ctx.name)} if register else set()
+    taken = (
+        {(window_ms, owner) for window_ms, _, owner in ctx.ledger.reopenings.duties(ctx.name)} if register else set()
+    )
     tables: set[str] = set()
     for batch_id, moved in ctx.ledger.batches.side_duties(ctx.name):
         files = {k: ctx.ledger.batches.manifest_files(ctx.name, batch_id, k) for k in (LATE, DIRTY)}
         if files[DIRTY] and ctx.storage.exists(ctx.layout.redriven(batch_id)):
             files[DIRTY] = []  # a ledger that lost commits: a redrive has taken them up already
-        files[LATE] = [f for f in files[LATE] if not reopened.has_left(ctx, batch_id, f)]  # likewise, by a reopening
+        files[LATE] = [
+            f
+            for f in files[LATE]
+            if (f.window_ms, batch_id) not in taken and not reopened.has_left(ctx, batch_id, f)  # likewise, reopened
+        ]
         try:
             if not moved:
                 _move_all(ctx, batch_id, files)

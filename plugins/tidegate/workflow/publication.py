@@ -31,10 +31,13 @@ from tidegate.workflow.tables import bring_up
 def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     """BUILT -> SWAPPING -> CURRENT. Every step looks before it acts; a new try starts again from the ledger.
 
-    Storage records what is about to move (R11) before anything moves."""
+    Storage records what is about to move (R11) before anything moves. The ledger is asked last (R12): what took long
+    lies behind, and a database that failed over meanwhile may have forgotten the generation."""
     zoning.refuse_other_spelling(ctx, generation)
     bring_up(ctx, data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     location = final_location(ctx, generation)
+    if not ctx.ledger.windows.still(generation):
+        raise MovedOn
     records.mark_generation(ctx, generation, location)
     certify_built(ctx, generation)
     moved = None
@@ -44,6 +47,8 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
         if generation.number > 1 and location == _hour(ctx, generation.window):
             generation, moved = swap_in(ctx, generation, location)
         else:
+            if generation.state == BUILT and location == _hour(ctx, generation.window):
+                generation = ctx.ledger.windows.begin_swap(generation, location)  # R12: readers by path look there
             _move_into_place(ctx, generation, location)
             if generation.state == BUILT:
                 generation = ctx.ledger.windows.begin_swap(generation, location)
@@ -82,11 +87,7 @@ def window_values(ctx: Context, key: WindowKey) -> PartitionValues:
 
 def _move_into_place(ctx: Context, generation: BuiltGeneration, location: str) -> None:
     def still_mine() -> bool:
-        now = ctx.ledger.windows.get(ctx.name, generation.window)
-        if now.newest != generation.number:
-            return False
-        current = ctx.ledger.windows.generation(ctx.name, generation.window, generation.number)
-        return isinstance(current, BuiltGeneration) and current.directory == generation.directory
+        return ctx.ledger.windows.still(generation)
 
     name = f"window-{generation.directory.rsplit('/', 1)[1]}"
     try:

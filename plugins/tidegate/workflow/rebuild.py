@@ -22,7 +22,7 @@ from tidegate.core.replaying import AUTO, KEPT
 from tidegate.core.rereading import Rereading, compare, listed
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
 from tidegate.core.wording import many
-from tidegate.workflow import redriven, zoning
+from tidegate.workflow import giveup, redriven, zoning
 from tidegate.workflow.assembly import collect, published_path
 from tidegate.workflow.context import Context
 from tidegate.workflow.jobs import run_replay
@@ -325,6 +325,7 @@ def unchanged(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration 
     current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
     if not isinstance(current, PublishedGeneration) or current.digest != generation.digest:
         return None
-    ctx.ledger.windows.discard(generation, f"content equals generation {current.number}")
+    if giveup.give_up(ctx, generation, f"content equals generation {current.number}") is not None:
+        return None  # readers may have met it: it goes on
     ctx.say(f"unchanged: the rebuilt content equals generation {current.number} (digest {current.digest[:12]})")
     return current

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import suppress
 
-from tidegate.core.errors import Alarm, CatalogueError
+from tidegate.core.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.instants import iso
 from tidegate.core.layout import join, parse_partition_path
 from tidegate.core.receipt import LATE, FileEntry
@@ -26,7 +26,7 @@ from tidegate.workflow.tables import bring_up
 def hide(ctx: Context, generation: BuiltGeneration, location: str) -> BuiltGeneration:
     """Take the late rows that the generation brings out of the late table. Raises CatalogueError, LostComparison.
 
-    SWAPPING comes first: from then on nobody discards the generation."""
+    SWAPPING comes first: from then on nobody discards the generation. The ledger is asked last (R12)."""
     if generation.state == BUILT:
         generation = ctx.ledger.windows.begin_swap(generation, location)
     window = ctx.ledger.windows.get(ctx.name, generation.window)
@@ -34,7 +34,7 @@ def hide(ctx: Context, generation: BuiltGeneration, location: str) -> BuiltGener
     if window.current is not None:
         current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
         held = current.late if isinstance(current, PublishedGeneration) else ()
-    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held])
+    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held], generation)
     return generation
 
 
@@ -89,7 +89,7 @@ def _folders(ctx: Context, window_ms: int, batch_id: int) -> list[str]:
     return sorted({late_folder(f) for f in files_of(ctx, window_ms, batch_id)})
 
 
-def _drop(ctx: Context, window_ms: int, batches: list[int]) -> None:
+def _drop(ctx: Context, window_ms: int, batches: list[int], of: BuiltGeneration | None = None) -> None:
     if not batches:
         return
     table = late_table(ctx.pipeline)
@@ -97,6 +97,8 @@ def _drop(ctx: Context, window_ms: int, batches: list[int]) -> None:
     partitions = [
         (("_batch", str(i)), *parse_partition_path(folder)) for i in batches for folder in _folders(ctx, window_ms, i)
     ]
+    if of is not None and not ctx.ledger.windows.still(of):
+        raise LostComparison(f"generation {of.number} of {iso(window_ms)} has been overtaken")
     ctx.catalogue.drop_partitions(table.name, partitions)
 
 

@@ -23,7 +23,7 @@ from tidegate.core.rollback import ROLLBACK
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many
-from tidegate.workflow import ahead, archive, rebuild
+from tidegate.workflow import ahead, archive, giveup, rebuild
 from tidegate.workflow.assembly import REBUILT
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
@@ -282,7 +282,7 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
             raise _never_published(ctx, key)
         generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
         if isinstance(generation, BuildingGeneration) and generation.kind == ROLLBACK:
-            ctx.ledger.windows.discard(generation, "a newer replay was asked for")
+            _give_up(ctx, generation)
             continue
         if isinstance(generation, BuildingGeneration) and generation.kind not in REBUILT:
             archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
@@ -290,7 +290,7 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
         if isinstance(generation, BuiltGeneration):
             # it was built by the spec of its time: one that readers may have met is finished, any other given up
             if generation.state == BUILT:
-                ctx.ledger.windows.discard(generation, "a newer replay was asked for")
+                _give_up(ctx, generation)
             else:
                 archive.finish(ctx, generation)
             continue
@@ -301,13 +301,19 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
             generation = ctx.ledger.windows.generation(ctx.name, key, number)
         if not isinstance(generation, BuildingGeneration):
             continue
-        recorded = ahead.recorded_as_built(ctx, generation)
-        if recorded is not None:
-            archive.finish(ctx, archive.remembered(ctx, recorded))
-            continue
         above = ahead.highest_epoch(ctx, key, generation.number)
-        return ctx.ledger.windows.take(ctx.name, key, generation.number, ctx.nonce(), above)
+        taken = ctx.ledger.windows.take(ctx.name, key, generation.number, ctx.nonce(), above)
+        recorded = ahead.recorded_as_built(ctx, taken)
+        if recorded is None:
+            return taken
+        archive.finish(ctx, giveup.remembered(ctx, recorded))
     raise MovedOn
+
+
+def _give_up(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> None:
+    kept = giveup.give_up(ctx, generation, "a newer replay was asked for")
+    if kept is not None:
+        archive.finish(ctx, kept)
 
 
 def _never_published(ctx: Context, key: WindowKey) -> NotReady:

@@ -11,7 +11,7 @@ from tidegate.core.rollback import ROLLBACK, PartitionChange
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many
-from tidegate.workflow import ahead, archive, brought_back
+from tidegate.workflow import ahead, archive, brought_back, giveup
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
 from tidegate.workflow.overdue import backfill
@@ -118,7 +118,9 @@ def _gone_on_with(ctx: Context, key: WindowKey, number: int, to: int | None) -> 
     newest, begun = _under_way(ctx, key, number, to)
     if to in (None, begun):
         return archive.finish(ctx, newest)
-    ctx.ledger.windows.discard(newest, f"a rollback to generation {to} was asked for")
+    kept = giveup.give_up(ctx, newest, f"a rollback to generation {to} was asked for")
+    if kept is not None:
+        archive.finish(ctx, kept)
     raise MovedOn
 
 

@@ -9,18 +9,30 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import ends, reopenings, resumptions, rows, schema
+from tidegate.adapters.ledger.comparing import subject
 from tidegate.adapters.ledger.specs import registered
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
 from tidegate.core.ledger import Moved
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.record import BatchRecord, Decoder, GenerationRecord
-from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, DISCARDED, FORGOTTEN, RETIRED, SWAPPING, WindowKey
+from tidegate.core.window import (
+    BUILDING,
+    BUILT,
+    CLOSED,
+    CLOSING,
+    CURRENT,
+    DISCARDED,
+    FORGOTTEN,
+    REOPEN,
+    RETIRED,
+    SWAPPING,
+    WindowKey,
+)
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -32,6 +44,7 @@ _OF_A_BATCH = (
     schema.batch_sources,
 )
 _CHUNK = 200
+_UNFINISHED = (BUILDING, BUILT, SWAPPING)
 _DECODED = ("replay", "heal")
 """Kinds whose rows are all by the columns of one spec."""
 
@@ -82,9 +95,12 @@ class SqlRecovery:
         with self._store.begin() as c:
             if number == 1:
                 row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
-                return None if row is None else row.closed_ms
+                adopted = and_(e.c.pipeline == name, e.c.subject == subject(key), e.c.what == "adopted as closing")
+                if row is None or c.scalar(select(e.c.at_ms).where(adopted).limit(1)) is not None:
+                    return None  # it was closed before, in a history that is lost
+                return row.closed_ms
             # not `began_ms` of its row, which is of its newest try
-            mine = and_(e.c.pipeline == name, e.c.subject == f"window {window_id(key.start_ms)}")
+            mine = and_(e.c.pipeline == name, e.c.subject == subject(key))
             return c.scalar(select(func.max(e.c.at_ms)).where(mine, e.c.what == "generation begun"))
 
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -97,7 +113,26 @@ class SqlRecovery:
                 known |= {(r.window_ms, r.number) for r in c.execute(statement)}
         return [one for one in wanted if one not in known]
 
+    def unfinished_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        wanted = set(found)
+        given_up = and_(g.c.state == DISCARDED, g.c.kind == REOPEN)
+        mine = and_(g.c.pipeline == name, or_(g.c.state.in_(_UNFINISHED), given_up))
+        statement = select(g.c.window_ms, g.c.number).where(mine)
+        with self._store.begin() as c:
+            return sorted(wanted & {(r.window_ms, r.number) for r in c.execute(statement)}) if wanted else []
+
+    def contributors(self, name: str, key: WindowKey) -> list[int]:
+        with self._store.begin() as c:
+            return reopenings.contributors(c, name, key.start_ms)
+
     # ------------------------------------------------------------ changing
+
+    def set_aside(self, record: GenerationRecord, why: str) -> None:
+        name = record.pipeline
+        with self._store.begin() as c:
+            reopenings.show_again(c, name, record.window, record.late)
+            detail = {"generation": record.number, "epoch": record.epoch, "batches": record.batches, "why": why}
+            self._store.note(c, name, "record set aside", subject(record.window), detail)
 
     def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
         plan, p = batch.plan, schema.pipelines
@@ -120,9 +155,13 @@ class SqlRecovery:
 
     def restore(
         self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
-    ) -> None:
+    ) -> list[int]:
         name, start = record.pipeline, record.window.start_ms
         with self._store.begin() as c:
+            pending = self._pending(c, record)
+            if pending:
+                self._begin_close(c, record, pending, why)
+                return pending
             self._close(c, record)
             owing = reopenings.contributors(c, name, start)
             if owing != sorted(set(record.batches) - set(record.late)):
@@ -141,8 +180,34 @@ class SqlRecovery:
             if record.kind != "archive" and not versions:
                 decoded_by = FORGOTTEN  # by an earlier release, which did not name them
             self._insert(c, record, state, gone, decoded_by)
+            if state in (BUILT, CURRENT):
+                lower = and_(mine, g.c.number > 1, g.c.number < record.number, g.c.state.in_(_UNFINISHED))
+                c.execute(update(g).where(lower).values(state=DISCARDED))
             detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
-            self._store.note(c, name, "restored", f"window {window_id(start)}", detail)
+            self._store.note(c, name, "restored", subject(record.window), detail)
+        return []
+
+    def _pending(self, c: Connection, record: GenerationRecord) -> list[int]:
+        """Batches that are open while the window is not CLOSED: they were planned with the window open, perhaps."""
+        row = row_of(c, w, pipeline=record.pipeline, start_ms=record.window.start_ms)
+        if row is not None and row.state == CLOSED:
+            return []
+        is_open = and_(b.c.pipeline == record.pipeline, b.c.state.not_in(("LANDED", "ABANDONED")))
+        if row is not None:
+            is_open = and_(is_open, b.c.batch_id < row.closing_batch)  # later ones saw it closing
+        return list(c.scalars(select(b.c.batch_id).where(is_open).order_by(b.c.batch_id)))
+
+    def _begin_close(self, c: Connection, record: GenerationRecord, pending: list[int], why: str) -> None:
+        """In two steps, as every window closes (R5): plans made from now on see its rows as late."""
+        name, key, p = record.pipeline, record.window, schema.pipelines
+        if row_of(c, w, pipeline=name, start_ms=key.start_ms) is not None:
+            return
+        following = c.scalar(select(p.c.next_batch_id).where(p.c.name == name))
+        values = {"pipeline": name, "start_ms": key.start_ms, "end_ms": key.end_ms, "state": CLOSING}
+        c.execute(insert(w).values(**values, closing_batch=following))
+        self._store.raise_version(c, name)
+        detail = {"closing_batch": following, "waits_for": pending, "why": why}
+        self._store.note(c, name, "adopted as closing", subject(key), detail)
 
     def _retire(self, c: Connection, record: GenerationRecord) -> None:
         """The one in force, and at the same instant those after it that were forgotten: in their order they went."""

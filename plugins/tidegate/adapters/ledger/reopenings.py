@@ -131,6 +131,17 @@ def carried(c: Connection, name: str, key: WindowKey, number: int) -> dict[int, 
     return {row.batch_id: bool(row.cleared) for row in made}
 
 
+def show_again(c: Connection, name: str, key: WindowKey, late: Iterable[int]) -> None:
+    """Late rows that no generation in force holds are due in the late table again (R13): a swap that a database has
+    forgotten may have taken them out. Adding what is there changes nothing."""
+    current = c.scalar(
+        select(g.c.number).where(g.c.pipeline == name, g.c.window_ms == key.start_ms, g.c.state == CURRENT)
+    )
+    due = sorted(set(late) - set(carried(c, name, key, current or 0)))
+    if due:
+        c.execute(update(b).where(b.c.pipeline == name, b.c.batch_id.in_(due)).values(side_registered=False))
+
+
 def settled(c: Connection, name: str, key: WindowKey, taken: Iterable[int]) -> list[int]:
     """Other LANDED batches with late rows of the window that are in the late table, by the ledger."""
     statement = (

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import Table, and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import intents, reopenings, rows, schema
+from tidegate.adapters.ledger.comparing import building as _building
+from tidegate.adapters.ledger.comparing import in_state as _in_state
+from tidegate.adapters.ledger.comparing import lock as _lock
+from tidegate.adapters.ledger.comparing import subject as _subject
 from tidegate.adapters.ledger.facts import earlier_facts, topic_facts
 from tidegate.adapters.ledger.grounds import grounds_of
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
@@ -18,7 +22,6 @@ from tidegate.core.completeness import Answer
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
 from tidegate.core.ledger import LandedFile, Moved, OwedSpan
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import DATA, LATE, FileEntry, content_digest
@@ -278,6 +281,8 @@ class SqlWindows:
                 change = change.values(spec_version=spec)
             self._store.compare_and_set(c, change, f"generation {generation.number} built")
             where = {"pipeline": name, "window_ms": key.start_ms, "number": generation.number}
+            # of a try that was taken back
+            c.execute(delete(schema.generation_files).where(*_of(schema.generation_files, where)))
             if files:
                 values = [where | rows.file_values(f) for f in files]
                 c.execute(insert(schema.generation_files), values)
@@ -287,6 +292,26 @@ class SqlWindows:
             name, key, generation.number, generation.epoch, generation.kind, generation.batches, directory, files,
             digest, late=generation.late,
         )  # fmt: skip
+
+    def still(self, generation: BuiltGeneration) -> bool:
+        with self._store.begin() as c:
+            return self._still(c, generation)
+
+    def _still(self, c: Connection, generation: BuiltGeneration | PublishedGeneration) -> bool:
+        newest, _ = self._numbers(c, generation.pipeline, generation.window)
+        held = c.scalar(select(g.c.number).where(_in_state(generation, generation.state)))
+        return newest == generation.number and held is not None
+
+    def take_back(self, generation: BuiltGeneration, nonce: str) -> BuildingGeneration:
+        name, key, number = generation.pipeline, generation.window, generation.number
+        with self._store.begin() as c:
+            change = update(g).where(_in_state(generation, BUILT)).values(state=BUILDING, nonce=nonce)
+            self._store.compare_and_set(c, change, f"taking generation {number} back")
+            reopenings.show_again(c, name, key, generation.late)
+            self._store.note(c, name, "taken back", _subject(key), {"generation": number})
+        return BuildingGeneration(
+            name, key, number, generation.epoch, nonce, generation.kind, generation.batches, generation.late
+        )
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
         name, key = generation.pipeline, generation.window
@@ -301,6 +326,8 @@ class SqlWindows:
         name, key = generation.pipeline, generation.window
         with self._store.begin() as c:
             _lock(c, name, key)
+            if not self._still(c, generation):
+                raise LostComparison(f"generation {generation.number} of {iso(key.start_ms)} has been overtaken")
             change = update(g).where(_in_state(generation, BUILT)).values(state=SWAPPING, location=location)
             self._store.compare_and_set(c, change, f"swapping in generation {generation.number}")
             self._store.note(c, name, "swapping", _subject(key), {"generation": generation.number})
@@ -340,9 +367,7 @@ class SqlWindows:
         name, key, now = generation.pipeline, generation.window, self._store.instant
         with self._store.begin() as c:
             _lock(c, name, key)
-            newest, _ = self._numbers(c, name, key)
-            still = c.scalar(select(g.c.number).where(_in_state(generation, generation.state)))
-            if newest != generation.number or still is None:
+            if not self._still(c, generation):
                 raise LostComparison(f"generation {generation.number} of {iso(key.start_ms)} has been overtaken")
             intents.refuse_doubt(c, generation, location, now)
             return intents.declare(c, generation, location, now + ttl_ms)
@@ -358,34 +383,5 @@ class SqlWindows:
             self._store.note(c, name, "blocked", _subject(key), {"reason": reason})
 
 
-def _in_state(generation: BuiltGeneration | PublishedGeneration, state: str) -> Any:
-    """Content counts too: in a ledger that lost commits a number can come twice."""
-    return and_(
-        g.c.pipeline == generation.pipeline,
-        g.c.window_ms == generation.window.start_ms,
-        g.c.number == generation.number,
-        g.c.state == state,
-        g.c.digest == generation.digest,
-        *((g.c.epoch == generation.epoch,) if isinstance(generation, BuiltGeneration) else ()),
-    )
-
-
-def _building(generation: BuildingGeneration) -> Any:
-    """The comparison of everybody who assembles: still BUILDING, still this epoch (R3)."""
-    return and_(
-        g.c.pipeline == generation.pipeline,
-        g.c.window_ms == generation.window.start_ms,
-        g.c.number == generation.number,
-        g.c.state == BUILDING,
-        g.c.epoch == generation.epoch,
-        g.c.nonce == generation.nonce,
-    )
-
-
-def _lock(c: Connection, name: str, key: WindowKey) -> None:
-    """One at a time on this window: what is read here and changed in another row must not cross (write skew)."""
-    c.execute(select(w.c.state).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).with_for_update())
-
-
-def _subject(key: WindowKey) -> str:
-    return f"window {window_id(key.start_ms)}"
+def _of(table: Table, where: dict[str, Any]) -> list[Any]:
+    return [table.c[column] == value for column, value in where.items()]
