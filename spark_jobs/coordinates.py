@@ -11,14 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.engine.sinks import Finished
-
-BATCH_ROWS = 262_144
 KEPT = 100
 """Wrong offsets that are remembered for each Kafka partition; all are counted."""
 SHOWN = 3
-_NONE = (2**63, -1)
-_ROW = ("_partition", "_offset", "_batch_id")
 
 
 class Coverage:
@@ -57,31 +52,8 @@ class Coverage:
         for at in range(max(low, high - high % 8), high):
             self._seen[at // 8] |= 1 << at % 8
 
-    def read(self, path: str, file: Finished, batch: int | None) -> dict[str, Any]:
-        """Of all rows, whoever's they are: `coordinates`, Kafka partition -> [rows, min offset, max offset], and
-        `batches`, [min, max]; None for a file without Kafka's columns.
-
-        `batch`: whose rows these are, where they do not say it themselves."""
-        names = set(file.schema.names)
-        columns = [name for name in _ROW if name in names]
-        if not {"_partition", "_offset"} <= names or (batch is None and "_batch_id" not in names):
-            return {"coordinates": None, "batches": None}
-        told: dict[int, list[int]] = {}
-        low, high = _NONE
-        for rows in file.batches(BATCH_ROWS, columns):
-            partitions = rows.column(columns.index("_partition")).to_numpy(zero_copy_only=False)
-            offsets = rows.column(columns.index("_offset")).to_numpy(zero_copy_only=False)
-            if "_batch_id" in names:
-                batches = rows.column(columns.index("_batch_id")).to_numpy(zero_copy_only=False)
-            else:
-                batches = np.full(len(offsets), batch, np.int64)
-            _count(told, partitions, offsets)
-            if len(batches):
-                low, high = min(low, int(batches.min())), max(high, int(batches.max()))
-            self._add(path, partitions.astype(np.int64), offsets, batches)
-        return {"coordinates": told, "batches": [low, high] if told else None}
-
-    def _add(self, path: str, partitions: np.ndarray, offsets: np.ndarray, batches: np.ndarray) -> None:
+    def add(self, path: str, partitions: np.ndarray, offsets: np.ndarray, batches: np.ndarray) -> None:
+        """Rows of a file, whoever's they are."""
         mine = (np.abs(batches) >= self._first) & (np.abs(batches) <= self._last)
         if not mine.all():
             partitions, offsets, batches = partitions[mine], offsets[mine], batches[mine]
@@ -214,12 +186,3 @@ def _holes(part: np.ndarray, start: int) -> list[list[int]]:
             else:
                 found.append([offset, offset + 1])
     return found
-
-
-def _count(told: dict[int, list[int]], partitions: np.ndarray, offsets: np.ndarray) -> None:
-    for partition in np.unique(partitions).tolist():
-        mine = offsets[partitions == partition]
-        low, high = int(mine.min()), int(mine.max())
-        entry = told.setdefault(int(partition), [0, low, high])
-        entry[0] += len(mine)
-        entry[1], entry[2] = min(entry[1], low), max(entry[2], high)

@@ -4,23 +4,28 @@
         {"path", "rows", "bytes", "kind", "checksum", "partitions": [{"partition", "rows", "min_offset", "max_offset"}]}
     {"slab": [first batch, last, offsets]}                            what follows is about these batches; no answer
     {"spans": [[batch, partition, start, end, [[start, end], ...]], ...]}   what they read, and its gaps; no answer
-    {"files": [["uri", batch or null, columns], ...]}   as above, from footer and rows: also
+    {"files": [["uri", batch or null, columns, manifest or null], ...], "apart": true or false}
+                                          as above, from footer and rows: also
         "coordinates": {partition: [rows, min offset, max offset]} and "batches": [min, max], null without the columns
+        where `manifest` is given, {"kind", "values", "dynamic"}: "content", the rows' checksum computed again, null
+        where only other readers can read them all, and "read", how many they are
     {"end": true}                         {"rows", "missing", "excess", "strays"}: see `coordinates.Coverage.told`
 
 A file that cannot be read gives {"path", "error"}; the others go on. `columns`, [["name", "type"], ...], are those of a
-file that does not say them itself. It has no footer either: its rows are counted, kind and checksum are null.
+file that does not say them itself. It has no footer either: its rows are counted, kind and checksum are null. Rows of
+files that are read `apart`, or without a slab, are held against no span.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 
+from spark_jobs.contents import Manifest, Reading
 from spark_jobs.coordinates import Coverage
 from spark_jobs.engine.sinks import Columns, Finished, finished
 from tidegate.adapters.storage import for_uri
@@ -48,14 +53,16 @@ class Inspector:
 
     def answer(self, request: Any) -> Iterator[dict[str, Any]]:
         if isinstance(request, list):
-            yield from (self._look(uri, None, None, deep=False) for uri in request)
+            yield from (self._look(uri, None) for uri in request)
         elif "slab" in request:
             self._coverage = Coverage(*request["slab"])
         elif "spans" in request:
             self._slab().expect(request["spans"])
         elif "files" in request:
-            for uri, batch, *columns in request["files"]:
-                yield self._look(uri, batch, columns[0] if columns else None, deep=True)
+            rows = None if request.get("apart") else self._coverage
+            for uri, batch, *more in request["files"]:
+                columns, manifest = (*more, None, None)[:2]
+                yield self._look(uri, columns, lambda u, f, b=batch, m=manifest: self.read(u, f, b, m, rows))
         else:
             found = self._slab().told()
             self._coverage = None
@@ -66,13 +73,22 @@ class Inspector:
             raise ValueError("a slab comes first")
         return self._coverage
 
-    def _look(self, uri: str, batch: int | None, columns: Columns | None, *, deep: bool) -> dict[str, Any]:
+    def read(
+        self, uri: str, file: Finished, batch: int | None, manifest: dict[str, Any] | None, rows: Coverage | None
+    ) -> dict[str, Any]:
+        """What the rows say."""
+        reading = Reading(uri, file, batch, rows)
+        return reading.coordinates() if manifest is None else reading.whole(Manifest.of(manifest))
+
+    def _look(
+        self, uri: str, columns: Columns | None, read: Callable[[str, Finished], dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
         try:
             with open_file(uri) as stream:
                 file = finished(uri, stream, columns)
                 told = {"path": uri, **describe(file), "bytes": stream.seek(0, 2)}
-                if deep:
-                    told |= self._slab().read(uri, file, batch)
+                if read is not None:
+                    told |= read(uri, file)
                 return told if file.rows is not None else counted(told)
         except Exception as e:  # one file's trouble must not hide what the others hold
             return {"path": uri, "error": f"{type(e).__name__}: {e}"}
@@ -94,6 +110,8 @@ def describe(file: Finished) -> dict[str, Any]:
 
 def counted(told: dict[str, Any]) -> dict[str, Any]:
     """Of a file without a footer: what its rows say. Raises ValueError where they say nothing."""
+    if told.get("coordinates") is None and "read" in told:
+        return told | {"rows": told["read"], "partitions": None}
     if told.get("coordinates") is None:
         raise ValueError("the file has no footer, and its rows were not read")
     found = sorted(told["coordinates"].items())

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs import footers
+from spark_jobs.contents import Manifest, Reading, checksum
 from spark_jobs.engine.sinks import Columns, Finished, finished
 from tidegate.adapters.footers import LineReader
 
@@ -43,6 +44,7 @@ class _File:
         self.schema = file.schema
         self.table = pa.Table.from_batches(file.batches(100_000), file.schema)
         self.told = footers.describe(file) | {"bytes": size}
+        self.contents: dict[str, int] = {}
 
     def batches(self, _size: int, columns: list[str]) -> list[pa.RecordBatch]:
         return self.table.select(columns).to_batches()
@@ -52,13 +54,22 @@ KEPT = Kept()
 
 
 class _Inspector(footers.Inspector):
-    def _look(self, uri: str, batch: int | None, columns: Columns | None, *, deep: bool) -> dict[str, Any]:
+    def read(
+        self, uri: str, file: Any, batch: int | None, manifest: dict[str, Any] | None, rows: Any
+    ) -> dict[str, Any]:
+        told = Reading(uri, file, batch, rows).coordinates()
+        if manifest is None:
+            return told
+        key = json.dumps(manifest)
+        if key not in file.contents:
+            file.contents[key] = checksum(file.table, Manifest.of(manifest))
+        return told | {"content": file.contents[key], "read": len(file.table)}
+
+    def _look(self, uri: str, columns: Columns | None, read: Any = None) -> dict[str, Any]:
         try:
             file = KEPT.file(Path(uri.removeprefix("file://")))
             told = {"path": uri, **file.told}
-            if deep:
-                told |= self._slab().read(uri, file, batch)  # type: ignore[arg-type]
-            return told
+            return told if read is None else told | read(uri, file)
         except Exception as e:
             return {"path": uri, "error": f"{type(e).__name__}: {e}"}
 

@@ -19,10 +19,12 @@ from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
+from tidegate.core.audit_scope import Part
 from tidegate.core.errors import CatalogueError, LedgerError, StorageError
+from tidegate.core.offsets import Interval
 from tidegate.workflow import archive, ingest
 from tidegate.workflow.assembly import published_path
-from tidegate.workflow.audit import Depth, Report, audit
+from tidegate.workflow.audit import Depth, Report, ahead, audit
 
 
 class InProcess(LineReader):
@@ -64,7 +66,7 @@ def world(built: tuple[Path, Snapshot]) -> Iterator[World]:
     made.close()
 
 
-def look(world: World, footers=in_process, **depth: bool) -> Report:
+def look(world: World, footers=in_process, **depth: Any) -> Report:
     ctx = world.context()
     try:
         return audit(ctx, ctx.ledger.reads, footers, Depth(**depth))
@@ -452,6 +454,26 @@ def test_a_reader_that_cannot_start_says_what_is_missing(world: World, tmp_path:
     broken.chmod(0o755)
     with pytest.raises(StorageError, match=r"No module named pyarrow(.|\n)*tidegate\[worker\]"):
         look(world, FooterProcess(str(broken)))
+
+
+def test_a_range_looks_at_its_windows_alone_and_a_sample_at_some_files(world: World) -> None:
+    """Of the ledger everything is looked at all the same, and neither says that all is balanced."""
+    only = Part(Interval(window(0).start_ms, window(0).end_ms))
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, in_process, Depth(part=only))
+    assert (report.problems, report.files, report.files_read, report.coordinates) == ((), 3, 3, 3)
+    assert report.part == only
+    assert any("was not checked" in note for note in report.notes)
+    published(world, 1)[0].unlink()
+    landed(world)[0].unlink()
+    assert audit(ctx, ctx.ledger.reads, in_process, Depth(part=only)).balanced
+    weights = [ahead(ctx, ctx.ledger.reads, Depth(part=p))[0].files for p in (Part(), only, Part(share=0.25))]
+    assert weights == [8, 3, 2]
+    read = [audit(ctx, ctx.ledger.reads, in_process, Depth(part=Part(share=0.5, seed=n))).files_read for n in range(8)]
+    assert 0 < sum(read) < 8 * 6
+    sql(world, "UPDATE batch_ranges SET read = read + 1 WHERE batch_id = 2")
+    assert not look(world, part=only).balanced
+    world.close()
 
 
 def test_without_kafka_columns_coordinates_are_refused_by_name(world: World) -> None:

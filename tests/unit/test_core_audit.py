@@ -101,7 +101,7 @@ def test_sound_books() -> None:
 
 
 def test_a_window_that_waits() -> None:
-    found, totals = look(generation=None, page=replace(PAGE, generations=()))
+    found, totals = look(generation=None, page=replace(PAGE, generations=(), window=None))
     assert found == []
     assert (totals.published, totals.waiting) == (0, 13)
     books = Books(SPINE)
@@ -130,9 +130,9 @@ def test_what_lands_while_the_audit_looks_counts_as_it_was() -> None:
     found, totals = look(spine=spine)
     assert found == []
     assert (totals.published, totals.waiting, totals.unfinished) == (9, 0, 4)
-    found, totals = look(spine=spine, generation=None, page=replace(PAGE, generations=()))
+    found, totals = look(spine=spine, generation=None, page=replace(PAGE, generations=(), window=None))
     assert (found, totals.waiting) == ([], 9)
-    wrong = replace(PAGE, totals=(*TOTALS[:3], replace(TOTALS[3], rows=5)), generations=())
+    wrong = replace(PAGE, totals=(*TOTALS[:3], replace(TOTALS[3], rows=5)), generations=(), window=None)
     assert look(spine=spine, generation=None, page=wrong)[0] == [], "not landed then: not looked at"
 
 
@@ -145,6 +145,7 @@ def test_abandoned_and_open_batches_and_losses() -> None:
         totals=TOTALS[:3],
         batch_files=PAGE.batch_files[:3],
         generations=(),
+        window=None,
     )
     found, totals = look((ONE, replace(TWO, state="ABANDONED")), only_one, None, spine)
     assert found == []

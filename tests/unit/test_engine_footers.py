@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from engine_fixtures import DAY_ONE, attempt_path, event, job_plan, pipeline, serving
 
-from spark_jobs import coordinates, footers
+from spark_jobs import contents, footers
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import LocalStorage
 
@@ -88,7 +88,7 @@ def model(spans: list, files: list[list[tuple[int, int, int]]]) -> dict:
 
 def test_every_offset_is_counted_as_a_model_counts_it(tmp_path, monkeypatch, rng):
     """Rows in any order, over files, row batches and bytes: missing, doubled, outside, in a gap, of no batch."""
-    monkeypatch.setattr(coordinates, "BATCH_ROWS", 5)
+    monkeypatch.setattr(contents, "COORDINATE_ROWS", 5)
     for turn in range(40):
         spans, ends = [], {0: rng.randrange(40), 1: 0}
         for batch in range(1, rng.randrange(2, 5)):

@@ -39,6 +39,7 @@ VARYING = {
     r"-[0-9a-f]{8}\b": "-1a2b3c4d",
     r"\(\d+\.\d s\)": "(0.4 s)",
     r"[\d,]+ bytes": "8,002 bytes",
+    r"\d\.\d kB": "8.0 kB",
 }
 """Digests, nonces, durations, sizes of compressed files."""
 WRAP: dict[str, Any] = {"replace_whitespace": False, "drop_whitespace": True, "break_on_hyphens": False}

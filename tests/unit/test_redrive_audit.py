@@ -144,7 +144,7 @@ def test_islands_are_found_like_single_offsets() -> None:
         rng.shuffle(rows)
         for start in range(0, len(rows), 7):
             part = np.array(rows[start : start + 7], np.int64)
-            coverage._add("file", part[:, 1].copy(), part[:, 2].copy(), part[:, 0].copy())
+            coverage.add("file", part[:, 1].copy(), part[:, 2].copy(), part[:, 0].copy())
         told = coverage.told()
         found = set(rows) & wanted
         missing: dict[tuple[int, int], int] = {}
@@ -161,6 +161,6 @@ def test_a_redrives_sources_are_looked_at_under_its_twin() -> None:
     coverage = Coverage(3, 9, 100)
     coverage.expect([[5, 0, 10, 12, []], [-5, 0, 10, 12, []], [-5, 0, 20, 21, []], [5, 0, 20, 21, []]])
     for batch in (5, -5):
-        coverage._add("file", np.zeros(3, np.int64), np.array([10, 11, 20]), np.full(3, batch))
+        coverage.add("file", np.zeros(3, np.int64), np.array([10, 11, 20]), np.full(3, batch))
     told = coverage.told()
     assert (told["rows"], told["missing"], told["excess"], told["strays"]) == (3, [], [], [])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.adapters.children import Child
-from tidegate.core.coverage import Columns, Excess, Findings, Footer, Missing, Span, Stray
+from tidegate.core.coverage import Excess, Findings, Footer, Missing, RowsSought, Span, Stray
 from tidegate.core.offsets import Interval
 from tidegate.core.slabs import Slab
 
@@ -33,8 +33,9 @@ class LineReader(ABC):
         plain = [[s.batch_id, s.partition, s.start, s.end, [[g.start, g.end] for g in s.gaps]] for s in spans]
         self._tell({"spans": plain})
 
-    def coordinates(self, files: Sequence[tuple[str, int | None, Columns | None]]) -> Iterator[Footer]:
-        return map(footer_of, self._ask({"files": [list(f) for f in files]}, len(files))) if files else iter(())
+    def coordinates(self, files: Sequence[RowsSought], *, apart: bool = False) -> Iterator[Footer]:
+        request = {"files": [_asked(f) for f in files], "apart": apart}
+        return map(footer_of, self._ask(request, len(files))) if files else iter(())
 
     def end(self) -> Findings:
         return findings_of(next(self._ask({"end": True}, 1)))
@@ -58,19 +59,29 @@ class FooterProcess(LineReader):
         self._child.close()
 
 
+def _asked(f: RowsSought) -> list[Any]:
+    entry = f.entry
+    told = None if entry is None else {"kind": entry.kind, "values": entry.values, "dynamic": f.dynamic}
+    return [f.uri, f.batch_id, f.columns, told]
+
+
 def footer_of(line: Mapping[str, Any]) -> Footer:
     """One file's line."""
     if "error" in line:
         return Footer(line["path"], error=str(line["error"]))
-    coordinates = line.get("coordinates")
+    coordinates, parts = line.get("coordinates"), line["partitions"]
     return Footer(
         path=line["path"],
         rows=int(line["rows"]),
-        partitions={int(p["partition"]): (p["rows"], p["min_offset"], p["max_offset"]) for p in line["partitions"]},
+        partitions=None
+        if parts is None
+        else {p["partition"]: (p["rows"], p["min_offset"], p["max_offset"]) for p in parts},
         checksum=None if line["checksum"] is None else int(line["checksum"]),
         kind=line["kind"],
         batches=tuple(line["batches"]) if line.get("batches") else None,
         coordinates=None if coordinates is None else {int(p): (n, low, up) for p, (n, low, up) in coordinates.items()},
+        content=line.get("content"),
+        opaque="content" in line and line["content"] is None,
     )
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.balance import Balance, window_difference
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
+from tidegate.core.layout import DAY_MS, window_end, window_id
 from tidegate.core.logcut import Resumption
+from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
-from tidegate.core.window import CURRENT
+from tidegate.core.window import BUILDING, BUILT, CLOSED, CURRENT, SWAPPING
 from tidegate.core.wording import many, those
 
 RESTORE = "the ledger was changed by something else than Tidegate: compare with a backup of it before going on"
@@ -52,8 +53,9 @@ class Books:
 
     The spine is of one instant. Details are read later: what has landed since then counts as it was."""
 
-    def __init__(self, spine: Spine) -> None:
-        self._spine = spine
+    def __init__(self, spine: Spine, windows: Windows | None = None) -> None:
+        """`windows`: how the pipeline's are cut, for the rules that need it."""
+        self._spine, self._windows = spine, windows
         self._chain = _Chain(spine.losses, spine.resumptions)
         self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
@@ -86,6 +88,7 @@ class Books:
             for row in batch.ranges:
                 self._balance += self._redrives.own(batch, row)
             yield from _batch(batch, files)
+            yield from _places(batch, files, self._windows)
 
     def window(self, page: WindowPage, generation: GenerationRow | None) -> Iterator[Problem]:
         """`generation`: the one in force, or None."""
@@ -105,6 +108,8 @@ class Books:
             self.waiting_windows += 1
         yield from _window_totals(page, self._spine.landed)
         yield from _window(page, generation)
+        if generation is None:
+            yield from _left_out(page, self._spine.landed)
         if page.window is not None and page.window.blocked:
             yield Problem(f"window {window_id(page.window_ms)}", f"blocked: {page.window.blocked}", _REPAIR)
 
@@ -264,6 +269,29 @@ def _batch(batch: BatchRow, files: tuple[FileEntry, ...]) -> Iterator[Problem]:
         yield Problem(subject, "its files in the ledger are not the ones it was sealed with (manifest digest)", RESTORE)
 
 
+def _places(batch: BatchRow, files: tuple[FileEntry, ...], windows: Windows | None) -> Iterator[Problem]:
+    """Rows are data exactly where their window was open when the batch was planned (R1): no window takes up others."""
+    if windows is None or windows.size_ms >= DAY_MS:
+        return  # days are as long as a host's zone data say, which may have changed since
+    subject, floor = f"batch {batch.batch_id}", batch.floor
+    if floor is None:
+        yield Problem(subject, "the ledger's text of its floor cannot be read", RESTORE)
+        return
+    for kind, late, words in (
+        (DATA, True, "was not open when it was planned: no window takes them up"),
+        (LATE, False, "was open when it was planned: they are in the late table all the same"),
+    ):
+        rows: dict[int, int] = defaultdict(int)
+        for f in files:
+            if f.kind == kind and f.window_ms is not None:
+                rows[f.window_ms] += f.rows
+        wrong = [w for w in sorted(rows) if floor.is_late(w, window_end(w, windows)) is late]
+        if wrong:
+            more = f", and so {many(len(wrong) - 1, 'window')} more" if len(wrong) > 1 else ""
+            what = f"{many(rows[wrong[0]], f'{kind} row')} of window {iso(wrong[0])}, which {words}{more}"
+            yield Problem(subject, what, RESTORE)
+
+
 # ---------------------------------------------------------------- windows
 
 
@@ -320,6 +348,30 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
         yield Problem(subject, f"{name}: its content is not that of batches {list(current.batches)}", RESTORE)
     if owing != sorted(current.batches):
         yield Problem(subject, f"{name} is of batches {list(current.batches)}, rows came from {owing}", RESTORE)
+
+
+def _left_out(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[Problem]:
+    """Landed rows that no generation will ever hold: the window was closed without their batch, and is on its way, or
+    every generation of it was given up."""
+    if page.window is None or page.window.state != CLOSED:
+        return
+    subject = f"window {window_id(page.window_ms)}"
+    owing: dict[int, int] = defaultdict(int)
+    for t in page.totals:
+        if t.kind == DATA and landed(t.batch_id):
+            owing[t.batch_id] += t.rows
+    if any(g.state == CURRENT for g in page.generations) or not owing:
+        return  # published since
+    coming = [g for g in page.generations if g.state in (BUILDING, BUILT, SWAPPING)]
+    if not coming:
+        what = f"closed with {many(sum(owing.values()), 'landed row')}, but no generation of it is on its way"
+        yield Problem(subject, what, RESTORE)
+        return
+    missing = sorted(set(owing) - set(coming[-1].batches))
+    if missing:
+        rows = sum(owing[i] for i in missing)
+        what = f"closed without batch {missing[0]}: no generation will hold its {many(rows, 'landed row')}"
+        yield Problem(subject, what, RESTORE)
 
 
 def republish(pipeline: str, window_ms: int) -> str:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tidegate.core.audit import Problem
 from tidegate.core.offsets import Interval
+from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
 from tidegate.core.wording import many, those
 
@@ -26,17 +27,33 @@ Columns = tuple[tuple[str, str], ...]
 class Footer:
     """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata;
     `coordinates`: the same from its rows, None where they were not read, as is `batches`, the smallest and largest id
-    that they name. `error`: it cannot be read at all. A file without a footer has its rows counted, and says neither
-    `checksum` nor `kind`."""
+    that they name. `content`: the rows' checksum, computed again; None where that was not asked for, or where only
+    other readers can read them all (`opaque`). `error`: it cannot be read at all. A file without a footer has its rows
+    counted, and says neither `checksum` nor `kind`, nor `partitions` if its rows have no Kafka columns."""
 
     path: str
     rows: int = 0
-    partitions: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    partitions: Mapping[int, tuple[int, int, int]] | None = field(default_factory=dict)
     checksum: int | None = 0
     kind: str | None = ""
     coordinates: Mapping[int, tuple[int, int, int]] | None = None
     batches: tuple[int, int] | None = None
+    content: int | None = None
+    opaque: bool = False
     error: str = ""
+
+
+@dataclass(frozen=True)
+class RowsSought:
+    """A file whose rows are to be read. `batch_id`: whose they are, where they do not say it; `columns`, where the file
+    does not say them. `entry`: all that its rows hold is read, and their checksum computed as for this manifest; with
+    None their coordinates only. `dynamic`: partition columns that a late file has."""
+
+    uri: str
+    batch_id: int | None
+    columns: Columns | None = None
+    entry: FileEntry | None = None
+    dynamic: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,9 +130,9 @@ class FileReader(Protocol):
         overlap."""
         ...
 
-    def coordinates(self, files: Sequence[tuple[str, int | None, Columns | None]]) -> Iterable[Footer]:
-        """Read every row of (URI, batch of a file that does not say it in each row, columns of one that does not say
-        them): a Footer for each, in order."""
+    def coordinates(self, files: Sequence[RowsSought], *, apart: bool = False) -> Iterable[Footer]:
+        """Read every row: a Footer for each file, in order. Rows that are read `apart`, or without a slab, are held
+        against no span."""
         ...
 
     def end(self) -> Findings: ...
@@ -129,9 +146,11 @@ class FileReader(Protocol):
 class Allowance:
     """What may be in no file: filtered and dropped rows, and rows of files that could not be read.
 
-    `spans` by (batch, Kafka partition); `anywhere` by Kafka partition, for files of several batches."""
+    `spans` by (batch, Kafka partition) are exactly so many; of files that could not be read, or not to the end, at most
+    so many are missing: `unread` of those of one batch, `anywhere` by Kafka partition for files of several."""
 
     spans: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    unread: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
     anywhere: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -156,6 +175,7 @@ def check_coverage(found: Findings, allowed: Allowance) -> Iterator[Problem]:
     for batch_id, partition in sorted(set(missing) | set(allowed.spans)):
         one, due = missing.get((batch_id, partition)), allowed.spans.get((batch_id, partition), 0)
         rows = one.rows if one else 0
+        due = max(due, min(rows, due + allowed.unread.get((batch_id, partition), 0)))
         if rows != due:
             wrong[partition].append((batch_id, rows, due, one.first if one else ()))
     for partition, spans in sorted(wrong.items()):

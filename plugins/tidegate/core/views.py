@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.balance import Balance
-from tidegate.core.batch import INGEST, REDRIVE
+from tidegate.core.batch import INGEST, REDRIVE, Plan
+from tidegate.core.lateness import Floor
 from tidegate.core.ledger import Intent
 from tidegate.core.logcut import Resumption
 from tidegate.core.offsets import Interval, OffsetRange
@@ -35,7 +36,8 @@ class BatchRow:
 
     A redrive (`kind`) has neither; `sources` are the batches whose dirty rows it takes up. `redriven_by`: the redrive
     that owns this batch's dirty rows since it landed; `set_aside`: their files have left the dirty table.
-    `released`: who lifted its limits of dirty records, and why."""
+    `released`: who lifted its limits of dirty records, and why. `floor`: which windows were not open; None if the
+    ledger's text of it cannot be read."""
 
     batch_id: int
     state: str
@@ -63,6 +65,7 @@ class BatchRow:
     redriven_by: int | None = None
     set_aside: bool = False
     released: str | None = None
+    floor: Floor | None = None
 
     @property
     def is_redrive(self) -> bool:
@@ -210,10 +213,30 @@ class Spine:
 
 @dataclass(frozen=True)
 class BatchPage:
-    """Some batches in order, with their files (of SEALED and LANDED ones)."""
+    """Some batches in order, with their files (of SEALED and LANDED ones).
+
+    `plans`: what each one's record in storage must say, if that was asked for; None for one that cannot be read."""
 
     batches: tuple[BatchRow, ...]
     files: dict[int, tuple[FileEntry, ...]]
+    plans: dict[int, Pinned | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What a batch pinned, and the identity of its spec."""
+
+    plan: Plan
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Files that an audit reads, by the ledger."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -250,8 +273,13 @@ class LedgerReads(SurveyLedger, Protocol):
         """The LANDED batches, cut into runs of a bounded number of offsets."""
         ...
 
-    def batch_pages(self, name: str, first: int, last: int) -> Iterator[BatchPage]:
+    def batch_pages(self, name: str, first: int, last: int, plans: bool = False) -> Iterator[BatchPage]:
         """Batches with ids `[first, last]`, in order; each page is of one instant and of bounded size."""
+        ...
+
+    def weight(self, name: str, within: Interval | None = None) -> Weight:
+        """Files in force, those that wait for their window, late and dirty ones; `within`: of the windows that start
+        there only."""
         ...
 
     def window_pages(self, name: str) -> Iterator[WindowPage]:

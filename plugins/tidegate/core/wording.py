@@ -14,3 +14,15 @@ def many(count: int, what: str) -> str:
 def those(count: int, what: str, verb: str = "are") -> str:
     """With its verb: `1 window is`, `12 windows are`; `verb` in the plural."""
     return f"{many(count, what)} {_SINGULAR.get(verb, verb + 's') if count == 1 else verb}"
+
+
+def size(count: int) -> str:
+    """`812 bytes`, `3.4 MB`, `120 GB`: decimal, as disks and links are sold."""
+    if count < 1000:
+        return many(count, "byte")
+    value, unit = count / 1000, "kB"
+    for larger in ("MB", "GB", "TB", "PB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.1f} {unit}" if value < 10 else f"{value:,.0f} {unit}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate.core.audit import Problem, republish
+from tidegate.core.audit_scope import ALL, Part
 from tidegate.core.coverage import twin_of
 from tidegate.core.layout import SUCCESS, join, window_id
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
@@ -21,6 +21,10 @@ from tidegate.workflow.redriven import sources
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"
 _LANDED = "nothing while Kafka has its records: the window's publish task reads them again; else restore the file"
 _SIDE = "restore it from a backup of the filesystem: late and dirty files are not rebuilt"
+_KEPT = (
+    "restore it from a backup of the filesystem: it tells a ledger that loses its newest commits that its rows have "
+    "left the late table"
+)
 _FOREIGN = "readers count its rows: find out who wrote it, then remove it"
 _SHOWN = 5
 _LISTINGS = 256
@@ -31,7 +35,8 @@ _LISTINGS = 256
 class Wanted:
     """A file that must be in one of `homes`: (directory, path below it), the likeliest first.
 
-    `batch_id`: whose rows these are; None for a generation's file, which may be of several (`batches`, first, last)."""
+    `batch_id`: whose rows these are; None for a generation's file, which may be of several (`batches`, first, last).
+    `apart`: its rows are in another file too, which counts."""
 
     subject: str
     entry: FileEntry
@@ -39,6 +44,7 @@ class Wanted:
     advice: str
     batch_id: int | None = None
     batches: tuple[int, int] | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,45 +64,43 @@ class Listing:
     problems: tuple[Problem, ...]
 
 
-class Pace:
-    """Says how far a long work is, every few seconds."""
-
-    def __init__(self, say: Callable[[str], None], every_s: float = 5.0) -> None:
-        self._say, self._every_s, self._last = say, every_s, time.monotonic()
-
-    def say(self, words: Callable[[], str]) -> None:
-        if time.monotonic() - self._last >= self._every_s:
-            self._last = time.monotonic()
-            self._say(words())
-
-
 class Files:
     """The files of one pipeline, listed directory by directory. Raises StorageError.
 
     Who owns a window's rows, its batches or a generation, is decided by the spine."""
 
-    def __init__(self, ctx: Context, spine: Spine) -> None:
-        self._ctx, self._layout, self._spine = ctx, ctx.layout, spine
+    def __init__(self, ctx: Context, spine: Spine, part: Part = ALL) -> None:
+        self._ctx, self._layout, self._spine, self._part = ctx, ctx.layout, spine, part
         self._first = {g.window_ms: g for g in spine.generations if g.number == 1}
         self._current = {g.window_ms for g in spine.generations if g.state == CURRENT}
         self._swapping = {(g.window_ms, g.location) for g in spine.generations if g.state == SWAPPING}
         self._took_up = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.late}
         self._aside = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.set_aside}
-        self._listed: dict[str, dict[str, int] | None] = {}
+        self._listed: dict[str, tuple[dict[str, int] | None, int]] = {}
+        self._looks = 0
 
     def of_batch(self, batch: BatchRow, files: Iterable[FileEntry]) -> Listing:
         """Of a landed batch: what waits for its window, and its late and dirty files."""
         wanted = []
         for f in files:
+            if not self._part.holds(f.window_ms):
+                continue
             if f.kind == LATE and (batch.batch_id, f.window_ms) in self._took_up:
-                continue  # its rows are in the window's generation
-            if f.kind in (LATE, DIRTY):
+                wanted.append(self._kept(batch, f))
+            elif f.kind in (LATE, DIRTY):
                 homes = places.side(self._layout, batch, f)
                 wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _SIDE, batch.batch_id))
             elif f.window_ms is not None and not self.placed(f.window_ms):
                 homes = places.waiting(self._layout, batch.batch_id, f, self._first.get(f.window_ms))
                 wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _LANDED, batch.batch_id))
-        return self._look(wanted, [*self._foreign_side(batch, files)])
+        return self._look(wanted, self._foreign_side(batch, files) if self._part.within is None else ())
+
+    def _kept(self, batch: BatchRow, f: FileEntry) -> Wanted:
+        """Of a late file whose rows are in the window's generation: it waits to leave, or has left."""
+        homes = places.late(self._layout, batch.batch_id, f)
+        left = (batch.batch_id, f.window_ms) in self._aside
+        subject = f"batch {batch.batch_id}"
+        return Wanted(subject, f, homes[1:] if left else homes, _KEPT, batch.batch_id, apart=True)
 
     def of_sources(self, redrive: BatchRow) -> Listing:
         """The dirty files that a redrive has read, as files of rows that it must have: see core.coverage. What is wrong
@@ -144,18 +148,31 @@ class Files:
         return Listing(tuple(found), tuple(lost), tuple(wrong))
 
     def _list(self, directory: str) -> dict[str, int] | None:
-        if directory not in self._listed:
-            if len(self._listed) >= _LISTINGS:
-                del self._listed[next(iter(self._listed))]
+        return self._look_at(directory, 0)[0]
+
+    def _look_at(self, directory: str, after: int) -> tuple[dict[str, int] | None, int]:
+        """What is there, and the number of the look, which is above `after`."""
+        known = self._listed.pop(directory, None)
+        if known is None or known[1] <= after:
             listing = self._ctx.storage.list_files(directory)
-            self._listed[directory] = None if listing is None else {f.path: f.bytes for f in listing}
-        return self._listed[directory]
+            self._looks += 1
+            known = None if listing is None else {f.path: f.bytes for f in listing}, self._looks
+        while len(self._listed) >= _LISTINGS:
+            del self._listed[next(iter(self._listed))]
+        self._listed[directory] = known
+        return known
 
     def _place(self, item: Wanted) -> tuple[str | None, str]:
-        """The file's URI, or what is wrong with it."""
+        """The file's URI, or what is wrong with it.
+
+        It may be on its way from one home to the next: each is looked at after those before it, and the first one, to
+        which some files come last, once more at the end."""
         other: tuple[str, int] | None = None
-        for directory, path in item.homes:
-            size = (self._list(directory) or {}).get(path)
+        after = 0
+        homes = item.homes if len(item.homes) == 1 else (*item.homes, item.homes[0])
+        for directory, path in homes:
+            listing, after = self._look_at(directory, after)
+            size = (listing or {}).get(path)
             if size == item.entry.bytes:
                 return join(directory, path), ""
             if size is not None and other is None:
@@ -192,9 +209,10 @@ class Files:
     def unknown_batches(self) -> Iterator[Problem]:
         """R11: storage must not know batches or publications that the ledger does not."""
         advice = f"the ledger lost commits (a failover, a restored backup?): tidegate repair {self._ctx.name} --adopt"
-        following = self._spine.next_batch_id
         for directory in (self._layout.landing_zone(), self._layout.high_water_marks()):
             names = self._ctx.storage.list_names(directory) or []
+            row = self._ctx.ledger.pipelines.row(self._ctx.name)  # after storage: batches land meanwhile
+            following = self._spine.next_batch_id if row is None else row.next_batch_id
             ahead = sorted(int(n) for n in names if n.isascii() and n.isdigit() and int(n) >= following)
             if ahead:
                 yield Problem(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from tidegate.core.audit import Problem, republish
 from tidegate.core.errors import CatalogueError, TidegateError
@@ -11,7 +11,7 @@ from tidegate.core.instants import iso
 from tidegate.core.layout import PartitionValues, join, parse_partition_path, parse_window_id, partition_path, window_id
 from tidegate.core.progress import begins
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
-from tidegate.core.tables import data_table, dirty_table, late_table
+from tidegate.core.tables import BATCH_PARTITION, data_table, dirty_table, late_table
 from tidegate.core.views import BatchRow, GenerationRow, Spine
 from tidegate.core.window import CURRENT, SWAPPING, WindowKey
 from tidegate.core.wording import many
@@ -26,8 +26,9 @@ _SIDE = "add the partition again: ALTER TABLE ... ADD PARTITION ... LOCATION"
 class Partitions:
     """The partitions that the ledger's manifests need, gathered page by page, held against the three tables."""
 
-    def __init__(self, ctx: Context, spine: Spine) -> None:
-        self._ctx, self._spine = ctx, spine
+    def __init__(self, ctx: Context, spine: Spine, later: Callable[[], Spine | None] = lambda: None) -> None:
+        """`later` reads the spine anew."""
+        self._ctx, self._spine, self._later = ctx, spine, later
         # a partition goes before the generation that takes its rows up is in force
         self._leaving = {(i, g.window_ms) for g in spine.generations if g.state in (SWAPPING, CURRENT) for i in g.late}
         self._data: Expected = {}
@@ -75,8 +76,9 @@ class Partitions:
                     return
                 yield Problem("catalogue", f"{table}: {str(e).splitlines()[0]}", "mend or create the table")
                 continue
-            yield from self._problems(table, expected, {v: at for v, at in have.items() if v not in coming})
-            count += len(have)
+            have_, count = {v: at for v, at in have.items() if v not in coming}, count + len(have)
+            if have_ != {v: place for v, (place, _) in expected.items()}:
+                yield from self._problems(table, expected, have_)
         self.count = count
 
     def _endpoint_answers(self) -> bool:
@@ -87,10 +89,17 @@ class Partitions:
         return True
 
     def _problems(self, table: str, expected: Expected, have: dict[PartitionValues, str]) -> Iterator[Problem]:
-        moving = [window_values(self._ctx, WindowKey(w, w)) for w in self._moving()]
+        later = self._later() or self._spine  # after the catalogue: windows are published meanwhile
+        time = len(self._ctx.pipeline.time_partitions)
+        moving = {window_values(self._ctx, WindowKey(w, w)) for w in self._moving() | _moved(self._spine, later)}
 
         def settled(values: PartitionValues) -> bool:
-            return not any(values[: len(m)] == m for m in moving)
+            if values and values[0][0] == BATCH_PARTITION[0]:
+                batch = values[0][1] or ""
+                return values[1:] not in moving and not (
+                    batch.isdigit() and later.landed(int(batch)) and not self._spine.landed(int(batch))
+                )
+            return values[:time] not in moving
 
         for values, (place, subject) in expected.items():
             name = f"{table} partition {partition_path(values)}"
@@ -111,6 +120,14 @@ class Partitions:
     def _moving(self) -> set[int]:
         """Windows whose partitions are on their way from one generation to the next."""
         return {g.window_ms for g in self._spine.generations if g.state == SWAPPING}
+
+
+def _moved(before: Spine, after: Spine) -> set[int]:
+    """Windows with another generation, or with one in another state or place."""
+    one, other = ({(g.window_ms, g.number): replace(g, set_aside=()) for g in s.generations} for s in (before, after))
+    return {key[0] for key in one.keys() | other.keys() if one.get(key) != other.get(key)} | {
+        g.window_ms for g in after.generations if g.state == SWAPPING
+    }
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tidegate.core.cleaning import Assembly, BatchAttempt, BatchFacts, Generatio
 from tidegate.core.errors import StorageError
 from tidegate.core.layout import window_id
 from tidegate.core.window import BUILDING, DISCARDED
-from tidegate.workflow.audit_files import Pace
+from tidegate.workflow.audit_pace import Pace
 from tidegate.workflow.context import Context
 
 _FAILURES = 3

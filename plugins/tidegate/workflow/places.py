@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegate.core.layout import Layout, time_values
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import DIRTY, FileEntry
+from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow
 from tidegate.core.window import BUILDING
 from tidegate.workflow.assembly import published_path
@@ -37,6 +37,14 @@ def dirty(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str],
     below = f.path.removeprefix(f"{DIRTY}/")
     # in the order in which it moves
     return ((layout.side(batch_id, DIRTY), below), (layout.redriven(batch_id), below))
+
+
+def late(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Of a late file that is in the late table, or whose rows a window has taken up since."""
+    assert f.window_ms is not None
+    below = f.path.removeprefix(f"{LATE}/")
+    # in the order in which it moves
+    return (layout.side(batch_id, LATE), below), (layout.reopened(batch_id, f.window_ms), below.rsplit("/", 1)[-1])
 
 
 def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: bool) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tidegate.core.schedule import late_folder
 from tidegate.core.tables import late_table
 from tidegate.core.window import BUILT, BuiltGeneration, PublishedGeneration
 from tidegate.core.wording import many
+from tidegate.workflow import places
 from tidegate.workflow.context import Context
 from tidegate.workflow.moves import MovedOn, move_files, move_out
 from tidegate.workflow.tables import bring_up
@@ -73,10 +74,8 @@ def files_of(ctx: Context, window_ms: int, batch_id: int) -> list[FileEntry]:
 
 def homes(ctx: Context, batch_id: int, f: FileEntry) -> tuple[str, str]:
     """URIs where a late file can be once it is in the late table, in the order in which it moves."""
-    assert f.window_ms is not None
-    below = f.path.removeprefix(f"{LATE}/")
-    kept = join(ctx.layout.reopened(batch_id, f.window_ms), below.rsplit("/", 1)[-1])
-    return join(ctx.layout.side(batch_id, LATE), below), kept
+    table, kept = places.late(ctx.layout, batch_id, f)
+    return join(*table), join(*kept)
 
 
 def has_left(ctx: Context, batch_id: int, f: FileEntry) -> bool:

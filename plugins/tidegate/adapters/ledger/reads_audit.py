@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy import and_, case, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import reopenings, resumptions, rows, schema
@@ -23,9 +23,10 @@ from tidegate.adapters.ledger.reads_rows import (
 )
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.core.batch import INGEST
-from tidegate.core.receipt import LATE, FileEntry
+from tidegate.core.offsets import Interval
+from tidegate.core.receipt import DATA, LATE, FileEntry
 from tidegate.core.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
-from tidegate.core.views import BatchPage, GenerationRow, LossRow, Spine, WindowPage
+from tidegate.core.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
 from tidegate.core.window import BUILT, CURRENT, SWAPPING
 
 PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
@@ -72,7 +73,7 @@ class AuditReads(Snapshots):
         with self._snapshot() as c:
             return slabs(((row.batch_id, row.weight) for row in c.execute(statement.order_by(b.c.batch_id))), limit)
 
-    def batch_pages(self, name: str, first: int, last: int) -> Iterator[BatchPage]:
+    def batch_pages(self, name: str, first: int, last: int, plans: bool = False) -> Iterator[BatchPage]:
         """Batches with ids `[first, last]`, in order; each page is of one instant."""
         sizes = select(files.c.batch_id, func.count()).where(
             files.c.pipeline == name, files.c.batch_id.between(first, last)
@@ -86,9 +87,40 @@ class AuditReads(Snapshots):
                 found: dict[int, list[FileEntry]] = defaultdict(list)
                 for row in select_rows(c, files, *where):
                     found[row.batch_id].append(rows.file_entry(row))
-                page = BatchPage(tuple(batches(c, name, start, end)), {i: tuple(f) for i, f in found.items()})
+                page = BatchPage(
+                    tuple(batches(c, name, start, end)),
+                    {i: tuple(f) for i, f in found.items()},
+                    _plans(c, name, start, end) if plans else {},
+                )
             yield page
             start = end + 1
+
+    def weight(self, name: str, within: Interval | None = None) -> Weight:
+        """What lies in force, waits for its window, or is late or dirty."""
+
+        def told(c: Connection, table: Any, column: Any, *where: Any) -> Weight:
+            if within is not None:
+                where = (*where, column >= within.start, column < within.end)
+            sums = (func.count(), func.sum(table.c.bytes), func.sum(table.c.rows))
+            return Weight(
+                *(int(n or 0) for n in c.execute(select(*sums).where(table.c.pipeline == name, *where)).one())
+            )
+
+        def in_force(window: Any) -> Any:
+            return exists().where(g.c.pipeline == name, g.c.window_ms == window, g.c.state == CURRENT)
+
+        f = generation_files
+        mine = exists().where(
+            g.c.pipeline == name, g.c.window_ms == f.c.window_ms, g.c.number == f.c.number, g.c.state == CURRENT
+        )
+        landed = exists().where(b.c.pipeline == name, b.c.batch_id == files.c.batch_id, b.c.state == "LANDED")
+        with self._snapshot() as c:
+            found = (
+                told(c, f, f.c.window_ms, mine),
+                told(c, files, files.c.window_ms, landed, files.c.kind != DATA),
+                told(c, files, files.c.window_ms, landed, files.c.kind == DATA, ~in_force(files.c.window_ms)),
+            )
+        return Weight(*(sum(w) for w in zip(*((x.files, x.bytes, x.rows) for x in found), strict=True)))
 
     def window_pages(self, name: str) -> Iterator[WindowPage]:
         """Every window that the ledger knows of, in order; each page is of one instant."""
@@ -100,6 +132,31 @@ class AuditReads(Snapshots):
                 pages = list(_windows(c, name, low, high))
             yield from pages
             low = high
+
+
+def _plans(c: Connection, name: str, first: int, last: int) -> dict[int, Pinned | None]:
+    """None for a batch whose rows do not make a plan."""
+
+    def between(table: Any) -> dict[int, list[Any]]:
+        where = (table.c.pipeline == name, table.c.batch_id.between(first, last))
+        return grouped(select_rows(c, table, *where), lambda row: row.batch_id)
+
+    ranges, parts = between(schema.batch_ranges), between(schema.batch_partitions)
+    losses, sources = between(schema.losses), between(schema.batch_sources)
+    v = schema.spec_versions
+    specs = {
+        x.version: x.fingerprint for x in c.execute(select(v.c.version, v.c.fingerprint).where(v.c.pipeline == name))
+    }
+    listed = select(*(column for column in b.c if column.name != "receipt"))
+    found: dict[int, Pinned | None] = {}
+    for row in c.execute(listed.where(b.c.pipeline == name, b.c.batch_id.between(first, last))):
+        i = row.batch_id
+        try:
+            plan = rows.plan(row, ranges.get(i, []), parts.get(i, []), losses.get(i, []), sources.get(i, []))
+            found[i] = Pinned(plan, specs[row.spec_version])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            found[i] = None
+    return found
 
 
 def _cut(first: int, last: int, ends: Iterable[int]) -> list[int]:

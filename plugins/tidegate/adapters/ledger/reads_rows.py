@@ -15,14 +15,15 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
 from tidegate.core.balance import Balance
+from tidegate.core.lateness import Floor
 from tidegate.core.offsets import Interval, OffsetRange, union
-from tidegate.core.plain import from_plain
+from tidegate.core.plain import from_plain, loads
 from tidegate.core.receipt import DIRTY, LATE
 from tidegate.core.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
 from tidegate.core.window import WindowKey
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
-_DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside")
+_DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")
 
 
 class Snapshots:
@@ -53,6 +54,7 @@ def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
 
     b = schema.batches
     columns = [b.c[field] for field in BatchRow.__dataclass_fields__ if field not in _DETAILS]  # not the receipt
+    columns.append(b.c.floor)
     listed = select(*columns).where(b.c.pipeline == name, b.c.batch_id.between(first, last)).order_by(b.c.batch_id)
     found = c.execute(listed).all()
     ranges = grouped(between(schema.batch_ranges), lambda row: row.batch_id)
@@ -64,10 +66,19 @@ def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
         replace(
             batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])),
             sources=tuple(sorted({x.source for x in sources.get(row.batch_id, [])})),
+            floor=_floor(row.floor),
             **_ownership(owners.get(row.batch_id)),
         )
         for row in found
     ]
+
+
+def _floor(text: str) -> Floor | None:
+    """A damaged row must not stop the audit that is there to report it."""
+    try:
+        return loads(Floor, text)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _ownership(row: Any | None) -> dict[str, Any]:
