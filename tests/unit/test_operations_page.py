@@ -19,11 +19,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import BigInteger, literal
 
 from tests.unit.operations_scenes import BEGINS_MS, RUN, SCENES
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import World, window
 from tidegate import looking
+from tidegate.adapters.ledger.store import Store
 from tidegate.cli import main
 from tidegate.commands import surroundings
 from tidegate.spec import load_file
@@ -126,6 +128,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
     monkeypatch.setattr(surroundings, "kafka", lambda pipeline, timeout_s=1.0: world.kafka)
     monkeypatch.setattr(looking, "hive", lambda pipeline, lookup: world.catalogue)
     monkeypatch.setattr("time.time_ns", lambda: world.clock.now_ms() * 1_000_000)
+    monkeypatch.setattr(Store, "instant", property(lambda _: literal(world.clock.now_ms(), BigInteger)))
     yield Night(world)
     world.close()
 

@@ -265,8 +265,7 @@ class WindowLedger(GroundsLedger, Protocol):
         ...
 
     def begin_swap(self, generation: BuiltGeneration, location: str | None = None) -> BuiltGeneration:
-        """BUILT -> SWAPPING, of the newest generation only. `location` is where it goes: pinned, whatever the spec says
-        later."""
+        """BUILT -> SWAPPING, of the newest generation only. `location`: where it goes, whatever the spec says later."""
         ...
 
     def publish(

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TG_VERSION 3     /* what Python and this library have agreed on; see __init__.py */
+#define TG_VERSION 4     /* what Python and this library have agreed on; see __init__.py */
 #define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
 #define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
 #define TG_LEARNED 1024  /* keys remembered of an object besides those that are looked for */
