@@ -154,6 +154,7 @@ def test_a_task_that_is_ended_ends_its_application(
     until(lambda: application(cluster, running["id"])["state"] in ("KILLED", "FINISHED", "FAILED"), 60)
     if spark is CLUSTER:
         assert application(cluster, running["id"])["state"] == "KILLED"
+        assert [path for path in staged(cluster) if running["id"] in path] == [], "the secrets have gone with it"
     ctx.ledger.close()
     life.step(ingest.write, "run-1")
     life.step(ingest.land, "run-1")

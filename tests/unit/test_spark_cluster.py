@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import getpass
+import gzip
 import json
 import os
 import stat
@@ -34,8 +35,8 @@ from tidegate.adapters.spark_connection import SparkConnection
 from tidegate.commands.spark_checks import impossible_jobs
 from tidegate.core.errors import JobFailed
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import to_plain
-from tidegate.core.record import BatchRecord, pack, unpack
+from tidegate.core.plain import from_plain, to_plain
+from tidegate.core.record import BatchRecord, pack
 from tidegate.orchestration.launcher import AirflowSparkLauncher
 
 KEYTAB = b"\x05\x02keytab"
@@ -248,6 +249,7 @@ def test_a_kill_ends_the_application_without_a_command_yarn(
     """What spark-submit says of the application is not even needed: a logging configuration may hide it."""
     connect(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
     monkeypatch.setattr("shutil.which", _without("yarn"))
+    monkeypatch.setattr("tidegate.orchestration.launcher.CLIENT_LEAVES_S", 0.1)
     monkeypatch.setenv("PATH", str(tmp_path))
     job = launcher(spark("print('Submitted application_1_0007', flush=True)\ntime.sleep(600)"))
     errors: list[BaseException] = []
@@ -429,13 +431,10 @@ def test_a_pipeline_may_say_how_much_a_task_reads(tasks: int | None) -> None:
 
 def test_a_spec_that_is_silent_about_tasks_is_written_as_before() -> None:
     """Into records of recovery, which the release before may have to read."""
-    plan = SimpleNamespace()
-    record = BatchRecord(plan, pipeline(), "f")  # type: ignore[arg-type]
-    import gzip
-
-    written = json.loads(gzip.decompress(pack(replace(record, plan=None))))  # type: ignore[arg-type]
+    record = BatchRecord({"partitions": []}, pipeline(), "f")  # type: ignore[arg-type]
+    written = json.loads(gzip.decompress(pack(record)))
     assert "task_records" not in written["spec"]["ingest"]
-    assert unpack(BatchRecord, pack(replace(record, plan=None))).spec == record.spec  # type: ignore[arg-type]
+    assert from_plain(Pipeline, written["spec"]) == record.spec
     said = replace(record.spec, ingest=replace(record.spec.ingest, task_records=7))
     assert to_plain(said)["ingest"]["task_records"] == 7
 

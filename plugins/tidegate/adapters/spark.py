@@ -198,10 +198,15 @@ def end_processes(processes: Iterable[psutil.Process]) -> None:
                 process.send_signal(sign)
             except psutil.NoSuchProcess:
                 pass
-        deadline = time.monotonic() + _END_S
-        while any(map(_alive, processes)) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        let_end(processes, _END_S)
         processes = [process for process in processes if _alive(process)]
+
+
+def let_end(processes: Sequence[psutil.Process], seconds: float) -> None:
+    """Return when all of them have ended, or after so long."""
+    deadline = time.monotonic() + seconds
+    while any(map(_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -19,6 +19,7 @@ from tidegate.adapters.spark import (
     ended_with,
     job_failed,
     land_application,
+    let_end,
     local_environment,
     new_tag,
     processes_of,
@@ -34,6 +35,9 @@ from tidegate.wiring import spark_conf, warm_launcher
 
 if TYPE_CHECKING:
     from tidegate.adapters.warm_session import WarmLauncher
+
+
+CLIENT_LEAVES_S = 5.0
 
 
 class AirflowSparkLauncher:
@@ -109,11 +113,13 @@ class _OwnJob:
     def kill(self) -> None:
         """End the job: the hook ends the JVM (or the cluster's application), and its Python driver lives on."""
         processes, hook = processes_of(self._plan_path), self._hook
+        if hook is not None and hook.tag:
+            # first: spark-submit, which sees it end, removes its folder on HDFS, secrets included
+            end_applications(hook.tag, hook.log.info)
+            let_end(processes, CLIENT_LEAVES_S)
         if hook is not None:
             hook.on_kill()
         end_processes(processes)
-        if hook is not None and hook.tag:
-            end_applications(hook.tag, hook.log.info)
 
     def hook(self, name: str, arguments: Sequence[str] = (), files: str | None = None, tag: str = "") -> _Hook:
         """`tag` is for the application on YARN. Raises JobFailed when there is no spark-submit."""
