@@ -10,13 +10,16 @@ import pytest
 from tests.model.scenarios import SCENARIOS, run
 
 SMALL = ("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing")
-BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000}
+BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000, "log-cut": 8_000, "late-partition": 8_000}
 """Of larger ones, so many states: every rule that is taken out below is missed within as many."""
 MISSED = (
     ("failover-first", "without R12 to R15"),
     ("failover-first", "an adopted window is CLOSED at once"),
     ("failover-first", "a contradicting record stays"),
     ("failover-first", "an adoption looks at unknown generations only"),
+    ("log-cut", "no leader epochs: a cut is seen only while the log is short"),
+    ("log-cut", "seal does not ask again (R6)"),
+    ("late-partition", "a partition that came later begins at its log start"),
 )
 # taken out alone, these rules break nothing that the scenario can show
 HARMLESS = {("seal-vs-plan", "seal=tx (safe, starves)")}
