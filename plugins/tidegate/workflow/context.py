@@ -19,7 +19,9 @@ ATTEMPTS = 8
 """How often one task looks again after a lost comparison or an unknown outcome; then its retry goes on."""
 
 REQUEST_TTL_MS = 600_000
-"""Longest life of a catalogue request (`hive.request_ttl`): after it, an unanswered one is not executed any more."""
+"""How long after its intent an unanswered catalogue request may still be executed (`hive.request_ttl`)."""
+STANDSTILL = 10
+"""A task that stood still for a tenth of that between intent and request sends nothing: a request lives nine tenths."""
 
 
 def _nonce() -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from tidegate.core.errors import Alarm, CatalogueError, CatalogueUnsure, LostComparison, PathExists, PathMissing
+from tidegate.core.instants import span
 from tidegate.core.layout import (
     CERTIFICATE,
     SUCCESS,
@@ -22,7 +23,7 @@ from tidegate.core.window import BUILT, REOPEN, BuiltGeneration, PublishedGenera
 from tidegate.core.wording import many
 from tidegate.workflow import records, reopened, zoning
 from tidegate.workflow.assembly import certify_built
-from tidegate.workflow.context import Context
+from tidegate.workflow.context import STANDSTILL, Context
 from tidegate.workflow.moves import MovedOn, manifest_of, move_directory
 from tidegate.workflow.swapping import swap_in
 from tidegate.workflow.tables import bring_up
@@ -255,9 +256,10 @@ class _Changes:
         asked_ms, began = clock.now_ms(), time.monotonic()
         call_id = windows.declare_intent(self._generation, self._location, self._ctx.request_ttl_ms)
         # a clock that is put back must not hide it, nor one that stands still while the host sleeps
-        if max(clock.now_ms() - asked_ms, (time.monotonic() - began) * 1000) >= self._ctx.request_ttl_ms:
-            # frozen in between: others no longer wait for what has not even been sent
-            raise LostComparison(f"{self._table}: this task stood still for longer than its request may live")
+        stood_ms = max(clock.now_ms() - asked_ms, (time.monotonic() - began) * 1000)
+        if stood_ms >= self._ctx.request_ttl_ms / STANDSTILL:
+            # sent now, the request could outlive its intent: others would no longer wait for it
+            raise LostComparison(f"{self._table}: this task stood still for {span(stood_ms)} before its request")
         try:
             change()
         except CatalogueUnsure:
