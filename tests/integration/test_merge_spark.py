@@ -64,6 +64,6 @@ def test_spark_reopens_a_window(world: World) -> None:
     published = reopen.reopen(with_spark(world, said), window(0))
     world.close()
     assert (published.generation, published.rows) == (2, 4)
-    assert any("copied 2 rows, added 2 late ones, in 4 files" in line for line in said), said
+    assert any("copied 2 rows, added 2 late rows, in 4 files" in line for line in said), said
     assert world.by_window()["00"] == [(0, 0), (0, 1), (0, 3), (0, 4)]
     assert world.table("__late") == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import update
 
 from tests.mutants import seams
-from tests.mutants.names import FATE, HEALS, ONCE, OWN, STOPS, THERE
+from tests.mutants.names import BALANCE, FATE, HEALS, ONCE, OWN, STOPS, THERE
 from tests.mutants.planting import Bug, Patch, always, nothing, without
 from tidegate.core import lateness
 from tidegate.core.layout import join
@@ -109,7 +109,7 @@ BUGS = (
         "an attempt judges by the windows of its own time",
         "R1: the plan pins the floor",
         "an_hour_closes_while_a_batch_is_written",
-        FATE,
+        BALANCE,
         (Patch(seams.JOB_OF_A_BATCH, _by_todays_windows), Patch(seams.CHECK_WINDOWS, nothing)),
         why="what is sealed is held against the plan's floor and policy",
     ),

@@ -30,7 +30,7 @@ def working(tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch) -> Tide:
         world.close()
 
     monkeypatch.setattr(surroundings, "working", in_the_world)
-    monkeypatch.setattr(surroundings, "context", lambda pipeline, ledger, say: world.context())
+    monkeypatch.setattr(surroundings, "context", lambda pipeline, ledger, say=None: world.context())
     world.produce(record("late 1", 0.2), record("late 2", 0.3, "new"))
     world.ingest("readings.ingest/r2")
     return tide

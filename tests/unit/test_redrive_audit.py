@@ -82,7 +82,7 @@ CHANGES = {
     ),
     "a planned end": (
         "INSERT INTO batch_partitions SELECT pipeline, 2, partition, planned_end, log_start, last_stable_offset, "
-        "high_watermark, drained, NULL, NULL, NULL, NULL FROM batch_partitions WHERE batch_id = 1",
+        "high_watermark, drained, NULL, NULL, NULL, NULL, NULL FROM batch_partitions WHERE batch_id = 1",
         "batch 2: it is a redrive, but has planned ends",
     ),
 }

@@ -179,7 +179,7 @@ def test_a_batch_that_was_given_up_is_not_waited_for(world: World) -> None:
 
     behind(world)
     ingest.plan(world.context(), "given up")
-    abandon(world.context(), 5, "its offsets are gone")
+    abandon(world.context(), 5, "its offsets will be gone", force=True)
     world.kafka.trim(TOPIC, 0, 75)
     found = look(world).loss
     assert found is not None

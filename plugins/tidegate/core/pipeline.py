@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidegate.core.plain import LEFT_OUT
+
 TIME_PARTITIONS = ("date", "hour", "minute")
 
 
@@ -151,7 +153,7 @@ class IngestRun:
     retries: int = 6
     spark_session: str = "per_batch"
     task_buffer: int = 96 * 1024 * 1024
-    task_records: int | None = None
+    task_records: int | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

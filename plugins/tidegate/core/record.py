@@ -76,7 +76,6 @@ class GenerationRecord:
 
 _ADDED = (
     ("spec", "notify"),
-    ("spec", "ingest", "task_records"),
     ("spec", "sink", "metastore_conn_id"),
     ("origin",),
     ("decoders",),

@@ -40,13 +40,14 @@ class Records:
         elif self._deep:
             try:
                 content = self._ctx.storage.read(path)
-                record = unpack(BatchRecord, content)
+                record = unpack(BatchRecord, content) if content else None
             except PathMissing:
                 yield rules.lost_batch(number, path)
             except ValueError as e:
-                yield rules.unreadable_batch(number, path, str(e) if content else "it is empty")
+                yield rules.unreadable_batch(number, path, str(e))
             else:
-                yield from rules.check_batch(batch, plans.get(number), record, path)
+                if record is not None:  # the first release wrote empty ones: they say that the batch has landed
+                    yield from rules.check_batch(batch, plans.get(number), record, path)
 
     def of_window(self, generation: GenerationRow) -> Iterator[Problem]:
         """Of a generation in force."""
