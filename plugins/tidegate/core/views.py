@@ -112,6 +112,7 @@ class GenerationRow:
     set_aside: tuple[int, ...] = ()
     origin: int | None = None  # of a rollback: whose rows it holds
     why: str | None = None  # of a rollback
+    began_ms: int | None = None  # None: begun by an early release, or restored from its record
 
     def took_up(self, batch_id: int) -> bool:
         """Whether it is in force and holds the batch's late rows."""

@@ -56,7 +56,8 @@ class Records:
             return  # published since
         path = self._generations.get((generation.window_ms, generation.number))
         if path is None:
-            yield rules.lost_generation(generation, self._ctx.layout.publication_marks())
+            if generation.began_ms is not None:  # the first release wrote no such records
+                yield rules.lost_generation(generation, self._ctx.layout.publication_marks())
         elif self._deep:
             try:
                 record = unpack(GenerationRecord, self._ctx.storage.read(path))
