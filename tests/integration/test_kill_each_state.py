@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from tests.soak.states import BATCH, WINDOW, States
 from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.core.batch import LandedBatch
+from tidegate.core.errors import TidegateError
 from tidegate.core.window import PublishedGeneration, WindowKey
 from tidegate.workflow import reconcile
 from tidegate.workflow.audit import audit
@@ -129,12 +132,49 @@ def play(stack_roots: Path) -> Iterator[Play]:
         made.close()
 
 
+@contextmanager
+def audited(play: Play) -> Iterator[None]:
+    """Meanwhile deep audits, one after the other. Each may find the ledger or the broker killed, but nothing wrong."""
+    over, found, looks = threading.Event(), list[str](), Counter[str]()
+
+    def look() -> None:
+        while not over.is_set():
+            try:
+                ctx = play.scene.context(lambda line: None, "auditor")
+            except TidegateError:
+                looks["no answer"] += 1
+                over.wait(0.5)  # the ledger is being started again
+                continue
+            try:
+                report = audit(ctx, ctx.ledger.reads, FooterProcess())
+                looks["balanced" if report.balanced else "not"] += 1
+                found.extend(f"{p.subject}: {p.what}" for p in report.problems)
+            except TidegateError:
+                looks["no answer"] += 1
+            finally:
+                ctx.ledger.close()
+
+    auditor = threading.Thread(target=look)
+    auditor.start()
+    try:
+        yield
+    finally:
+        over.set()
+        auditor.join(WAIT_S)
+    print(f"audits: {dict(looks)}")
+    assert found == []
+    assert looks["balanced"] > 0
+
+
 def test_every_protocol_state_survives_a_kill(play: Play) -> None:
-    batches_die(play)
-    zombies_meet_their_successor(play)
-    spark_dies(play)
-    windows_die(play)
-    drain(play)
+    with audited(play):
+        batches_die(play)
+        zombies_meet_their_successor(play)
+        spark_dies(play)
+        windows_die(play)
+    a_file_is_lost(play)
+    with audited(play):
+        drain(play)
     by_state = Counter[str]()
     for (state, _), kills in play.kills.items():
         by_state[state] += kills
@@ -239,6 +279,10 @@ def windows_die(play: Play) -> None:
     play.kill("publish", hour + HOUR, "windows.publish:after", "CURRENT")
     play.kill("publish", hour + HOUR, "windows.announced:before", "CURRENT")
     play.run("publish", hour + HOUR)
+
+
+def a_file_is_lost(play: Play) -> None:
+    hour = T0
     lose_a_file(play, hour)
     play.kill("publish", hour, "catalogue.set_location:after", "SWAPPING")
     play.run("publish", hour)
