@@ -43,7 +43,7 @@ def test_spark_reads_dirty_files(world: World) -> None:
     redrive.plan(ctx, "redrive 1")
     found = redrive.carry_out(ctx, "redrive 1")
     assert (found.rows, found.data, found.dirty) == (104, 100, 4), said
-    assert any("read 104, wrote 104 rows" in line for line in said), said
+    assert any("read 104 records, wrote 104 rows" in line for line in said), said
     world.close()
     once(world)
     balanced(world)
