@@ -73,5 +73,5 @@ def time_partitions(pipeline: Pipeline, window_ms: int) -> PartitionValues:
 
 
 def late_folder(f: FileEntry) -> str:
-    """The directory of a late file below its batch's, as whoever wrote it spelled its window."""
+    """The directory of a late file below its batch's, spelled as by the host that wrote it."""
     return f.path.removeprefix(f"{LATE}/").rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""What a host's zone data say of a zone: pinned by each plan, and compared by whoever decides about windows later (R1).
+"""What a host's zone data say of a zone: pinned by each plan, and compared by what decides about windows later (R1).
 
 Zone data change with every release of tzdata, and hosts take them from the system or from a Python package. Two hosts
 that disagree cut local days differently and spell directories differently.

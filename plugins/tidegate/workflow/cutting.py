@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate.core import logcut
 from tidegate.core.batch import Plan
 from tidegate.core.errors import LostComparison, StepMissing
@@ -16,8 +18,7 @@ def of(ctx: Context, view: PlanningView, topic: TopicState) -> tuple[Cut, ...]:
     another leader since the newest plan, or that end below it."""
     if view.cuts or topic.topic_id != view.accepted_topic_id:
         return view.cuts
-    asked = logcut.doubtful(view.planned_ends, view.epochs, topic)
-    answers = ctx.source.cuts(topic.topic, asked) if asked else {}
+    answers = _answers(ctx, view.planned_ends, view.epochs, topic)
     return logcut.found_cuts(view.planned_ends, view.epochs, topic, answers, view.newest)
 
 
@@ -70,6 +71,11 @@ def under(ctx: Context, plan: Plan, topic: TopicState) -> dict[int, int]:
     the one of the plan; the broker is asked only where there is another leader since."""
     ends = {p.partition: p.end for p in plan.partitions if p.end > p.start}
     epochs = {p.partition: p.leader_epoch for p in plan.partitions if p.leader_epoch is not None}
+    return _answers(ctx, ends, epochs, topic)
+
+
+def _answers(ctx: Context, ends: Mapping[int, int], epochs: Mapping[int, int], topic: TopicState) -> dict[int, int]:
+    """By partition where the broker says that the log was cut; it is asked about doubtful ones only."""
     asked = logcut.doubtful(ends, epochs, topic)
     return ctx.source.cuts(topic.topic, asked) if asked else {}
 
