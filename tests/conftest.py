@@ -21,8 +21,8 @@ pytest_plugins = ["stack_fixtures"]
 # in the environment, so that all workers of one run have the same
 SEED = int(os.environ.setdefault("TIDEGATE_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 _OWN = "tidegate-tests-"
-WORKERS, WORKER_GB = 2, 8
-"""Each worker may run a broker, a database, two Hives, a NameNode and an Airflow of its own."""
+WORKERS, NEEDED_GB = 3, 16
+"""One more than the cores: a worker that waits for an Airflow or a server uses none (`spread` says who runs what)."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,9 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`: two, or all tests in one process where memory is short."""
+    """For `-n auto`: three, or all tests in one process where memory is short."""
     free_gb = psutil.virtual_memory().available / 1e9
-    return WORKERS if (os.cpu_count() or 1) >= WORKERS and free_gb > WORKERS * WORKER_GB else 0
+    return WORKERS if (os.cpu_count() or 1) > 1 and free_gb > NEEDED_GB else 0
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Whole files, those with real parts in lanes."""
+    from spread import Spread
+
+    return Spread(config, log)
 
 
 def pytest_report_header() -> str:

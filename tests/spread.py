@@ -1,0 +1,56 @@
+"""How `make test` spreads files over its workers: one at a time of those that run an Airflow, one of those that share
+real services, and the others beside them, so that the cores have work while a stack waits.
+
+Each worker that runs such files starts the broker, the databases, both Hives and the NameNode for itself; so the first
+that takes one goes on with its kind, and others help only when nothing else is left.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+AIRFLOW, SERVICES = "airflow", "services"
+_LANES = {"e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW, "integration": SERVICES, "contract": SERVICES}
+
+
+def lane(path: str) -> str | None:
+    """Which kind of real parts a test file starts, by its folder below `tests/`; None for those that start none."""
+    parts = PurePosixPath(path).parts
+    return _LANES.get(parts[1]) if len(parts) > 2 else None
+
+
+def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str:
+    """The file that `node` takes next: of its own lane, of a lane that no one has, of none, and last of anyone's."""
+    own = [path for path in waiting if (kind := lane(path)) is not None and owners.get(kind, node) is node]
+    taken = {kind for kind, owner in owners.items() if owner is node}
+    one_lane = [path for path in own if not taken or lane(path) in taken]
+    free = [path for path in waiting if lane(path) is None]
+    return (one_lane or free or own or waiting)[0]
+
+
+class Spread(LoadScopeScheduling):
+    """xdist's scheduling by file, with lanes."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self._owners: dict[str, object] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.split("::", 1)[0]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        path = chosen(list(self.workqueue), self._owners, node)
+        if (kind := lane(path)) is not None:
+            self._owners.setdefault(kind, node)
+        self.workqueue.move_to_end(path, last=False)
+        super()._assign_work_unit(node)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        self._owners = {kind: owner for kind, owner in self._owners.items() if owner is not node}
+        return super().remove_node(node)
