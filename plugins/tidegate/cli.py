@@ -25,6 +25,8 @@ _COMMANDS = {
     "dirty": ("tidegate.commands.dirty:dirty", "Show why rows are dirty, by field and reason."),
     "redrive": ("tidegate.commands.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
     "backfill": ("tidegate.commands.backfill:backfill", "Publish or rebuild a range of windows by Airflow's runs."),
+    "pause": ("tidegate.commands.pause:pause", "Pause a pipeline's DAGs on purpose, and say why."),
+    "unpause": ("tidegate.commands.pause:unpause", "Unpause a pipeline's DAGs; a new pipeline's, too."),
     "reopen": ("tidegate.commands.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "rollback": ("tidegate.commands.rollback:rollback", "Bring back the rows of an earlier generation of a window."),
     "replay": ("tidegate.commands.replay:replay", "Rebuild published windows with today's columns."),

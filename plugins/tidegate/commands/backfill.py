@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidegate.commands import surroundings
+from tidegate.commands.airflow_library import airflow_library
 from tidegate.commands.explain import parse_window
-from tidegate.commands.failures import CANNOT_TELL, INTERRUPTED, NOT_WELL, WELL, WRONG, Failed
+from tidegate.commands.failures import CANNOT_TELL, INTERRUPTED, NOT_WELL, WELL, Failed
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.wait import DurationType
 from tidegate.core.wording import those
@@ -92,7 +91,7 @@ def backfill(
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
     spec = surroundings.pipeline_named(pipeline)
     keys = _windows(spec, first, last or first)
-    with _airflow(), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
+    with airflow_library("backfill"), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
         ctx = surroundings.context(spec, ledger, progress)
         runs = _runs(spec, replay)
         runs.settles = not dry_run
@@ -122,50 +121,6 @@ def _windows(spec: Pipeline, first: str, last: str) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- Airflow
-
-
-@contextmanager
-def _airflow() -> Iterator[None]:
-    """Its library, in this process: what it logs goes to standard error. Raises Failed where there is none, or its
-    database gives no answer."""
-    quiet = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"} | os.environ  # it is read once
-    with redirect_stdout(click.get_text_stream("stderr")):
-        try:
-            with _environment(quiet):
-                import airflow.settings  # noqa: F401
-        except ModuleNotFoundError as e:
-            if (e.name or "").partition(".")[0] != "airflow":
-                raise
-            raise Failed(
-                "`tidegate backfill` drives Airflow's runs, and no Airflow is installed here\n"
-                "  what to do: run it where the scheduler runs, or with the same Airflow and its database's address",
-                WRONG,
-            ) from None
-    from sqlalchemy.exc import DBAPIError
-
-    try:
-        yield
-    except DBAPIError as e:
-        raise Failed(_no_answer(e), CANNOT_TELL) from e
-
-
-@contextmanager
-def _environment(wanted: dict[str, str]) -> Iterator[None]:
-    added = wanted.keys() - os.environ.keys()
-    os.environ.update({name: wanted[name] for name in added})
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
-
-
-def _no_answer(error: Exception) -> str:
-    first = str(getattr(error, "orig", error)).strip().splitlines()[0]
-    return (
-        f"Airflow's database gives no answer: {first}\n"
-        "  what to do: `airflow db check` says more; AIRFLOW__DATABASE__SQL_ALCHEMY_CONN must be the scheduler's"
-    )
 
 
 def _runs(spec: Pipeline, replay: bool) -> RangeRuns:

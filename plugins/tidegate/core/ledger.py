@@ -20,6 +20,7 @@ from tidegate.core.layout import PartitionValues
 from tidegate.core.logcut import CutLedger
 from tidegate.core.notices import NoticeLedger
 from tidegate.core.offsets import Interval
+from tidegate.core.pausing import PauseLedger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
@@ -384,13 +385,12 @@ class Ledger(Protocol):
 
     @property
     def due(self) -> DueLedger: ...
-
     @property
     def totals(self) -> TotalsLedger: ...
-
+    @property
+    def pauses(self) -> PauseLedger: ...
     @property
     def notices(self) -> NoticeLedger: ...
-
     @property
     def announcements(self) -> AnnouncementLedger: ...
 

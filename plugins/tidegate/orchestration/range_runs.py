@@ -55,7 +55,7 @@ class RangeRuns:
             model = self._model(session)
             if model is None or not model.is_active:
                 return Ground(unknown=True)
-            return Ground(False, bool(model.is_paused), self._missing(session), _scheduler_alive(session))
+            return Ground(False, bool(model.is_paused), self._missing(session), scheduler_alive(session))
 
     def unpause(self) -> None:
         """As `airflow dags unpause`."""
@@ -197,7 +197,7 @@ def _clear(run: DagRun, dag: Any, session: Session) -> None:
     session.flush()
 
 
-def _scheduler_alive(session: Session) -> bool:
+def scheduler_alive(session: Session) -> bool:
     from airflow.jobs.job import Job
     from airflow.utils import timezone
     from sqlalchemy import func, select

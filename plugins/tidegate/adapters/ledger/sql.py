@@ -13,6 +13,7 @@ from tidegate.adapters.ledger.batches import SqlBatches
 from tidegate.adapters.ledger.cleaning import SqlCleaning
 from tidegate.adapters.ledger.due import SqlDue
 from tidegate.adapters.ledger.notices import SqlNotices
+from tidegate.adapters.ledger.pauses import SqlPauses
 from tidegate.adapters.ledger.reads import SqlReads
 from tidegate.adapters.ledger.recovery import SqlRecovery
 from tidegate.adapters.ledger.redrives import SqlRedrives
@@ -59,6 +60,7 @@ class SqlLedger:
         self.due = SqlDue(self.store)
         self.totals = SqlTotals(self.store)
         self.notices = SqlNotices(self.store)
+        self.pauses = SqlPauses(self.store)
         self.announcements = SqlAnnouncements(self.store)
         self.specs = SqlSpecs(self.store)
 
