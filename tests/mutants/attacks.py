@@ -9,6 +9,7 @@ from types import ModuleType
 from tests.mutants import (
     attacks_batches,
     attacks_cleaning,
+    attacks_failover,
     attacks_late,
     attacks_ledger,
     attacks_redrive,
@@ -36,6 +37,7 @@ _MODULES = (
     attacks_batches,
     attacks_windows,
     attacks_ledger,
+    attacks_failover,
     attacks_cleaning,
     attacks_schema,
     attacks_redrive,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     bugs_batches,
+    bugs_failover,
     bugs_late,
     bugs_ledger,
     bugs_redrive,
@@ -20,6 +21,7 @@ BUGS: dict[str, Bug] = {
         bugs_batches,
         bugs_windows,
         bugs_ledger,
+        bugs_failover,
         bugs_schema,
         bugs_redrive,
         bugs_late,

@@ -37,6 +37,14 @@ ADOPT_LANDED = "tidegate.workflow.sealing:adopt_landed"
 CHECK_ITS_RANGES = "tidegate.workflow.sealing:_check_its_ranges"
 CHECK_ITS_PLAN = "tidegate.workflow.sealing:_check_its_plan"
 
+# ---------------------------------------------------------------- a database that failed over (R12 to R15)
+STILL_KNOWN = "tidegate.adapters.ledger.windows:SqlWindows.still"
+SWAP_BEFORE_MOVE = "tidegate.workflow.publication:_swap_before_move"
+READERS_MET = "tidegate.workflow.giveup:_met"
+OPEN_AT_ADOPTION = "tidegate.adapters.ledger.recovery:SqlRecovery._pending"
+CONTRADICTION = "tidegate.core.record:contradiction"
+BRING_BACK = "tidegate.workflow.aside:_bring_back"
+
 # ---------------------------------------------------------------- cleaning (R7)
 CLEAN_ATTEMPT = "tidegate.core.cleaning:batch_attempt"
 CLEAN_LANDED = "tidegate.core.cleaning:landed"

@@ -48,8 +48,8 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
         if generation.number > 1 and location == _hour(ctx, generation.window):
             generation, moved = swap_in(ctx, generation, location)
         else:
-            if generation.state == BUILT and location == _hour(ctx, generation.window):
-                generation = ctx.ledger.windows.begin_swap(generation, location)  # R12: readers by path look there
+            if _swap_before_move(ctx, generation, location):
+                generation = ctx.ledger.windows.begin_swap(generation, location)
             _move_into_place(ctx, generation, location)
             if generation.state == BUILT:
                 generation = ctx.ledger.windows.begin_swap(generation, location)
@@ -61,6 +61,11 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     rows = sum(f.rows for f in generation.files)
     ctx.say(f"published generation {generation.number}: {many(rows, 'row')} at {location}")
     return published
+
+
+def _swap_before_move(ctx: Context, generation: BuiltGeneration, location: str) -> bool:
+    """R12: readers by path look into the table's own directory, so SWAPPING commits before anything moves there."""
+    return generation.state == BUILT and location == _hour(ctx, generation.window)
 
 
 def final_location(ctx: Context, generation: BuiltGeneration) -> str:
