@@ -43,7 +43,6 @@ SWAP_BEFORE_MOVE = "tidegate.workflow.publication:_swap_before_move"
 READERS_MET = "tidegate.workflow.giveup:_met"
 OPEN_AT_ADOPTION = "tidegate.adapters.ledger.recovery:SqlRecovery._pending"
 CONTRADICTION = "tidegate.core.record:contradiction"
-BRING_BACK = "tidegate.workflow.aside:_bring_back"
 
 # ---------------------------------------------------------------- cleaning (R7)
 CLEAN_ATTEMPT = "tidegate.core.cleaning:batch_attempt"
