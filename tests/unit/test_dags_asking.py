@@ -16,7 +16,7 @@ from tests.world import HOUR, T0, World, record, window
 from tidegate.core.pipeline import Column, Reopening
 from tidegate.orchestration import datasets, operators
 from tidegate.orchestration.timetable import from_ms
-from tidegate.workflow import replay
+from tidegate.workflow import outcome, replay
 
 Run = Callable[..., list[tuple[int, int]]]
 
@@ -138,8 +138,8 @@ def test_late_rows_of_a_range_are_taken_up(run: Run) -> None:
 
 
 def test_what_a_retry_mends_is_tried_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def down(ctx: Any, windows: Any, told: Any) -> list[replay.Outcome]:
-        return [replay.Outcome(key, replay.LEFT, why="no broker", advice="ask again") for key in windows]
+    def down(ctx: Any, windows: Any, told: Any) -> list[outcome.Outcome]:
+        return [outcome.Outcome(key, outcome.LEFT, why="no broker", advice="ask again") for key in windows]
 
     monkeypatch.setattr(replay, "replay_range", down)
     with pytest.raises(AirflowException, match="(?s)3 of 3 windows are not rebuilt.*no broker.*ask again") as raised:

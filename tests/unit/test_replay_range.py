@@ -22,7 +22,8 @@ from tidegate.core.plain import loads
 from tidegate.core.receipt import CHECKSUM_MODULUS, content_digest
 from tidegate.workflow import archive, replay
 from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.replay import FAILED, LEFT, REFUSED, REPLAYED, SKIPPED, UNCHANGED, Outcome
+from tidegate.workflow.outcome import FAILED, LEFT, REFUSED, Outcome
+from tidegate.workflow.replay import REPLAYED, SKIPPED, UNCHANGED
 
 HOURS = range(4)
 

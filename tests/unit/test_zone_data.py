@@ -17,7 +17,7 @@ from tidegate.core.errors import BatchRefused, OtherZoneData, ReplayRefused
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline, Reopening, Windows
 from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest, overdue, reconcile, reopen, replay
+from tidegate.workflow import archive, ingest, outcome, overdue, reconcile, reopen, replay
 
 DAY = 24 * HOUR
 
@@ -236,7 +236,7 @@ def test_a_replay_is_refused_only_for_windows_that_would_get_other_rows(tmp_path
     hosts.use("new")
     assert replay.replay(life.world.context(), early).note == "unchanged"
     outcomes = replay.replay_range(life.world.context(), [early, changed], again=True)
-    assert [o.what for o in outcomes] == [replay.UNCHANGED, replay.REFUSED]
+    assert [o.what for o in outcomes] == [replay.UNCHANGED, outcome.REFUSED]
     assert "2023-04-27T22:00Z: zone data of Test/Cairo disagree from 2023-04-27T22:00Z on" in outcomes[1].why
     ctx = life.world.context()
     ctx.launcher = hosts.worker("old", ctx.launcher)

@@ -11,7 +11,7 @@ import click
 
 from tidegate.commands import surroundings
 from tidegate.commands.airflow_library import airflow_library
-from tidegate.commands.explain import parse_window
+from tidegate.commands.explain import parse_range
 from tidegate.commands.failures import CANNOT_TELL, INTERRUPTED, NOT_WELL, WELL, Failed
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.wait import DurationType
@@ -90,7 +90,7 @@ def backfill(
     if fresh and not replay:
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
     spec = surroundings.pipeline_named(pipeline)
-    keys = _windows(spec, first, last or first)
+    keys = parse_range(spec, first, last)
     with airflow_library("backfill"), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
         ctx = surroundings.context(spec, ledger, progress)
         runs = _runs(spec, replay)
@@ -105,19 +105,6 @@ def backfill(
     if _possible(found) if dry_run else found.done:
         raise SystemExit(WELL)
     raise SystemExit(INTERRUPTED if interrupted else NOT_WELL)
-
-
-def _windows(spec: Pipeline, first: str, last: str) -> tuple[Any, ...]:
-    from tidegate.core.errors import SpecError
-    from tidegate.workflow.filling import windows_between
-
-    begin, end = parse_window(spec, first), parse_window(spec, last)
-    if end.start_ms < begin.start_ms:
-        raise click.BadParameter(f"{last!r} is before {first!r}", param_hint="-e")
-    try:
-        return windows_between(spec.windows, begin, end)
-    except SpecError as e:
-        raise click.BadParameter(str(e), param_hint="-s") from None
 
 
 # ---------------------------------------------------------------- Airflow

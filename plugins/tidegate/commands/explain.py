@@ -73,6 +73,23 @@ def parse_window(spec: Pipeline, text: str) -> WindowKey:
         ) from None
 
 
+def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey, ...]:
+    """The windows from `first` to `last`, both included; the one of `first` alone without a `last`.
+
+    Raises click.BadParameter."""
+    from tidegate.core.errors import SpecError
+    from tidegate.workflow.filling import windows_between
+
+    begin = parse_window(spec, first)
+    end = begin if last is None else parse_window(spec, last)
+    if end.start_ms < begin.start_ms:
+        raise click.BadParameter(f"{last!r} is before {first!r}", param_hint="-e")
+    try:
+        return windows_between(spec.windows, begin, end)
+    except SpecError as e:
+        raise click.BadParameter(str(e), param_hint="-s") from None
+
+
 def _instant_ms(spec: Pipeline, text: str) -> int:
     from datetime import UTC, datetime
 

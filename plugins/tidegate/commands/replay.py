@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate.commands import surroundings
-from tidegate.commands.explain import parse_window
-from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL
+from tidegate.commands import outcomes, surroundings
+from tidegate.commands.explain import parse_range
+from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json
 from tidegate.commands.progress_shown import following
 from tidegate.core.wording import many, those
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     from tidegate.core.pipeline import Pipeline
     from tidegate.core.window import WindowKey
     from tidegate.workflow.rehearsal import Content, Rehearsed
-    from tidegate.workflow.replay import Outcome
-
-MANY = 20
-"""Windows of one kind that people are shown; `--json` has all."""
 
 
 @click.command()
@@ -76,25 +71,11 @@ def replay(
     if last is not None and first is None:
         raise click.UsageError("-e needs -s")
     spec = surroundings.pipeline_named(pipeline)
-    keys = _windows(spec, window or first or "", last)
+    keys = parse_range(spec, window or first or "", last)
     alone = window is not None
     raise SystemExit(
         _rehearse(spec, keys, wanted, as_json) if dry_run else _run(spec, keys, wanted, again or alone, as_json)
     )
-
-
-def _windows(spec: Pipeline, first: str, last: str | None) -> Sequence[WindowKey]:
-    from tidegate.core.errors import SpecError
-    from tidegate.workflow.filling import windows_between
-
-    begin = parse_window(spec, first)
-    end = begin if last is None else parse_window(spec, last)
-    if end.start_ms < begin.start_ms:
-        raise click.BadParameter(f"{last!r} is before {first!r}", param_hint="-e")
-    try:
-        return windows_between(spec.windows, begin, end)
-    except SpecError as e:
-        raise click.BadParameter(str(e), param_hint="-s") from None
 
 
 # ---------------------------------------------------------------- for good
@@ -104,58 +85,12 @@ def _run(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, again: bool, as
     from tidegate.workflow import replay as workflow
 
     with following(f"{spec.name}: replay", len(keys)) as seen, surroundings.working(spec, seen.say) as ctx:
-        found = workflow.replay_range(ctx, keys, wanted, again=again, told=lambda o: seen.next(_line(o)))
+        found = workflow.replay_range(ctx, keys, wanted, again=again, told=lambda o: seen.next(outcomes.line(o)))
     if as_json:
-        print_json({"pipeline": spec.name, "windows": [_told(o) for o in found]})
+        print_json({"pipeline": spec.name, "windows": [outcomes.as_json(o) for o in found]})
     else:
-        _summary(found)
-    return _code(found)
-
-
-def _code(found: Sequence[Outcome]) -> int:
-    """3 where only what does not answer stood in the way."""
-    from tidegate.workflow.replay import LEFT, REFUSED
-
-    if all(o.well for o in found):
-        return WELL
-    unwell = [o for o in found if not o.well]
-    down = any(o.what == LEFT or o.silent for o in unwell)
-    return CANNOT_TELL if down and not any(o.what == REFUSED for o in unwell) else NOT_WELL
-
-
-def _line(o: Outcome) -> str:
-    from tidegate.core.instants import iso
-
-    where = "" if o.published is None else f": generation {o.published.generation}, {many(o.published.rows, 'row')}"
-    why = f": {o.why}" if o.why else ""
-    return f"{iso(o.window.start_ms)} {o.what}{where}{why}"
-
-
-def _summary(found: Sequence[Outcome]) -> None:
-    counts = Counter(o.what for o in found)
-    click.echo(f"{many(len(found), 'window')}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
-    unwell = [o for o in found if not o.well]
-    for o in unwell[:MANY]:
-        click.echo(f"  {_line(o)}")
-        if o.advice:
-            click.echo(f"    what to do: {o.advice}")
-    if len(unwell) > MANY:
-        click.echo(f"  and {len(unwell) - MANY:,} more: --json names all")
-
-
-def _told(o: Outcome) -> dict[str, Any]:
-    p = o.published
-    return {
-        "window_start_ms": o.window.start_ms,
-        "window_end_ms": o.window.end_ms,
-        "outcome": o.what,
-        "generation": None if p is None else p.generation,
-        "rows": None if p is None else p.rows,
-        "digest": None if p is None else p.digest,
-        "location": None if p is None else p.location,
-        "why": o.why,
-        "advice": o.advice,
-    }
+        outcomes.summary(found)
+    return outcomes.exit_code(found)
 
 
 # ---------------------------------------------------------------- dry run

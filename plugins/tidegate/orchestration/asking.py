@@ -109,8 +109,9 @@ def _range(ctx: PipelineContext, it: Asked, told: Callable[[Published], None], l
     """Windows that share one reading of Kafka; those that a replay by today's spec has rebuilt already are skipped, so
     that the next try goes on where this one ended. Raises ReplayRefused, NotReady where a retry can help."""
     from tidegate.workflow import replay
+    from tidegate.workflow.outcome import REFUSED, Outcome
 
-    def hear(found: replay.Outcome) -> None:
+    def hear(found: Outcome) -> None:
         log.info("%s: %s%s", iso(found.window.start_ms), found.what, f": {found.why}" if found.why else "")
         if found.published is not None:
             told(found.published)
@@ -119,8 +120,8 @@ def _range(ctx: PipelineContext, it: Asked, told: Callable[[Published], None], l
     bad = [o for o in outcomes if not o.well]
     if not bad:
         return
-    first = next((o for o in bad if o.what != replay.REFUSED), bad[0])
+    first = next((o for o in bad if o.what != REFUSED), bad[0])
     what = (
         f"{len(bad):,} of {len(outcomes):,} windows are not rebuilt, {iso(first.window.start_ms)} for one: {first.why}"
     )
-    raise (ReplayRefused if first.what == replay.REFUSED else NotReady)(what, advice=first.advice)
+    raise (ReplayRefused if first.what == REFUSED else NotReady)(what, advice=first.advice)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidegate.core import reopening
-from tidegate.core.errors import LostComparison, NotReady, OverBudget, SpecError, TidegateError
+from tidegate.core.errors import LedgerError, LostComparison, NotReady, OverBudget, SpecError, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end
 from tidegate.core.reopening import MOST_REFUSED, LateWindow, is_abandoned
@@ -15,6 +16,7 @@ from tidegate.core.wording import many, those
 from tidegate.workflow import ahead, archive, landing
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.tables import bring_up
@@ -22,6 +24,13 @@ from tidegate.workflow.unfinished import in_the_way
 
 MOST = 3
 """Windows that one run of the maintenance DAG reopens; the next run goes on."""
+
+AGAIN = "the same command goes on with the rest"
+REOPENED, IDLE = "reopened", "without late rows"
+"""What became of a window of a range, beside what `outcome` has. IDLE: no late rows wait for it; it was left alone."""
+
+SILENT_AT_MOST = 3
+"""So many windows in a row may fail because Hive or storage gives no answer: each of them costs a time-out."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,13 @@ def waiting(ctx: Context) -> list[Choice]:
     return found
 
 
+def preview_range(ctx: Context, windows: Sequence[WindowKey]) -> list[Choice]:
+    """Those of the windows for which late rows wait, oldest first. Looks only. Raises SpecError."""
+    _refuse_spec(ctx)
+    asked = set(windows)
+    return [choice for choice in waiting(ctx) if choice.window in asked]
+
+
 def left(ctx: Context) -> list[Choice]:
     """Windows whose late rows `late.reopen_after` asks for, and that nothing reopens by itself: over their budget, or
     refused too often. Looks only."""
@@ -89,6 +105,60 @@ def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = F
     guard(ctx)
     _refuse_spec(ctx)
     ahead.refuse_unknown_publications(ctx)
+    return _alone(ctx, window, why, over_budget)
+
+
+def reopen_range(
+    ctx: Context,
+    windows: Sequence[WindowKey],
+    why: str = "",
+    over_budget: bool = False,
+    *,
+    stop_on_failure: bool = False,
+    told: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Reopen those of the windows for which late rows wait, one after the other; what became of each, in order.
+
+    `told` hears of each window as soon as it is known. A window that is refused or fails stops no other, unless
+    `stop_on_failure`; a ledger that gives no answer stops the rest, and so do Hive or storage that gave none for
+    SILENT_AT_MOST windows in a row. Who asks for the range again goes on with the rest. Raises SpecError,
+    StorageAhead, LedgerError before the first window."""
+    guard(ctx)
+    _refuse_spec(ctx)
+    ahead.refuse_unknown_publications(ctx)
+    wanted = {choice.window.start_ms for choice in preview_range(ctx, windows)}
+    found: list[Outcome] = []
+    stopped: Outcome | None = None  # by this one
+    silent = 0
+    for key in windows:
+        if key.start_ms not in wanted:
+            outcome = Outcome(key, IDLE)
+        elif stopped is not None:
+            outcome = Outcome(key, LEFT, why=f"not begun: {stopped.why}", advice=AGAIN, silent=stopped.silent)
+        else:
+            outcome, down = _outcome(ctx, key, why, over_budget)
+            silent = silent + 1 if outcome.silent else 0
+            if down or silent == SILENT_AT_MOST or (stop_on_failure and not outcome.well):
+                stopped = outcome
+        found.append(outcome)
+        told(outcome)
+    return found
+
+
+def _outcome(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> tuple[Outcome, bool]:
+    """What became of it, and whether the ledger gives no answer."""
+    try:
+        published = _alone(ctx, key, why, over_budget)
+    except LostComparison as e:
+        return Outcome(key, FAILED, why=first_line(e), advice=e.advice or AGAIN), False
+    except LedgerError as e:
+        return Outcome(key, FAILED, why=first_line(e), advice=e.advice or AGAIN, silent=True), True
+    except TidegateError as e:
+        return not_done(key, e), False
+    return Outcome(key, REOPENED if published.new else IDLE, published), False
+
+
+def _alone(ctx: Context, window: WindowKey, why: str, over_budget: bool) -> Published:
     turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:

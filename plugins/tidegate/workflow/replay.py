@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from tidegate.core.errors import (
@@ -27,32 +26,15 @@ from tidegate.workflow import ahead, archive, giveup, rebuild
 from tidegate.workflow.assembly import REBUILT
 from tidegate.workflow.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.overdue import backfill
 from tidegate.workflow.overtaken import Turn
 from tidegate.workflow.rebuild import Rebuilt
 from tidegate.workflow.tables import bring_up
 
-REPLAYED, UNCHANGED, SKIPPED, REFUSED, FAILED, LEFT = "replayed", "unchanged", "skipped", "refused", "failed", "left"
-"""What became of a window of a range. Skipped: a replay by today's spec has rebuilt it before. Refused: a human has to
-decide. Failed: the next try may heal it. Left: not begun, because what every window needs does not answer."""
-WELL = (REPLAYED, UNCHANGED, SKIPPED)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """`published`: what stands in the table, where that was looked at. `why` of what is not well, with `advice`;
-    `silent`: because the ledger, Kafka, Hive or storage gives no answer."""
-
-    window: WindowKey
-    what: str
-    published: Published | None = None
-    why: str = ""
-    advice: str = ""
-    silent: bool = False
-
-    @property
-    def well(self) -> bool:
-        return self.what in WELL
+REPLAYED, UNCHANGED, SKIPPED = "replayed", "unchanged", "skipped"
+"""What became of a window of a range, beside what `outcome` has. Skipped: a replay by today's spec has rebuilt it
+before."""
 
 
 def replay(ctx: Context, window: WindowKey, wanted: str = AUTO) -> Published:
@@ -107,7 +89,7 @@ class _Range:
             if key.start_ms in done:
                 self._tell(_done_before(ctx, key, done[key.start_ms]))
             elif key.start_ms not in published:
-                self._tell(_refused(key, _never_published(ctx, key)))
+                self._tell(not_done(key, _never_published(ctx, key)))
             else:
                 todo.append(key)
         left = todo
@@ -118,7 +100,8 @@ class _Range:
             left = [key for key in ready if key not in self._found]
         for key in todo:
             if key not in self._found:
-                self._tell(Outcome(key, LEFT, why=f"not begun: {_first_line(self._down)}", advice="ask for it again"))
+                why = f"not begun: {first_line(self._down)}"
+                self._tell(Outcome(key, LEFT, why=why, advice="ask for it again", silent=True))
         return [self._found[key] for key in windows]
 
     def _not_done_meanwhile(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
@@ -179,7 +162,7 @@ class _Range:
         except SourceUnavailable as e:
             self._down = e
             for key in taken:
-                self._tell(_refused(key, e))
+                self._tell(not_done(key, e))
             return
         for key, generation in taken.items():
             self._guarded(key, lambda k=key, g=generation: _finished(self._ctx, g, found[k.start_ms]))
@@ -193,11 +176,11 @@ class _Range:
             except (MovedOn, LostComparison):
                 outcome = self._overtaken(key)
         except LostComparison as e:
-            outcome = Outcome(key, FAILED, why=_first_line(e), advice=e.advice)
+            outcome = Outcome(key, FAILED, why=first_line(e), advice=e.advice)
         except LedgerError:
             raise
         except TidegateError as e:
-            outcome = _refused(key, e)
+            outcome = not_done(key, e)
             if e.retry and isinstance(e, SourceUnavailable | CatalogueError | StorageError | JobFailed):
                 self._down = e
         if outcome is not None:
@@ -226,16 +209,6 @@ def _done_before(ctx: Context, key: WindowKey, number: int) -> Outcome:
 def _outcome(published: Published) -> Outcome:
     same = not published.new or published.note == "unchanged"  # what nobody was told of yet is new all the same
     return Outcome(published.window, UNCHANGED if same else REPLAYED, published)
-
-
-def _refused(key: WindowKey, error: TidegateError) -> Outcome:
-    what = FAILED if error.retry and not isinstance(error, NotReady) else REFUSED
-    silent = error.retry and isinstance(error, SourceUnavailable | CatalogueError | StorageError)
-    return Outcome(key, what, why=_first_line(error), advice=error.advice, silent=silent)
-
-
-def _first_line(error: TidegateError | None) -> str:
-    return "" if error is None else str(error.args[0]).splitlines()[0]
 
 
 # ---------------------------------------------------------------- one window
