@@ -29,9 +29,9 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.events import CLOCK, FLOOR, START, event, pipeline
 from bench.load import fill
 from bench.parts import broker
+from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.formats import decoder_for
-from spark_jobs.engine.gather import choose_encoding
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.kafka import KafkaSource

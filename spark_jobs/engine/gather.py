@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engine.encodings import choose_encoding, sample_of
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.identity import checksum, row_hashes, total
@@ -33,9 +34,6 @@ BUFFER_ROWS = 1_000_000
 PLACE_BYTES, SMALLEST_BUFFER = 2 * 1024 * 1024, 32 * 1024 * 1024
 """Rows wait until each place has so much on average: a row group costs as much as some hundred rows."""
 DIRTY_FLUSH_ROWS, DIRTY_FLUSH_BYTES = 20_000, 32 * 1024 * 1024
-_SAMPLE_ROWS = 8_192
-FEW, FEW_BYTES = 256, 4_096
-"""A column of so few values is its dictionary and some bits for each row: nothing that a compressor could shorten."""
 _TOPIC, _PARTITION, _OFFSET, _KAFKA_TS, _BATCH = (name for name, _ in KAFKA_COLUMNS)
 # names that no Hive column can have
 _EVENT, _NUMBER, _PIECE = "*event", "*number", "*piece"
@@ -60,7 +58,7 @@ class Gatherer:
         self._places = Places(pipeline, known)
         self._partitions = pa.array([p for p, _ in sources], pa.int32())
         self._batches = pa.array([b for _, b in sources], pa.int64())
-        self._encoding: Encoding | None = None
+        self._encoding = Encoding([], [])
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._bad: list[dict] = []
@@ -146,8 +144,7 @@ class Gatherer:
         columns[_TOPIC] = pa.repeat(pa.scalar(self._topic, pa.string()), len(numbers))
         columns[_PARTITION], columns[_BATCH] = self._partitions.take(pieces), self._batches.take(pieces)
         rows = pa.table(columns)
-        if self._encoding is None:
-            self._encoding = choose_encoding(rows.select(self._late.names).slice(0, _SAMPLE_ROWS))
+        self._encoding = choose_encoding(sample_of(rows.select(self._late.names)))
         beyond = sum(1 for place, _ in order.spans if place.overflow)  # these come first
         cut = sum(count for _, count in order.spans[:beyond])
         if beyond:
@@ -182,7 +179,7 @@ class Gatherer:
             self._files.append(
                 place,
                 tables[place.kind].slice(at, count),
-                self._encoding or Encoding([], []),
+                self._encoding,
                 total(hashes.slice(at, count)),
                 (span["min"], span["max"]),
                 mine,
@@ -206,20 +203,3 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def _taken(chunks: list[pa.Array], indices: pa.Array) -> pa.Array:
     return pa.concat_arrays(chunks).take(indices)  # cheaper than out of chunks
-
-
-def choose_encoding(sample: pa.Table) -> Encoding:
-    """Dictionaries pay only where values repeat; statistics where a reader can skip by them."""
-    dictionary, statistics, small = [], [], []
-    for name, column in zip(sample.column_names, sample.columns, strict=True):
-        if pa.types.is_nested(column.type):
-            continue
-        distinct = pc.unique(column)
-        repeats = pc.count_distinct(column).as_py() * 8 <= len(column)
-        if repeats and not pa.types.is_boolean(column.type):
-            dictionary.append(name)
-        if repeats or not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-            statistics.append(name)
-        if pa.types.is_boolean(column.type) or (repeats and len(distinct) <= FEW and distinct.nbytes <= FEW_BYTES):
-            small.append(name)
-    return Encoding(dictionary, statistics, tuple(small))

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from spark_jobs.engine.encodings import fitting
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks import Encoding, Writer, format_of
 from spark_jobs.engine.streams import Stream
@@ -107,7 +108,7 @@ class Files:
         runs: list[Run],
     ) -> None:
         """Write rows of one place. `checksum` is their hashes' sum, `events` their smallest and largest event ms."""
-        file = self._open.get(place) or self._create(place, rows.schema, encoding)
+        file = self._open.get(place) or self._create(place, rows.schema, fitting(encoding, rows))
         self._open.move_to_end(place)
         held, waiting = file.writer.held(), file.sink.waiting
         file.writer.write(rows)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.engine.gather import choose_encoding
+from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.sinks import format_of
 from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
