@@ -64,9 +64,9 @@ def spark_died(world: World) -> str:
 
     class Dead:
         def run(self, plan_path: str) -> None:
-            from tidegate.core.errors import JobFailed
+            from tidegate.adapters.spark import job_ended
 
-            raise JobFailed("spark-submit ended with exit code 137: java was killed (signal 9)")
+            raise job_ended(137, [])
 
     ctx.launcher = Dead()  # type: ignore[assignment]
     return failing(lambda: ingest.write(ctx, RUN))

@@ -22,7 +22,7 @@ from thrift.transport.TTransport import TTransportException
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.adapters.spark import ended_with, job_failed
+from tidegate.adapters.spark import job_ended, job_failed
 from tidegate.core import errors
 from tidegate.orchestration import last_words, operators
 
@@ -98,12 +98,12 @@ def test_a_try_that_is_followed_by_another_says_when(kind: type[errors.TidegateE
             job_failed("the Spark job failed", ["INFO start", "java.lang.OutOfMemoryError: Java heap space", "at x.y"]),
             ("the Spark job failed: java.lang.OutOfMemoryError: Java heap space", f"run: {DOCTOR}"),
         ),
-        (job_failed(ended_with(-9), []), ("was ended by SIGKILL (memory used up, or somebody did) without a word",)),
+        (job_ended(-9, []), ("the Spark driver was killed by signal 9 (SIGKILL); what to do: if nobody killed it",)),
         (
-            job_failed(ended_with(137), ["26/11/22 02:24:31 WARN NativeCodeLoader: Unable to load"]),
-            ("the Spark job was ended by SIGKILL (memory used up, or somebody did); run:", f"run: {DOCTOR}"),
+            job_ended(137, ["26/11/22 02:24:31 WARN NativeCodeLoader: Unable to load"]),
+            ("the Spark driver was killed by signal 9 (SIGKILL); what to do:", f"run: {DOCTOR}"),
         ),
-        (job_failed(ended_with(2), ["odd"]), ("spark-submit ended with exit code 2: odd",)),
+        (job_ended(2, ["odd"]), ("spark-submit ended with exit code 2: odd",)),
         (
             errors.BatchRefused("attempt 3.2-ab: 7 of 9 records are dirty (partition 1, offset 42, field fare)"),
             ("(partition 1, offset 42, field fare)", "raise the threshold", "run: tidegate status readings"),

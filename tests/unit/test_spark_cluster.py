@@ -32,7 +32,7 @@ from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher
 from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
 from tidegate.adapters.spark_connection import SparkConnection
 from tidegate.commands.spark_checks import impossible_jobs
-from tidegate.core.errors import JobFailed
+from tidegate.core.errors import JobFailed, JobKilled
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain, to_plain
 from tidegate.orchestration.launcher import AirflowSparkLauncher
@@ -262,7 +262,7 @@ def test_a_kill_ends_the_application_without_a_command_yarn(
     _until(lambda: not isinstance(job, AirflowSparkLauncher) or job._job._hook._submit_sp)  # type: ignore[union-attr]
     job.kill()
     thread.join(60)
-    assert [type(e) for e in errors] == [JobFailed]
+    assert [type(e) for e in errors] == [JobKilled]
     assert {name: state for name, (_, state) in rm.applications.items()} == {
         "application_1_0007": "KILLED",
         "application_1_0008": "RUNNING",

@@ -18,7 +18,7 @@ import pytest
 
 from tidegate.adapters import warm_session
 from tidegate.adapters.warm_session import Patience, WarmLauncher, end_sessions
-from tidegate.core.errors import JobFailed
+from tidegate.core.errors import JobFailed, JobKilled
 
 ROOT = Path(__file__).parents[2]
 # As spark-submit does, it waits for a driver below it, whose arguments it has too.
@@ -201,6 +201,7 @@ def test_a_session_that_dies_fails_its_plan_and_is_replaced(host: Host) -> None:
     with pytest.raises(JobFailed, match="ended while it worked") as caught:
         host.launcher().run("death")
     assert caught.value.retry
+    assert "on the plan and said nothing, as if killed by signal 9 (SIGKILL); its last words" in str(caught.value)
     assert "working on death" in str(caught.value)
     second = host.run("2")
     os.kill(second, signal.SIGKILL)  # between two plans
@@ -310,7 +311,7 @@ def test_a_kill_ends_the_session_with_all_that_is_below_it(host: Host) -> None:
     until(lambda: len(host.processes()) == 3)
     launcher.kill()
     thread.join(120)
-    assert [type(e) for e in errors] == [JobFailed]
+    assert [type(e) for e in errors] == [JobKilled]
     assert not host.processes()
     assert not (host.folder / "long-with-worker.ended").exists()
 

@@ -8,7 +8,14 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
-from tidegate.adapters.spark import LAST_WORDS, application_arguments, job_failed, land_application, local_environment
+from tidegate.adapters.spark import (
+    LAST_WORDS,
+    application_arguments,
+    job_ended,
+    job_failed,
+    land_application,
+    local_environment,
+)
 
 _END_S = 5.0
 
@@ -41,7 +48,7 @@ class LocalLauncher:
             _end(child)
             raise
         if code:
-            raise job_failed(f"the merge ended with exit code {code}", last)
+            raise job_ended(code, last, "the merge")
 
 
 def _end(child: subprocess.Popen) -> None:

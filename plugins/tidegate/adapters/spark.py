@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,13 +21,17 @@ import psutil
 
 from tidegate.adapters.spark_conf import SHORT_LIVED, is_yarn
 from tidegate.adapters.yarn import end_applications, tagged
-from tidegate.core.errors import JobFailed
+from tidegate.core.errors import JobFailed, JobKilled
 
 SECRETS_FILE = "tidegate-secrets.json"
 """What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""
 LAST_WORDS = 20
 """Lines of a job's output that its error quotes."""
 _END_S = 5.0
+_SHELLS_SAY = {128 + s: s for s in (signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)}
+_EXIT_CODE = re.compile(r"exit(?:ed with| ?code(?: is)?)[: ]+(?:exitcode: *)?(\d+)\b", re.IGNORECASE)
+"""What Spark says of its Python driver, YARN of a container."""
+_TROUBLE = re.compile(r"Error\b|Exception\b|^tidegate: | ERROR ")
 
 
 class SubprocessLauncher:
@@ -75,7 +80,7 @@ class SubprocessLauncher:
                 self.kill()
                 raise
         if code:
-            raise job_failed(ended_with(code), last)
+            raise job_ended(code, last)
 
     def kill(self) -> None:
         """End the job's JVM and Python driver, and the application on YARN. One that survives can only write into its
@@ -144,19 +149,57 @@ def absolute_binary(name: str) -> str:
     return os.path.abspath(found)
 
 
-def ended_with(code: int) -> str:
-    """How spark-submit ended. A shell says 128 and the signal's number for a child that a signal has ended."""
-    number = -code if code < 0 else code - 128
-    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV):
-        why = " (memory used up, or somebody did)" if number == signal.SIGKILL else ""
-        return f"the Spark job was ended by {signal.Signals(number).name}{why}"
-    return f"spark-submit ended with exit code {code}"
+def job_ended(code: int, last: Sequence[str], whose: str = "the Spark driver") -> JobFailed:
+    """The error of a job whose process ended with this code: JobKilled where a signal ended it, or by its words the
+    process that it watched."""
+    sign = signal_of(code) or _signal_in(last)
+    if sign is not None:
+        return job_killed(f"{whose} was {_by(sign)}", last)
+    name = "spark-submit" if whose == "the Spark driver" else whose
+    return job_failed(f"{name} ended with exit code {code}", last)
+
+
+def job_vanished(whose: str, when: str, last: Sequence[str]) -> JobFailed:
+    """The error of a job that is gone, with a process that was nobody's child: its exit code is not known."""
+    sign = _signal_in(last)
+    if sign is not None:
+        return job_killed(f"{whose}'s driver was {_by(sign)} {when}", last)
+    if any(_TROUBLE.search(line) for line in last):
+        return job_failed(f"{whose} ended {when}", last)
+    return job_killed(f"{whose} ended {when} and said nothing, as if killed by signal 9 (SIGKILL)", last)
+
+
+def signal_of(code: int) -> signal.Signals | None:
+    """The signal that ended a process. A shell, and spark-submit for its Python driver, say 128 and its number."""
+    try:
+        return signal.Signals(-code) if code < 0 else _SHELLS_SAY.get(code)
+    except ValueError:
+        return None
+
+
+def _signal_in(last: Iterable[str]) -> signal.Signals | None:
+    found = [int(m[1]) for line in last for m in _EXIT_CODE.finditer(line)]
+    return next((_SHELLS_SAY[code] for code in found if code in _SHELLS_SAY), None)
+
+
+def _by(sign: signal.Signals) -> str:
+    return f"{'killed' if sign == signal.SIGKILL else 'ended'} by signal {int(sign)} ({sign.name})"
+
+
+def job_killed(what: str, last: Iterable[str]) -> JobKilled:
+    """The error with the lines that the job wrote before."""
+    return JobKilled(_quoting(what, last))
 
 
 def job_failed(what: str, last: Iterable[str]) -> JobFailed:
     """The error with the job's own last words."""
+    last = list(last)
+    return JobFailed(_quoting(what, last) if last else f"{what} without a word")
+
+
+def _quoting(what: str, last: Iterable[str]) -> str:
     words = "\n".join(f"  | {line}" for line in last)
-    return JobFailed(f"{what}; its last words:\n{words}" if words else f"{what} without a word")
+    return f"{what}; its last words:\n{words}" if words else what
 
 
 @contextmanager

@@ -27,12 +27,13 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.adapters.spark import LAST_WORDS, end_processes, job_failed, land_application, secrets_file
+from tidegate.adapters.spark import LAST_WORDS, end_processes, job_failed, job_vanished, land_application, secrets_file
 from tidegate.adapters.spark_connection import CLIENT, SparkConnection, private_folder, refused
 from tidegate.core.errors import JobFailed
 from tidegate.core.ports import Launcher
 
 SOCKET, LOCK = "socket", "starting"
+_LAST_LINES_S = 5.0
 _LONGEST_PATH = 100  # of a UNIX socket, about
 _ENVIRONMENT = ("HADOOP_CONF_DIR", "JAVA_HOME", "KRB5CCNAME", "PYSPARK_PYTHON", "PYTHONPATH", "SPARK_CONF_DIR",
                 "SPARK_HOME", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP")  # fmt: skip
@@ -192,7 +193,17 @@ class WarmLauncher:
             if message.get("is") == "failed":
                 raise job_failed("the plan failed in the warm session", [*words, str(message.get("said"))])
             if message.get("is") == "ended":
-                raise job_failed("the warm session ended while it worked on the plan", words)
+                raise self._died(session, words)
+
+    def _died(self, session: _Session, words: deque[str]) -> JobFailed:
+        """The JVM outlives a driver that was killed by a moment, in which it writes how that one ended."""
+        until = time.monotonic() + _LAST_LINES_S
+        while any(map(_lives, session.pids)) and time.monotonic() < until:
+            time.sleep(0.05)
+        for line in session.new_lines():
+            words.append(line)
+            self._say(line)
+        return job_vanished("the warm session", "while it worked on the plan", words)
 
 
 class _Session:

@@ -20,6 +20,7 @@ TidegateError
 |  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
 |  |- CatalogueMismatch  the table, or a partition, is not what it should be
 |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
+|  |- JobKilled          a signal ended its process (retry)
 |  |- AttemptSpoilt      what it left is not what it reported, or cannot be read (retry: the next attempt writes again)
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
 |- OtherZoneData         windows were cut or spelled by other zone data than this host's
@@ -157,6 +158,16 @@ class JobFailed(TidegateError):
     """The Spark job ended without a receipt."""
 
     retry = True
+
+
+class JobKilled(JobFailed):
+    """A signal ended the Spark job's process, which had no time to say why."""
+
+    advice = (
+        "if nobody killed it, memory ran out: `journalctl -k` or `dmesg -T` on the driver's host names what the kernel "
+        "killed; give the driver (spark.driver.memory), the worker or its container more memory, or lower "
+        "ingest.max_records"
+    )
 
 
 class AttemptSpoilt(JobFailed):

@@ -17,6 +17,7 @@ from tidegate.core.errors import (
     BatchRefused,
     CatalogueError,
     JobFailed,
+    JobKilled,
     LedgerError,
     NotReady,
     SourceError,
@@ -178,6 +179,8 @@ def _what(error: TidegateError) -> str:
     words = [line.removeprefix("  | ") for line in more if line.startswith("  | ")]
     if words:
         first = first.removesuffix("; its last words:")
+        if isinstance(error, JobKilled):  # what it wrote before says nothing of that, except how it ran out of memory
+            words = [w for w in words if "memory" in w.lower()]
         return _cut(": ".join(filter(None, (first, _telling(words)))))
     return _cut(_flat(message))
 

@@ -16,7 +16,7 @@ from tidegate.adapters.spark import (
     absolute_binary,
     application_arguments,
     end_processes,
-    ended_with,
+    job_ended,
     job_failed,
     land_application,
     let_end,
@@ -28,6 +28,7 @@ from tidegate.adapters.spark import (
 from tidegate.adapters.spark_conf import is_local
 from tidegate.adapters.spark_connection import SparkConnection, refused
 from tidegate.adapters.yarn import end_applications, tagged
+from tidegate.core.errors import JobFailed
 from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
@@ -104,7 +105,7 @@ class _OwnJob:
             try:
                 hook.submit(str(land_application()))
             except AirflowException as e:
-                raise job_failed(_ended(str(e)), hook.last or [str(e)]) from e
+                raise _ended(str(e), hook.last) from e
             except OSError as e:
                 raise job_failed("spark-submit could not be started", [str(e)]) from e
             finally:
@@ -144,10 +145,10 @@ class _OwnJob:
         return local_environment() if is_local(self._connection.master) else None
 
 
-def _ended(said: str) -> str:
-    """The hook's error without its command line, which is long: only the exit code is news."""
+def _ended(said: str, last: Sequence[str]) -> JobFailed:
+    """The hook's error `said` is our whole command line and, at its end, the exit code: only that is news."""
     found = re.search(r"Error code is: (-?\d+)", said)
-    return ended_with(int(found[1])) if found else "the Spark job failed"
+    return job_ended(int(found[1]), last) if found else job_failed("the Spark job failed", last or [said])
 
 
 class _Hook(SparkSubmitHook):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from tidegate.core.batch import JobPlan
+from tidegate.core.batch import INGEST, REDRIVE, JobPlan
 from tidegate.core.errors import (
     AttemptSpoilt,
     BatchRefused,
     JobFailed,
+    JobKilled,
     PathExists,
     PathMissing,
     TidegateError,
@@ -132,7 +133,7 @@ def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Batc
     try:
         failure = loads(Failure, ctx.storage.read(join(job.attempt_dir, FAILURE)))
     except PathMissing:
-        return error
+        return _harmless(job, error) if isinstance(error, JobKilled) else error
     except ValueError as e:
         return JobFailed(f"{error.args[0]} (and its {FAILURE} cannot be read: {e})")
     where = ", ".join(
@@ -147,6 +148,15 @@ def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Batc
     message = f"attempt {job.attempt}: {failure.what}" + (f" ({where})" if where else "")
     kind = JobFailed if failure.retry else BatchRefused
     return kind(message, advice=failure.advice)
+
+
+def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:
+    """What a person asks who reads that a job was killed."""
+    what, *words = str(error.args[0]).split("; its last words:", 1)
+    of = "what readers see stays, the next try builds it anew"
+    if job.mode in (INGEST, REDRIVE):
+        of = f"the next try writes batch {job.batch_id} anew as epoch {job.epoch + 1}"
+    return JobKilled("; its last words:".join([f"{what}: nothing is lost, {of}", *words]), advice=error.advice)
 
 
 def read_receipt(ctx: Context, attempt_dir: str) -> Receipt | None:
