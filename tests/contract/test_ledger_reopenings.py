@@ -199,3 +199,28 @@ def test_views_say_what_was_taken_up(ledger: SqlLedger) -> None:
     assert [(g.batches, g.late, g.set_aside) for g in page.generations] == [((1,), (), ()), ((1, 2), (2,), (2,))]
     told = ledger.reads.window(NAME, WINDOW).generations
     assert [(g.late, g.set_aside) for g in told] == [((), ()), ((2,), (2,))]
+
+
+def late_now(ledger: SqlLedger) -> int:
+    overview = ledger.reads.overview(NAME)
+    assert overview is not None
+    assert ledger.reads.survey([NAME], 0)[NAME].late_now == overview.late_now
+    return overview.late_now
+
+
+def test_late_rows_that_wait_go_down_with_a_reopening_and_come_back_with_it(ledger: SqlLedger) -> None:
+    published(ledger, built(ledger))
+    assert late_now(ledger) == 0
+    late_batch(ledger)
+    assert late_now(ledger) == 2
+    generation = begun(ledger, 1)
+    assert late_now(ledger) == 2, "nothing is taken up before it is in force"
+    published(ledger, generation, 2)
+    assert late_now(ledger) == 0
+    late_batch(ledger, 3, 10)
+    assert late_now(ledger) == 2
+    published(ledger, begun(ledger, 2, "replay"), 3)
+    assert late_now(ledger) == 2, "a replay carries on what was taken up, and takes up nothing more"
+    refused = begun(ledger, 3)
+    ledger.windows.discard(refused, "refused")
+    assert late_now(ledger) == 2

@@ -58,6 +58,9 @@ def test_it_reopens(working: Tide, world: World) -> None:
     result = working("reopen", "readings", "date=2013-01-05/hour=00", "--why", "they matter")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("generation 2 is in force: 4 rows at file:///")
+    status = working("status", "readings", "--no-kafka").stdout
+    assert "+ late 2 + dirty 1 + filtered 0 + dropped 0; of the late rows 0 still wait" in " ".join(status.split())
+    assert the_json(working("status", "readings", "--json"))["pipelines"][0]["late_now"] == 0
     assert world.table("__late") == []
     begun = the_json(working("events", "readings", "--json", "-n", "100"))["events"]
     assert [e["detail"]["why"] for e in begun if e["what"] == "generation begun"] == ["they matter"]

@@ -36,6 +36,7 @@ SURVEY = Survey(
     BatchSteps(*(Spent(n * 500, n) for n in range(1, 6))),
     AuditOutcome(NOW - 7_000, 3, "x"),
     4,
+    17,
 )
 SPENT = WindowSteps(*(Spent(n * 500, n) for n in (6, 7, 8, 9)))
 TOPIC = TopicState("t", "id", {0: PartitionOffsets(4, 25, 30), 1: PartitionOffsets(6, 8, 8)})
@@ -99,6 +100,7 @@ def test_every_value_from_its_fact() -> None:
         "audit_problems": 3,
         "audit_age_seconds": 7,
         "notices_waiting": 4,
+        "late_records": 17,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.unit.test_where_chaos import InProcessRows
 from tests.world import World, record
 from tidegate.core.errors import ReplayRefused
 from tidegate.core.pipeline import Column
-from tidegate.workflow import redrive
+from tidegate.workflow import landing, redrive
 from tidegate.workflow.where import where
 
 
@@ -149,10 +150,32 @@ def test_late_rows_of_a_redrive(world: World) -> None:
     redrive.plan(world.context(), "redrive 1")
     found = redrive.carry_out(world.context(), "redrive 1")
     assert (found.data, found.late) == (0, 2)
+    assert late_now(world) == 4
     reopened(world)
     once(world, [*BOTH, (0, 6), (0, 7)])
+    assert late_now(world) == 0
     assert world.replay(0).rows == 6
     once(world, [*BOTH, (0, 6), (0, 7)])
+    assert late_now(world) == 0
+
+
+def late_now(world: World) -> int:
+    overview = world.context().ledger.reads.overview("readings")
+    assert overview is not None
+    assert overview.totals.late == 4, "what came late stays a term of the balance"
+    return overview.late_now
+
+
+def test_maintenance_says_what_it_does_with_late_rows(world: World) -> None:
+    ctx = world.context()
+    with sqlite3.connect(world.database) as c:
+        c.execute("UPDATE batches SET side_registered = 0 WHERE batch_id = 2")
+    assert landing.finish_side_duties(ctx) == ["batch 2: rows in their tables: 2 late"]
+    reopened(world)
+    with sqlite3.connect(world.database) as c:  # as a ledger that lost commits
+        c.execute("UPDATE batches SET side_registered = 0 WHERE batch_id = 2")
+    done = landing.finish_side_duties(world.context())
+    assert done == ["batch 2: its late and dirty rows have all been taken up already"]
 
 
 def test_where_says_that_it_came_late(world: World) -> None:

@@ -17,7 +17,7 @@ from tidegate.core.wording import many, those
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.views import BatchRow
+    from tidegate.core.views import BatchRow, Overview
     from tidegate.workflow.overview import PipelineStatus
 
 KAFKA_S = 2.0
@@ -148,6 +148,7 @@ def _plain(line: Line) -> dict[str, Any]:
             "windows": o.windows,
             "generations": o.generations,
             "published_rows": o.published_rows,
+            "late_now": o.late_now,
             "totals": to_plain(o.totals),
             "lost_offsets": o.lost_offsets,
             "unanswered_intents": o.intents,
@@ -235,7 +236,7 @@ def _print_one(line: Line) -> None:
     paragraph(out, "behind", _behind_words(line))
     if s.loss is not None:
         losses.show(out, line.name, s.loss)
-    paragraph(out, "rows", o.totals.text())
+    paragraph(out, "rows", _rows_words(o))
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:
         when = f"; {s.expected.text()}" if s.expected is not None else ""
@@ -266,6 +267,12 @@ def _print_one(line: Line) -> None:
             "" if n else "events",
             f"{iso(event.at_ms // 1000 * 1000)}  {said(event.subject)}: {event.what}  ({event.actor})",
         )
+
+
+def _rows_words(overview: Overview) -> str:
+    """What became of all records; and how many late rows wait, where that is another number."""
+    waits = f"; of the late rows {overview.late_now:,} still wait"
+    return overview.totals.text() + (waits if overview.late_now != overview.totals.late else "")
 
 
 def _open_words(batch: BatchRow | None) -> str:

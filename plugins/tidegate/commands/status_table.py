@@ -70,7 +70,7 @@ def _row(line: Line) -> list[Any]:
         iso(s.watermark_ms),
         _behind(line),
         _due(s),
-        f"{o.totals.late:,}",
+        f"{o.late_now:,}",
         f"{o.totals.dirty:,}",
         f"{o.generations.get('CURRENT', 0):,}",
         f"{o.published_rows:,}",

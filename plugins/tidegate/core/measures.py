@@ -36,6 +36,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_records_total": (COUNTER, "Records that have landed, by what became of them."),
     "tidegate_records_rerouted_total": (COUNTER, "Late records among the data: in the window that was the oldest open "
                                                  "one."),
+    "tidegate_late_records": (GAUGE, "Late records that no generation in force has taken up."),
     "tidegate_dirty_records": (GAUGE, "Dirty records that no redrive has taken up."),
     "tidegate_unaccounted_records": (GAUGE, "Records read whose fate is not known, over all ranges: anything but 0 is "
                                             "a broken promise."),
@@ -166,6 +167,7 @@ def _of_ledger(
     if published.newest_start_ms is not None and published.first_published_ms is not None:
         delay = published.first_published_ms - window_end(published.newest_start_ms, pipeline.windows)
     return _of_counts(counts) | {
+        "tidegate_late_records": survey.late_now,
         "tidegate_held": survey.held,
         "tidegate_lost_offsets_total": survey.lost,
         "tidegate_landed_age_seconds": None if landed is None else _age(landed.landed_ms, now_ms),

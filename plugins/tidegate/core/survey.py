@@ -49,7 +49,8 @@ class Published:
 class Survey:
     """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
     for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches;
-    `audit`: the newest one; `untold` messages to people have not been delivered."""
+    `audit`: the newest one; `untold` messages to people have not been delivered; `late_now`: late rows that no
+    generation in force has taken up."""
 
     progress: Progress
     facts: TopicFacts
@@ -62,6 +63,7 @@ class Survey:
     steps: BatchSteps = NO_STEPS
     audit: AuditOutcome | None = None
     untold: int = 0
+    late_now: int = 0
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Overview:
-    """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force."""
+    """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force;
+    `late_now` are late rows that none of these has taken up."""
 
     name: str
     topic_id: str | None
@@ -173,6 +174,7 @@ class Overview:
     newest_landed: BatchRow | None
     planned_ends: dict[int, int]
     events: tuple[Event, ...]
+    late_now: int = 0
 
 
 @dataclass(frozen=True)

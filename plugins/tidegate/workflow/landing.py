@@ -101,7 +101,8 @@ def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False
             continue
         ctx.ledger.batches.mark_side(ctx.name, batch_id, "registered")
         counts = ", ".join(f"{sum(f.rows for f in v):,} {k}" for k, v in files.items() if v)
-        done.append(f"batch {batch_id}: {counts} rows in their tables")
+        told = f"rows in their tables: {counts}" if counts else "its late and dirty rows have all been taken up already"
+        done.append(f"batch {batch_id}: {told}")
         ctx.say(done[-1])
     if strict and alarms:
         raise alarms[0]

@@ -44,11 +44,11 @@ def due_since(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]]) -> dict
 def late(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]], now_ms: int) -> set[str]:
     """Pipelines whose oldest due window could have been published for longer than `archive.sla`: what `due_since` says
     exactly, by a number of statements that does not grow with batches."""
-    asked = {p.name: (p, due) for p, due in dues if due and now_ms - next(iter(due)).end_ms > p.archive.sla_ms}
-    before = {name: now_ms - p.archive.sla_ms - 1 for name, (p, _) in asked.items()}
+    oldest = {p.name: (p, next(iter(due)).end_ms) for p, due in dues if due}
+    before = {name: now_ms - p.archive.sla_ms - 1 for name, (p, end_ms) in oldest.items()
+              if now_ms - end_ms > p.archive.sla_ms}  # fmt: skip
     found = reads.landed_before_each(before) if before else {}
-    ends = {name: (p, next(iter(due)).end_ms) for name, (p, due) in asked.items()}
-    return {name for name, one in found.items() if _passed(*ends[name], one.facts)}
+    return {name for name, one in found.items() if _passed(*oldest[name], one.facts)}
 
 
 def _passed_ms(reads: SurveyLedger, asked: Iterable[tuple[Pipeline, int]]) -> dict[str, int]:

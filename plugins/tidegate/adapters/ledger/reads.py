@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
 from tidegate.adapters.ledger.ends import planned_ends
+from tidegate.adapters.ledger.late import lost_and_late
 from tidegate.adapters.ledger.reads_audit import AuditReads
 from tidegate.adapters.ledger.reads_board import BoardReads
 from tidegate.adapters.ledger.reads_rows import (
@@ -60,8 +61,8 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
             pipeline = row_of(c, schema.pipelines, name=name)
             if pipeline is None:
                 return None
-            losses, intents = schema.losses, schema.intents
-            lost = select(func.sum(losses.c.end - losses.c.start)).where(losses.c.pipeline == name)
+            intents = schema.intents
+            lost, late = lost_and_late(c, [name])
             return Overview(
                 name,
                 pipeline.topic_id,
@@ -70,12 +71,13 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 _by_state(c, g, name),
                 totals(c, [name])[name].balance,
                 _sum(c, select(func.sum(g.c.rows)).where(g.c.pipeline == name, g.c.state == CURRENT)),
-                _sum(c, lost),
+                lost.get(name, 0),
                 _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
                 _newest_batch(c, name, _OPEN),
                 _newest_batch(c, name, ("LANDED",)),
                 planned_ends(c, name, pipeline.topic_id),
                 tuple(events_of(c, name, events, None)),
+                late.get(name, 0),
             )
 
     def landed(self, name: str) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.facts import NOTHING, partition_facts
+from tidegate.adapters.ledger.late import lost_and_late
 from tidegate.adapters.ledger.notices import newest_audits, undelivered
 from tidegate.adapters.ledger.reads_rows import Snapshots
 from tidegate.adapters.ledger.totals import totals
@@ -27,7 +28,7 @@ from tidegate.core.watermark import TopicFacts
 from tidegate.core.window import CURRENT
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
-parts, losses, w = schema.batch_partitions, schema.losses, schema.windows
+parts, w = schema.batch_partitions, schema.windows
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 _LARGE = ("receipt", "floor", "gaps")
 """Columns that are not wanted here."""
@@ -92,7 +93,8 @@ class SurveyReads(Snapshots):
 
 def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Survey]:
     sums, published = totals(c, names), _generations(c, names)
-    waiting, lost, notes = _waiting(c, names), _lost(c, names), _notes(c, names)
+    waiting, notes = _waiting(c, names), _notes(c, names)
+    lost, late = lost_and_late(c, names)
     audits, untold = newest_audits(c, names), undelivered(c, names)
     found = {}
     for name, (progress, facts) in _progress(c, names, now_ms).items():
@@ -109,6 +111,7 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
             sums[name].steps,
             audits.get(name),
             untold.get(name, 0),
+            late.get(name, 0),
         )
     return found
 
@@ -292,12 +295,6 @@ def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None,
         since, before = found.get(name, (None, 0))
         found[name] = (since, before + count)
     return found
-
-
-def _lost(c: Connection, names: Sequence[str]) -> dict[str, int]:
-    statement = select(losses.c.pipeline, func.sum(losses.c.end - losses.c.start))
-    found = c.execute(statement.where(losses.c.pipeline.in_(names)).group_by(losses.c.pipeline))
-    return {name: int(lost) for name, lost in found}
 
 
 def _notes(c: Connection, names: Sequence[str]) -> dict[str, ArchiveNote]:
