@@ -98,6 +98,7 @@ class TreeCpu:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._unseen = 0.0
+        self._owed: dict[tuple[int, int] | None, float] = defaultdict(float)
         self.wall_s = 0.0
         self.peak_rss = 0
         """Highest sum of resident sets at one moment, bytes; pages shared by forked workers count for each."""
@@ -141,24 +142,30 @@ class TreeCpu:
     def _sample(self) -> None:
         now, at = _processes(), time.monotonic()
         tree = {now[pid].key: now[pid] for pid in self._tree(now)}
-        died: dict[tuple[int, int] | None, float] = defaultdict(float)
         for seen in self._seen.values():
             if seen.alive and seen.key not in tree:
                 seen.alive = False
-                died[seen.parent] += seen.own + seen.waited
+                self._owed[seen.parent] += seen.own + seen.waited
         here = now[os.getpid()]
         for key, found in tree.items():
             if key not in self._seen:
                 self._seen[key] = found
                 found.first, found.parent = at, now[found.ppid].key if found.ppid in now else None
             seen = self._seen[key]
-            self._unseen += max(0.0, found.waited - seen.waited - died[key])
+            self._account(key, found.waited - seen.waited)
             seen.own, seen.waited, seen.last = found.own, found.waited, at
             seen.peak_rss = max(seen.peak_rss, found.rss)
             seen.command = _command(seen.pid) or seen.command  # a child has its parent's until it execs
-        self._unseen += max(0.0, here.waited - self._waited_here - died[here.key])
+        self._account(here.key, here.waited - self._waited_here)
         self._waited_here = here.waited
         self.peak_rss = max(self.peak_rss, sum(found.rss for found in tree.values()))
+
+    def _account(self, parent: tuple[int, int], waited: float) -> None:
+        """What a parent has waited for, less what was seen of its dead children: /proc is not read at one moment, so
+        that a child may be gone one sample before its parent's account grows."""
+        known = min(waited, self._owed[parent])
+        self._owed[parent] -= known
+        self._unseen += waited - known
 
     def _tree(self, now: dict[int, _Seen]) -> list[int]:
         """New processes below this one, and what is known already with all below it, even if its parent has died."""

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from spark_jobs import lean
+from spark_jobs.engine.encodings import choose_encoding, sample_of
 from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
-from spark_jobs.engine.gather import choose_encoding
 from spark_jobs.engine.identity import OVERFLOW, file_checksum, refuse_unknown
 from spark_jobs.engine.sinks import Columns, Finished, Joiner, Unreadable, finished, format_of
 from spark_jobs.engine.write import FOOTER_ROWS, IDENTITY
@@ -36,7 +36,7 @@ from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, ROW_IDENTITY, Partitio
 from tidegate.core.wording import many
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
-_BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
+_BATCH_ROWS = 65_536
 
 RunMerges = Callable[[Callable[[Merge, int], Merged], Sequence[Merge]], Iterable[Merged]]
 """`run(fn, merges)`: call `fn(merge, attempt)` for each, anywhere; `attempt` makes file names unique."""
@@ -185,11 +185,12 @@ class _Written:
         self._writer: Joiner | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._parts: list[PartitionRows] = []
         self.rows = self.checksum = 0
 
     def add_file(self, content: bytes, file: Finished) -> None:
-        if self._format.worth_taking(content) and self._taken(content, file):
+        if self._format.worth_taking(len(content), file) and self._taken(content, file):
             return
         for rows in self._tables(file):
             self._add(rows)
@@ -217,7 +218,9 @@ class _Written:
 
     def _add(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
-        if sum(len(t) for t in self._waiting) >= GROUP_ROWS or sum(t.nbytes for t in self._waiting) >= GROUP_BYTES:
+        self._waiting_rows += len(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
             self._flush()
 
     def close(self, plan: JobPlan) -> tuple[PartitionRows, ...]:
@@ -246,14 +249,14 @@ class _Written:
         if not self._waiting:
             return
         table = pa.concat_tables(self._waiting).combine_chunks()
-        self._waiting = []
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         if self._writer is None:
             self._open(table)
         self._writer.write(table)  # type: ignore[union-attr]
         self._count(table)
 
     def _open(self, table: pa.Table) -> None:
-        encoding = choose_encoding(table.slice(0, _SAMPLE_ROWS))
+        encoding = choose_encoding(sample_of(table))
         self._writer = self._format.join(self._sink, table.schema, encoding, self._pipeline.sink.compression)
 
     def _count(self, table: pa.Table) -> None:
@@ -268,7 +271,9 @@ class _Written:
 def _coordinates(table: pa.Table) -> list[PartitionRows]:
     if "_partition" not in table.column_names:
         return []
-    found = table.group_by("_partition").aggregate([("_offset", "count"), ("_offset", "min"), ("_offset", "max")])
+    found = table.group_by("_partition", use_threads=False).aggregate(
+        [("_offset", "count"), ("_offset", "min"), ("_offset", "max")]
+    )
     columns = (found[n].to_pylist() for n in ("_partition", "_offset_count", "_offset_min", "_offset_max"))
     return [PartitionRows(*one) for one in zip(*columns, strict=True)]
 

@@ -31,7 +31,7 @@ def choose_encoding(sample: pa.Table) -> Encoding:
         if pa.types.is_nested(column.type):
             continue
         distinct = pc.unique(column)
-        repeats = pc.count_distinct(column).as_py() * 8 <= len(column)
+        repeats = (len(distinct) - (column.null_count > 0)) * 8 <= len(column)
         if repeats and not pa.types.is_boolean(column.type):
             dictionary.append(name)
         if repeats or not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.engine.sinks import Encoding, format_of, parquet_join
-from spark_jobs.engine.sinks.parquet_join import footer_of, large_groups
+from spark_jobs.engine.sinks.parquet_join import footer_of
 from spark_jobs.engine.sinks.thrift import decode, encode
 from tests.file_values import COLUMNS, rows_of
 from tests.unit.test_merge import ROWS, assert_whole, hour, merging, three_batches
@@ -66,6 +66,36 @@ def test_copied_and_written_row_groups_make_one_file(table: pa.Table, tmp_path: 
     assert span == [(-(2**31), 2**31 - 1)]
 
 
+def test_what_is_written_before_anything_is_copied_stays(table: pa.Table) -> None:
+    stream = io.BytesIO()
+    writer = PARQUET.join(stream, table.schema, Encoding(["words"], ["number"]), "zstd")
+    writer.write(table.slice(0, 50))
+    writer.write(table.slice(50, 50))
+    assert not writer.takes(file_of(table, codec="snappy"))
+    assert writer.takes(file_of(table, 2))
+    writer.write(table.slice(0, 5))
+    assert writer.size() == stream.tell()
+    assert writer.close({"tidegate.checksum": "5"}) == 705
+    content = stream.getvalue()
+    file = PARQUET.read(io.BytesIO(content), "x.parquet", None)
+    wanted = pa.concat_tables([table.slice(0, 100), table, table.slice(0, 5)])
+    assert plain(pa.Table.from_batches(file.batches(1_000))) == plain(wanted)
+    assert (file.groups(), file.labels) == (5, {"tidegate.checksum": "5"})
+    assert content.count(b"PAR1") == 2, "one footer"
+
+
+def test_nothing_copied_is_a_file_of_pyarrows_own(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking footers apart in Python is for row groups that are copied."""
+    monkeypatch.setattr(parquet_join, "decode", None)
+    stream = io.BytesIO()
+    writer = PARQUET.join(stream, table.schema, PLAIN, "zstd")
+    writer.write(table)
+    assert writer.size() == stream.tell()
+    assert writer.close({"tidegate.checksum": "5"}) == 600
+    file = PARQUET.read(io.BytesIO(stream.getvalue()), "x.parquet", None)
+    assert (file.rows, file.labels) == (600, {"tidegate.checksum": "5"})
+
+
 def test_what_is_of_another_kind_is_not_taken(table: pa.Table) -> None:
     def taken(*contents: bytes) -> list[bool]:
         writer = PARQUET.join(io.BytesIO(), table.schema, PLAIN, "zstd")
@@ -86,14 +116,18 @@ def test_files_with_columns_too_small_for_a_compressor_are_taken(table: pa.Table
         assert not PARQUET.join(io.BytesIO(), table.schema, PLAIN, others).takes(content)
 
 
+def large(content: bytes) -> bool:
+    return PARQUET.worth_taking(len(content), PARQUET.read(io.BytesIO(content), "x.parquet", None))
+
+
 def test_only_large_row_groups_are_worth_it(monkeypatch: pytest.MonkeyPatch, table: pa.Table) -> None:
-    assert not large_groups(file_of(table))
+    assert not large(file_of(table))
     monkeypatch.setattr(parquet_join, "COPIED_ROWS", 600)
-    assert large_groups(file_of(table))
-    assert not large_groups(file_of(table, 2))
-    assert not large_groups(file_of(table.slice(0, 0), 0))
+    assert large(file_of(table))
+    assert not large(file_of(table, 2))
+    assert not large(file_of(table.slice(0, 0), 0))
     monkeypatch.setattr(parquet_join, "COPIED_BYTES", 100)
-    assert large_groups(file_of(table, 2))
+    assert large(file_of(table, 2))
 
 
 def test_a_footer_is_spelled_as_it_was(table: pa.Table) -> None:

@@ -86,8 +86,8 @@ class FileFormat(Protocol):
     def join(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> Joiner:
         """The same, for a file that is made of others."""
 
-    def worth_taking(self, content: bytes) -> bool:
-        """Whether a finished file had better be taken as it is than written again."""
+    def worth_taking(self, size: int, file: Finished) -> bool:
+        """Whether a finished file of so many bytes had better be taken as it is than written again."""
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> Finished:
         """`schema` is what the file was written with, for formats that do not say it. Raises for a spoilt file."""

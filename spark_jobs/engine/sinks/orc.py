@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding, Unreadable
+from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding, Finished, Unreadable
 from spark_jobs.engine.sinks.orc_tail import with_labels
 from spark_jobs.engine.types import TIMESTAMP
 
@@ -36,7 +36,7 @@ class Orc:
 
     join = open
 
-    def worth_taking(self, content: bytes) -> bool:
+    def worth_taking(self, size: int, file: Finished) -> bool:
         return False
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.sinks.base import Encoding
+from spark_jobs.engine.sinks.base import Encoding, Finished
 from spark_jobs.engine.sinks.parquet_join import Joined, large_groups
 
 _LEVELS = {"gzip": 6}
@@ -33,8 +33,8 @@ class Parquet:
     def join(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> Joined:
         return Joined(stream, schema, encoding, codec, self)
 
-    def worth_taking(self, content: bytes) -> bool:
-        return large_groups(content)
+    def worth_taking(self, size: int, file: Finished) -> bool:
+        return large_groups(size, file.rows or 0, file.groups())
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(pq.ParquetFile(stream))
@@ -109,4 +109,8 @@ class _Finished:
         return self._file.read_row_group(group, columns=list(columns))
 
     def batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        return self._file.iter_batches(size, columns=None if columns is None else list(columns))
+        names = None if columns is None else list(columns)
+        if self.rows > size:
+            yield from self._file.iter_batches(size, columns=names)
+        else:  # a thread for each column, and an iterator, cost more than a few rows do
+            yield from self._file.read(columns=names, use_threads=False).to_batches()

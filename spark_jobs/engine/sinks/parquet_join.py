@@ -1,7 +1,8 @@
 """One Parquet file from several: row groups that are large enough are copied as they are, under a new footer.
 
-What is rewritten becomes a small file in memory first, and its row group is copied, too: so there is one way to write.
-Of pyarrow, no version copies row groups.
+No version of pyarrow copies row groups. As long as nothing is copied, pyarrow writes the file and its footer itself:
+taking a footer apart in Python costs as much as reading some hundred rows. After that, rows become a small file in
+memory first, and its row groups are copied, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding, FileFormat
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Writer
 from spark_jobs.engine.sinks.thrift import Field, decode, encode, get, put
 
 COPIED_ROWS, COPIED_BYTES = 50_000, 4 * 1024 * 1024
@@ -23,7 +24,7 @@ COPIED_ROWS, COPIED_BYTES = 50_000, 4 * 1024 * 1024
 _MAGIC = b"PAR1"
 # fields of the footer's structs
 _SCHEMA, _ROWS, _GROUPS, _LABELS = 2, 3, 4, 5
-_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7
+_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 5, 7
 _CHUNK_OFFSET, _CHUNK_METADATA, _PAGE_INDEXES = 2, 3, (4, 5, 6, 7)
 _CODEC, _PAGE_OFFSETS, _BLOOM_FILTERS = 4, (9, 10, 11), (14, 15)
 _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
@@ -38,13 +39,19 @@ class Joined:
     ) -> None:
         self._stream, self._schema, self._encoding, self._codec = stream, schema, encoding, codec
         self._format = file_format
+        self._tap = _Tap(stream)
+        self._plain: Writer | None = None
         self._footer: list[Field] | None = None
         self._groups: list[list[Field]] = []
-        stream.write(_MAGIC)
         self._position = len(_MAGIC)
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
+        if self._footer is None:
+            if self._plain is None:
+                self._plain = self._format.open(self._tap, self._schema, self._encoding, self._codec)
+            self._plain.write(rows)
+            return
         small = io.BytesIO()
         writer = self._format.open(small, self._schema, self._encoding, self._codec)
         writer.write(rows)
@@ -60,6 +67,7 @@ class Joined:
         codec, found = _CODECS[self._codec], _codecs(get(footer, _GROUPS)[1])
         if codec not in found or not found <= {codec, _CODECS["none"]}:  # small columns are not compressed
             return False
+        self._settle()
         if self._footer is None:  # what is written decides, so that nobody has to know how pyarrow spells a schema
             if not pq.read_schema(io.BytesIO(content)).equals(self._schema):
                 return False
@@ -68,9 +76,21 @@ class Joined:
         self._append(content, footer)
         return True
 
+    def _settle(self) -> None:
+        """What pyarrow has written so far becomes the first row groups of a file that is joined."""
+        if self._plain is None:
+            return
+        self._tap.keep()
+        self._plain.close({})
+        self._plain = None
+        self._footer, self._position = decode(b"".join(self._tap.kept)[:-8]), self._tap.tell()
+        self._groups = list(get(self._footer, _GROUPS)[1])
+        self.rows = get(self._footer, _ROWS)
+
     def _append(self, content: bytes, footer: list[Field]) -> None:
         if self._footer is None:
             self._footer = footer
+            self._stream.write(_MAGIC)
         elif get(footer, _SCHEMA) != get(self._footer, _SCHEMA):
             raise refuse("pyarrow spells one schema in two ways: row groups cannot be joined")
         end = _footer_start(content)
@@ -82,15 +102,17 @@ class Joined:
         self.rows += get(footer, _ROWS)
 
     def size(self) -> int:
-        return self._position
+        return self._position if self._plain is None else self._tap.tell()
 
     def held(self) -> int:
         return 0
 
     def close(self, labels: Mapping[str, str]) -> int:
         if self._footer is None:
-            self.write(self._schema.empty_table())
-        assert self._footer is not None
+            if self._plain is None:
+                self.write(self._schema.empty_table())
+            assert self._plain is not None
+            return self._plain.close(labels)
         small = io.BytesIO()  # spells the labels as every file has them
         self._format.open(small, self._schema, self._encoding, self._codec).close(labels)
         footer = [f for f in self._footer if f[0] != _LABELS]
@@ -107,11 +129,9 @@ class Joined:
         return told.num_rows
 
 
-def large_groups(content: bytes) -> bool:
-    """Raises ValueError if this is not a Parquet file."""
-    groups = get(footer_of(content), _GROUPS)[1]
-    rows = sum(get(group, _GROUP_ROWS) for group in groups)
-    return len(groups) > 0 and max(rows / COPIED_ROWS, len(content) / COPIED_BYTES) >= len(groups)
+def large_groups(size: int, rows: int, groups: int) -> bool:
+    """Of a file of so many bytes."""
+    return groups > 0 and max(rows / COPIED_ROWS, size / COPIED_BYTES) >= groups
 
 
 def footer_of(content: bytes) -> list[Field]:
@@ -150,3 +170,45 @@ def _move(struct: list[Field], numbers: tuple[int, ...], shift: int) -> None:
     for field in struct:
         if field[0] in numbers and field[2] > 0:  # 0 says that nothing is there
             field[2] += shift
+
+
+class _Tap:
+    """Passes bytes on to a stream; after `keep` they are kept instead: the footer of a file that goes on."""
+
+    mode = "wb"
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._position = stream, 0
+        self._keeps = False
+        self.kept: list[bytes] = []
+
+    def keep(self) -> None:
+        self._keeps = True
+
+    def write(self, data: bytes) -> int:
+        size = memoryview(data).nbytes
+        if self._keeps:
+            self.kept.append(bytes(data))
+        else:
+            self._stream.write(data)
+            self._position += size
+        return size
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """The stream is flushed when it is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The stream is closed by whoever has opened it."""

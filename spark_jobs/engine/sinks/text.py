@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding
+from spark_jobs.engine.sinks.base import Encoding, Finished
 from spark_jobs.engine.types import TIMESTAMP, schema_of
 from tidegate.core.overflow import OVERFLOW_COLUMN
 
@@ -55,7 +55,7 @@ class Text:
 
     join = open
 
-    def worth_taking(self, content: bytes) -> bool:
+    def worth_taking(self, size: int, file: Finished) -> bool:
         return False
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
