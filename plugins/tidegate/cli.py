@@ -19,6 +19,7 @@ _COMMANDS = {
     "metrics": ("tidegate.commands.metrics:metrics", "Print lag, delays, time to loss and counts for Prometheus."),
     "explain": ("tidegate.commands.explain:explain", "Say where a window stands, why, and what to do next."),
     "wait": ("tidegate.commands.wait:wait", "Wait until windows are published; for scripts."),
+    "files": ("tidegate.commands.files:files", "Print the files of windows, for readers by path."),
     "where": ("tidegate.commands.where:where", "Say what became of one record, by its Kafka offset."),
     "audit": ("tidegate.commands.audit:audit", "Prove that every record is in the table exactly once."),
     "plan": ("tidegate.commands.ledger:plan", "Show which batch the next ingest run would plan."),

@@ -8,12 +8,14 @@
     with DAG("each_hour", schedule=[table("lake.flights")], start_date=...):
         ...                                            # one run for each published generation
 
-Importing it reads nothing, neither the ledger nor a pipeline's YAML.
+Importing it reads nothing, neither the ledger nor a pipeline's YAML. `tidegate.files`, for readers by path, needs no
+Airflow.
 """
 
 from __future__ import annotations
 
+from tidegate.files import files_in_force
 from tidegate.orchestration.datasets import table
 from tidegate.orchestration.downstream import WindowPublishedSensor, window_published
 
-__all__ = ["WindowPublishedSensor", "table", "window_published"]
+__all__ = ["WindowPublishedSensor", "files_in_force", "table", "window_published"]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.adapters.warm_session import WarmLauncher
     from tidegate.core.waiting import WaitLedger
     from tidegate.workflow.awaiting import SpecsInForce
+    from tidegate.workflow.files import FilesLedger
 
 Say = Callable[[str], None]
 _HANGS_S = 900.0
@@ -107,11 +108,18 @@ def open_waits(url: str) -> WaitLedger:
 @contextmanager
 def open_specs(url: str) -> Iterator[SpecsInForce]:
     """Specs as consumers find them; it connects at the first question. Raises TidegateError."""
+    with open_files(url) as ledger:
+        yield ledger.specs
+
+
+@contextmanager
+def open_files(url: str) -> Iterator[FilesLedger]:
+    """What readers by path ask; it connects at the first question. Raises TidegateError."""
     from tidegate.adapters.ledger.sql import SqlLedger
 
     ledger = SqlLedger(url, "consumer")
     try:
-        yield ledger.specs
+        yield ledger
     finally:
         ledger.close()
 

@@ -72,6 +72,7 @@ def test_the_core_uses_the_standard_library_only() -> None:
         "tidegate.adapters.hive",
         "tidegate.adapters.kafka",
         "tidegate.adapters.storage",
+        "tidegate.files",
         "tidegate.wiring",
         "tidegate.spec",
         "tidegate.cli",

@@ -106,6 +106,7 @@ def test_fields_that_the_page_promises_are_there(tide: Tide, world: World) -> No
     words = {
         "status": (), "explain": ("readings", "2013-01-05T00:00Z"), "where": ("readings", "0", "0"),
         "audit": ("readings", "--no-kafka"), "events": ("readings",), "plan": ("readings",), "doctor": (),
+        "files": ("readings", "2013-01-05T00:00Z"),
     }  # fmt: skip
     assert {command for command, _ in rows} == set(words)
     for command, text in rows:

@@ -58,19 +58,12 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
 
 def parse_window(spec: Pipeline, text: str) -> WindowKey:
     """Raises click.BadParameter."""
-    from tidegate.core.layout import time_values
-    from tidegate.workflow.explanation import window_at
+    from tidegate.core.windowname import NoWindow, named
 
     try:
-        key = window_at(spec, _instant_ms(spec, text.strip()))
-        time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)  # within the years that a calendar has
-        return key
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{text!r} is neither an instant (2013-01-26T16:00Z), a partition (date=2013-01-26/hour=16) "
-            "nor a window's id (20130126T160000Z)",
-            param_hint="WINDOW",
-        ) from None
+        return named(spec, text)
+    except NoWindow as e:
+        raise click.BadParameter(str(e), param_hint="WINDOW") from None
 
 
 def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey, ...]:
@@ -88,36 +81,6 @@ def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey
         return windows_between(spec.windows, begin, end)
     except SpecError as e:
         raise click.BadParameter(str(e), param_hint="-s") from None
-
-
-def _instant_ms(spec: Pipeline, text: str) -> int:
-    from datetime import UTC, datetime
-
-    from tidegate.core.layout import parse_window_id
-
-    if "=" in text:
-        return _partition_ms(spec, text)
-    if text.endswith("Z") and "-" not in text:
-        return parse_window_id(text)
-    at = datetime.fromisoformat(text)
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _partition_ms(spec: Pipeline, text: str) -> int:
-    """`date=2013-01-26/hour=16`: local to the pipeline, as the table has it; further partitions are not looked at."""
-    from tidegate.core.layout import parse_partition_path, window_named
-
-    given = tuple(pair for pair in parse_partition_path(text) if pair[0] in spec.time_partitions)
-    if tuple(column for column, _ in given) != spec.time_partitions:
-        raise ValueError(text)
-    start = window_named(given, spec.windows)
-    if start is None:
-        size, zone = spec.windows.size_ms // 60_000, spec.windows.timezone
-        raise click.BadParameter(
-            f"no window has the partition {text}: none of {size:,} min begins there by the clocks of {zone}",
-            param_hint="WINDOW",
-        )
-    return start
 
 
 # ---------------------------------------------------------------- for people

@@ -9,8 +9,7 @@ from tidegate.core.blocking import next_step
 from tidegate.core.forecast import Forecast
 from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
-from tidegate.core.layout import time_values, window_end, window_start
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.layout import time_values
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import over_budget
 from tidegate.core.rollback import Origin
@@ -62,12 +61,6 @@ class Explanation:
     view: WindowView
     forecast: Forecast | None = None
     grounds: Grounds | None = None
-
-
-def window_at(pipeline: Pipeline, instant_ms: int) -> WindowKey:
-    """The window that holds `instant_ms`."""
-    start = window_start(instant_ms, pipeline.windows)
-    return WindowKey(start, window_end(start, pipeline.windows))
 
 
 def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
