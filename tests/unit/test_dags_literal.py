@@ -13,7 +13,9 @@ from datetime import datetime, timedelta
 import airflow_home
 import pendulum
 import pytest
+from airflow.configuration import conf
 from airflow.exceptions import AirflowException
+from airflow.jobs.backfill_job_runner import BackfillJobRunner
 from airflow.jobs.job import Job
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DagBag
@@ -26,6 +28,7 @@ from airflow.utils import timezone
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from tidegate.orchestration import headroom, literal
@@ -412,3 +415,50 @@ def test_a_backfill_takes_half(session: Session, dags: DagBag, max_active_runs: 
 def test_room_for_the_schedule(others: int, expected: int) -> None:
     """Of 16 runs one stays free; one of the backfill's own always goes on."""
     assert headroom.room(4, 16, others) == expected
+
+
+def test_its_tasks_leave_what_follows_them_to_the_backfill(
+    session: Session, dags: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else both would change the run and its tasks, in two orders: PostgreSQL calls that a deadlock."""
+    key = "AIRFLOW__SCHEDULER__SCHEDULE_AFTER_TASK_EXECUTION"
+    for before in (None, "True"):
+        monkeypatch.setenv(key, before) if before else monkeypatch.delenv(key, raising=False)
+        follow_on: list[bool] = []
+        fill(dags, 0, 0, lambda found=follow_on: (found.append(_follow_on()), finish(session, dags, 0)))  # type: ignore[misc]
+        assert follow_on == [False]
+        assert os.environ.get(key) == before
+
+
+def _follow_on() -> bool:
+    return conf.getboolean("scheduler", "schedule_after_task_execution", fallback=True)
+
+
+def test_two_transactions_that_met_are_one_line_and_no_stack_trace(
+    session: Session, dags: DagBag, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = BackfillJobRunner(Job(), dags.dags[ARCHIVE]).log
+    monkey = OperationalError("UPDATE", {}, Exception("deadlock detected\nDETAIL: Process 1 waits"))
+
+    def met() -> None:
+        for error in (monkey, ValueError("odd")):
+            try:
+                raise error
+            except Exception:
+                log.exception("Failed to commit task state change due to operational error")
+        finish(session, dags, 0)
+
+    log.addHandler(caplog.handler)
+    try:
+        fill(dags, 0, 0, met)
+        log.exception("Failed to commit task state change due to operational error", exc_info=monkey)
+    finally:
+        log.removeHandler(caplog.handler)
+    said = [(r.levelname, r.getMessage(), r.exc_info is not None) for r in caplog.records if r.name == log.name]
+    plain = "the database did not take a change of a task's state, it is made again: deadlock detected"
+    assert dict.fromkeys(said) == dict.fromkeys(
+        [
+            ("WARNING", plain, False),
+            ("ERROR", "Failed to commit task state change due to operational error", True),
+        ]
+    )

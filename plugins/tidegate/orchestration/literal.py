@@ -8,11 +8,14 @@ comes here before and after Airflow's own work:
   long as they are queued the schedule makes no new ones; a part's missing runs are made before it begins (`aside`);
 - it takes at most `headroom.most` runs at a time, so that the schedule finds room: Airflow's own work is asked for part
   by part;
+- its tasks do not schedule what follows them, as they do beside a scheduler: they and the backfill, which does so
+  itself, would meet in the database, in the order in which PostgreSQL has to end one of both;
 - afterwards no run is left as type backfill, and the exit code is not 0 unless every run of the range succeeded.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -37,6 +40,7 @@ NAMED = 5
 SCHEDULER_GONE = timedelta(minutes=5)
 """Without a heartbeat for so long no scheduler comes back by itself."""
 Part = tuple[datetime, datetime]
+_FOLLOW_ON = "AIRFLOW__SCHEDULER__SCHEDULE_AFTER_TASK_EXECUTION"
 
 
 class Range:
@@ -105,7 +109,7 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
 
     found = Range(dag, [info.logical_date for info in dag.iter_dagrun_infos_between(first, last)])
     try:
-        with _signals(found):
+        with _signals(found), _alone_in_its_runs():
             begin(found)
             yield found
             wait(found)
@@ -199,6 +203,36 @@ def _signals(found: Range) -> Iterator[None]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _alone_in_its_runs() -> Iterator[None]:
+    """Airflow's task processes lock the run, then a task; its backfill locks a task, then the run. Where they still
+    meet, as with tasks on other hosts, Airflow makes its change again: a line in the log, and no stack trace."""
+    from airflow.jobs.backfill_job_runner import BackfillJobRunner
+
+    before, log = os.environ.get(_FOLLOW_ON), BackfillJobRunner.logger()
+    os.environ[_FOLLOW_ON] = "False"  # the executor's processes are ours, and have our environment
+    log.addFilter(_in_a_line)
+    try:
+        yield
+    finally:
+        log.removeFilter(_in_a_line)
+        os.environ.pop(_FOLLOW_ON)
+        if before is not None:
+            os.environ[_FOLLOW_ON] = before
+
+
+def _in_a_line(record: logging.LogRecord) -> bool:
+    """A filter that changes what it lets through."""
+    from sqlalchemy.exc import OperationalError
+
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, OperationalError) and str(record.msg).startswith("Failed to commit task state"):
+        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+        why = next(iter(str(error.orig).strip().splitlines()), "no reason given")
+        record.msg, record.args = "the database did not take a change of a task's state, it is made again: %s", (why,)
+    return True
 
 
 def wait(found: Range) -> None:
