@@ -126,7 +126,7 @@ def test_it_waits_for_an_open_batch_and_gives_up_in_time(working: Tide, world: W
     ingest.plan(world.context(), "readings.ingest/r3")
     result = working("redrive", "readings", "--wait", "0")
     assert result.exit_code == 1
-    assert "batch 3 is PLANNED, and only one batch is open at a time" in result.output
+    assert "batch 3 is PLANNED since 2013-01-09T04:00Z, by run r3; only one batch is open at a time" in result.output
 
     waited: list[str] = []
 

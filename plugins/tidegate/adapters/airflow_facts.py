@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
 from tidegate.core.health_rules import DagFacts
+from tidegate.core.redriving import IngestFacts
 
+SILENT_S = 120.0
+"""A scheduler without a heartbeat for so long does not begin what is queued."""
 _JOBS = {"SchedulerJob": "scheduler", "TriggererJob": "triggerer"}
 
 
@@ -51,6 +54,27 @@ def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
             )
     finally:
         engine.dispose()
+
+
+def ingest_facts(url: str, dag_id: str, runs: Sequence[str], timeout_s: float) -> IngestFacts | None:
+    """Of a pipeline's ingest DAG and these of its runs (`<dag id>/<run id>`); None for one that Airflow does
+    not know. Raises sqlalchemy.exc.SQLAlchemyError."""
+    facts = airflow_facts(url, timeout_s)
+    dag = facts.dags.get(dag_id)
+    if dag is None:
+        return None
+    beat = facts.beats["scheduler"]
+    ids = [run.removeprefix(f"{dag_id}/") for run in runs if run.startswith(f"{dag_id}/")]
+    engine = create_engine(_address(url), poolclass=NullPool)
+    states = text("SELECT run_id, state FROM dag_run WHERE dag_id = :dag AND run_id IN :ids").bindparams(
+        bindparam("ids", ids, expanding=True), dag=dag_id
+    )
+    try:
+        with engine.connect() as connection:
+            found = dict(map(tuple, connection.execute(states))) if ids else {}
+    finally:
+        engine.dispose()
+    return IngestFacts(dag.paused, found, beat is not None and facts.now_s - beat < SILENT_S)
 
 
 def _address(url: str) -> URL:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,10 +16,11 @@ from tidegate.core.wording import many
 if TYPE_CHECKING:
     from tidegate.core.errors import TidegateError
     from tidegate.core.pipeline import Pipeline
-    from tidegate.core.redriving import Choice
+    from tidegate.core.redriving import Choice, IngestFacts
+    from tidegate.workflow.context import Context
     from tidegate.workflow.redrive import Redriven
 
-_LOOK_S = 3.0
+_LOOK_S, _SAY_S = 3.0, 30.0
 
 
 @click.command()
@@ -27,8 +28,8 @@ _LOOK_S = 3.0
 @click.option("--batch", "batches", type=int, multiple=True, metavar="ID", help="Only of this batch; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Show what would be taken up, and change nothing.")
 @click.option("--plan-only", is_flag=True, help="Plan it; the next run of the ingest DAG writes and lands it.")
-@click.option("--wait", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="MINUTES",
-              help="How long to wait for a batch that is open.")  # fmt: skip
+@click.option("--wait", type=click.FloatRange(min=0), default=15.0, show_default=True, metavar="MINUTES",
+              help="How long to wait for a batch that is open, in all.")  # fmt: skip
 @json_option
 def redrive(
     pipeline: str, batches: tuple[int, ...], dry_run: bool, plan_only: bool, wait: float, as_json: bool
@@ -42,6 +43,10 @@ def redrive(
     A redriven row belongs to the new batch alone, also when its window is replayed. Planned offsets, lag and
     watermarks stay where they are.
 
+    Only one batch of a pipeline is open at a time. Behind one this command waits, says what it waits for and what
+    helps, and has its turn next: an ingest run that would plan meanwhile gives way. Where the command is killed, runs
+    plan again after a minute and a half.
+
     A run that dies leaves an open batch: this command again, or the next run of the ingest DAG, goes on with it.
 
     \b
@@ -51,7 +56,7 @@ def redrive(
       tidegate redrive flights --batch 12 --batch 13
 
     \b
-    Exit code: 0 done, or nothing is dirty; 1 no row became readable, or it could not be finished; 2 usage, or rows
+    Exit code: 0 done, or nothing is dirty; 1 no row became readable, or not done within --wait; 2 usage, or rows
     without offsets (kafka_columns: false); 3 the ledger or Hive gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
@@ -88,10 +93,14 @@ def _told(found: Choice) -> dict:
 
 
 def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
+    from tidegate.core.errors import BehindBatch
     from tidegate.workflow import redrive as workflow
 
     with surroundings.working(spec, progress) as ctx:
-        batch_id = workflow.plan(ctx, f"redrive/{ctx.nonce()}", wanted)
+        try:
+            batch_id = workflow.plan(ctx, f"redrive/{ctx.nonce()}", wanted)
+        except BehindBatch as e:
+            raise behind(ctx)(e) from None
     if as_json:
         print_json({"pipeline": spec.name, "batch_id": batch_id})
     elif batch_id is None:
@@ -105,7 +114,7 @@ def _run(spec: Pipeline, wanted: list[int] | None, minutes: float, as_json: bool
 
     done: list[Redriven] = []
     with surroundings.working(spec, progress) as ctx:
-        for found in workflow.all_of(ctx, wanted, patience(minutes * 60)):
+        for found in workflow.all_of(ctx, wanted, patience(minutes * 60, explained=behind(ctx))):
             done.append(found)
             if not as_json:
                 click.echo(found.words)
@@ -117,15 +126,52 @@ def _run(spec: Pipeline, wanted: list[int] | None, minutes: float, as_json: bool
 
 
 def patience(
-    seconds: float, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+    seconds: float,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    explained: Callable[[TidegateError], TidegateError] = lambda error: error,
 ) -> Callable[[TidegateError], None]:
-    """Sleeps a little each time it is called; raises the error it is given once so many seconds are over in all."""
-    deadline = clock() + seconds
+    """Sleeps a little each time it is called, and says now and then what it waits for; raises the error it is given
+    once so many seconds are over in all. `explained`: the error with what an operator can know of it."""
+    deadline, say_at, last = clock() + seconds, clock(), ""
 
     def wait(error: TidegateError) -> None:
+        nonlocal say_at, last
         if clock() >= deadline:
-            raise error
-        progress(f"waiting: {error.args[0]}")
+            raise explained(error)
+        if clock() >= say_at or error.args[0] != last:
+            say_at, last = clock() + _SAY_S, error.args[0]
+            told = explained(error)
+            progress(f"waiting for: {told.args[0]}" + (f"; what to do: {told.advice}" if told.advice else ""))
         sleep(_LOOK_S)
 
     return wait
+
+
+def behind(ctx: Context) -> Callable[[TidegateError], TidegateError]:
+    """Says of an open batch in the way whose it is, whether somebody works on it, and what helps."""
+    from tidegate.core.errors import BehindBatch
+    from tidegate.core.redriving import waits_for
+
+    def explained(error: TidegateError) -> TidegateError:
+        found = ctx.ledger.redrives.in_the_way(ctx.name) if isinstance(error, BehindBatch) else None
+        if found is None:
+            return error
+        what, advice = waits_for(ctx.name, found, _airflow(ctx.name, found.runs))
+        return BehindBatch(f"{ctx.name}: {what}; only one batch is open at a time", advice=advice)
+
+    return explained
+
+
+def _airflow(name: str, runs: Sequence[str]) -> IngestFacts | None:
+    """None where Airflow's database is not known here, or gives no answer."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from tidegate.adapters.airflow_facts import ingest_facts
+    from tidegate.settings import airflow_setting
+
+    url = airflow_setting("database", "sql_alchemy_conn") or airflow_setting("core", "sql_alchemy_conn")
+    try:
+        return None if url is None else ingest_facts(url, f"{name}.ingest", runs, 5.0)
+    except (SQLAlchemyError, ModuleNotFoundError):
+        return None

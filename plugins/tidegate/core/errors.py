@@ -31,6 +31,8 @@ TidegateError
 |- TruthUnknown          another system gives no usable count of a window (retry)
 |- StepMissing           a step before this one is not done
 |- NotReady              a window may not be closed yet (retry), its certificate inside
+|  |- BehindBatch        another batch is open, and only one is at a time
+|  |- GivesWay           a redrive that has waited goes first
 """
 
 from __future__ import annotations
@@ -221,6 +223,16 @@ class FilesLost(Alarm):
 
 class NotReady(TidegateError):
     retry = True
+
+
+class BehindBatch(NotReady):
+    """Another batch of the pipeline is open."""
+
+    advice = "try again once it has landed"
+
+
+class GivesWay(NotReady):
+    """An ingest run plans nothing new, because a redrive that has waited behind a batch goes first."""
 
 
 class StillClosing(NotReady):

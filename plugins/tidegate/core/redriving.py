@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.batch import DirtySource, Plan
+from tidegate.core.instants import iso
 from tidegate.core.offsets import Interval, OffsetRange, subtract
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import PartitionRows, Receipt
@@ -41,6 +42,72 @@ class DirtyBatch:
         return sum(r.rows for r in self.rows)
 
 
+ASK_LASTS_MS = 90_000
+"""A command that waits for its turn says so again within this time; one that was killed holds nobody up for longer."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A redrive that waits behind an open batch: the next ingest run gives way to it until `until_ms` (UTC, by the
+    ledger's clock). `id` is that of the event which says so."""
+
+    id: int
+    asked_ms: int
+    by: str
+    until_ms: int
+
+    def words(self) -> str:
+        """`a redrive goes first, asked for 2026-11-22T02:13Z by anna@host`"""
+        by = self.by.removeprefix("tidegate command, ")
+        return f"a redrive goes first, asked for {iso(self.asked_ms // 60_000 * 60_000)} by {by}"
+
+
+@dataclass(frozen=True)
+class InTheWay:
+    """The open batch. `runs`: bound to it (`<dag id>/<run id>`); `since_ms`: when it was planned, or its attempt began;
+    `blocked`: why it waits for a human, or ""."""
+
+    batch_id: int
+    state: str
+    epoch: int
+    since_ms: int
+    runs: tuple[str, ...]
+    blocked: str = ""
+
+
+@dataclass(frozen=True)
+class IngestFacts:
+    """What Airflow says of a pipeline's ingest DAG. `states`: of the runs (ids) that were asked for; `alive`: whether a
+    scheduler beats."""
+
+    paused: bool
+    states: Mapping[str, str]
+    alive: bool = True
+
+
+def waits_for(name: str, found: InTheWay, airflow: IngestFacts | None) -> tuple[str, str]:
+    """What a redrive of pipeline `name` waits for, and what an operator does about it. `airflow`: None where it cannot
+    be asked."""
+    epoch = f" (epoch {found.epoch})" if found.epoch else ""
+    what = f"batch {found.batch_id} is {found.state}{epoch} since {iso(found.since_ms // 1000 * 1000)}"
+    dag = f"{name}.ingest"
+    mine = [run.removeprefix(f"{dag}/") for run in found.runs if run.startswith(f"{dag}/")]
+    if found.blocked:
+        return f"{what} and blocked: {found.blocked}", f"tidegate repair {name}"
+    if airflow is None:
+        by = f", by run {mine[-1]}" if mine else ""
+        return what + by, f"is {dag} paused? tidegate unpause {name}; has its run failed? airflow dags trigger {dag}"
+    if airflow.paused:
+        return f"{what} and {dag} is paused", f"tidegate unpause {name}"
+    if not airflow.alive:
+        return f"{what} and no scheduler of Airflow beats", "start Airflow's scheduler; tidegate doctor"
+    active = [run for run in mine if airflow.states.get(run) in ("running", "queued", "restarting")]
+    if active:
+        return f"{what}, its run {active[-1]} is {airflow.states[active[-1]]}", "it lands by itself"
+    ended = f", its run {mine[-1]} is {airflow.states.get(mine[-1], 'gone')}" if mine else ", no run works on it"
+    return what + ended, f"the next run of {dag} goes on with it; at once: airflow dags trigger {dag}"
+
+
 class RedriveLedger(Protocol):
     """Who owns dirty rows. A redrive takes those of whole batches when it lands, in the same transaction."""
 
@@ -58,6 +125,22 @@ class RedriveLedger(Protocol):
 
     def cleared(self, name: str, batch_id: int) -> None:
         """The batch's dirty files have left the dirty table; done if it is marked."""
+        ...
+
+    def in_the_way(self, name: str) -> InTheWay | None:
+        """The open batch, for people."""
+        ...
+
+    def asked(self, name: str) -> Ask | None:
+        """The oldest ask that stands."""
+        ...
+
+    def ask(self, name: str, old: Ask | None) -> Ask:
+        """Ask for the next turn, or prolong `old`. Raises LostComparison for one that lapsed, or was withdrawn."""
+        ...
+
+    def withdraw(self, name: str, ask: Ask) -> None:
+        """The redrive is planned, or waits no more; done if it was withdrawn."""
         ...
 
 

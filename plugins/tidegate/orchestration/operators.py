@@ -6,6 +6,7 @@ parses this module.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.models.baseoperator import BaseOperator
 from airflow.utils import timezone
 
-from tidegate.core.errors import SpecError, StillClosing, TidegateError
+from tidegate.core.errors import GivesWay, SpecError, StillClosing, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 # Airflow's decorators hand every operator `default_args` and its own arguments (task_id, pool, ...) by keyword, so each
 # __init__ below has to take and pass on what it doesn't know.
 
+TURN_S, LOOK_S = 180.0, 3.0
+"""How long an ingest run that nobody would begin again waits for a redrive to be planned, and how often it looks."""
 CERTIFICATE = "certificate"
 """XCom key of what `ready` waits for, and of what the generation in force rests on: for people, nothing reads it."""
 
@@ -135,13 +138,25 @@ class PlanOperator(PipelineOperator):
     of = "batch"
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """Raises AirflowSkipException when nothing is new."""
-        from tidegate.workflow import ingest
-
-        batch = ingest.plan(ctx, run_key(context))
+        """Raises AirflowSkipException when nothing is new, or a redrive goes first."""
+        batch = self._planned(ctx, run_key(context))
         if batch is None:  # a skip leaves no mark that a later Clear would trip over, as a ShortCircuit does
             raise AirflowSkipException("nothing to read: no new records, and no window waits for a watermark")
         self.log.info("this run is batch %s", batch)
+
+    def _planned(self, ctx: PipelineContext, run: str) -> int | None:
+        """Without a schedule nobody would begin another run: there it waits for the redrive to take its turn."""
+        from tidegate.workflow import ingest
+
+        until = time.monotonic() + (TURN_S if self.pipeline.ingest.schedule is None else 0)
+        while True:
+            try:
+                return ingest.plan(ctx, run)
+            except GivesWay as e:
+                if time.monotonic() >= until:
+                    raise AirflowSkipException(f"{e.args[0]}; {e.advice}") from None
+                self.log.info("waiting: %s", e.args[0])
+                time.sleep(LOOK_S)
 
 
 class WriteOperator(PipelineOperator):

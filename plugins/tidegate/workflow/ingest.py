@@ -18,6 +18,7 @@ from tidegate.core.batch import (
 )
 from tidegate.core.errors import (
     BatchRefused,
+    GivesWay,
     LogCut,
     LostComparison,
     PathExists,
@@ -37,8 +38,8 @@ from tidegate.workflow.jobs import run_job
 def plan(ctx: Context, run: str) -> int | None:
     """The run's batch: the one it is bound to, else the open one, else a new one; None when there is nothing to read.
 
-    A run that is cleared verifies or finishes its own batch and never plans another.
-    """
+    A run that is cleared verifies or finishes its own batch and never plans another. Raises GivesWay while a redrive
+    has asked for the next turn."""
     guard(ctx)
     bound = ctx.ledger.batches.bound(ctx.name, run)
     if bound is not None:
@@ -51,6 +52,7 @@ def plan(ctx: Context, run: str) -> int | None:
             batch_id = view.open_batch.plan.batch_id
             ctx.say(f"batch {batch_id} is {view.open_batch.state}: this run goes on with it")
             return ctx.ledger.batches.bind(ctx.name, run, batch_id)
+        _give_way(ctx)
         ahead.refuse_if_ahead(ctx, view.next_batch_id)
         ahead.refuse_if_group_is_ahead(ctx, view)
         records.mark_if_abandoned(ctx, view.next_batch_id - 1)
@@ -79,6 +81,13 @@ def plan(ctx: Context, run: str) -> int | None:
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
 
 
+def _give_way(ctx: Context) -> None:
+    """One that asks while this run plans waits for one batch more: nothing but time is lost."""
+    ask = ctx.ledger.redrives.asked(ctx.name)
+    if ask is not None:
+        raise GivesWay(f"{ctx.name}: {ask.words()}: this run plans nothing", advice="the next run reads on")
+
+
 def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | NothingToPlan:
     spec = ctx.pipeline
     clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
@@ -96,6 +105,9 @@ def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | Nothin
 def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
     """What `plan` would do now; nothing is written."""
     view = ctx.ledger.batches.planning_view(ctx.name)
+    ask = ctx.ledger.redrives.asked(ctx.name)
+    if view.open_batch is None and ask is not None:
+        return NothingToPlan(ask.words())
     return view.open_batch or _decide(ctx, view)
 
 

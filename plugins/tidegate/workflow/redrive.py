@@ -11,10 +11,18 @@ from dataclasses import dataclass, replace
 
 from tidegate.core import redriving
 from tidegate.core.batch import REDRIVE, RULES_VERSION, AbandonedBatch, Batch, LandedBatch, Plan
-from tidegate.core.errors import LostComparison, NotReady, SpecError, StepMissing, TidegateError
+from tidegate.core.errors import (
+    BehindBatch,
+    LedgerError,
+    LostComparison,
+    NotReady,
+    SpecError,
+    StepMissing,
+    TidegateError,
+)
 from tidegate.core.lateness import floor_of
 from tidegate.core.planning import PlanningView
-from tidegate.core.redriving import Cause, Choice, DirtyBatch, DirtyReader, source_batches
+from tidegate.core.redriving import Ask, Cause, Choice, DirtyBatch, DirtyReader, source_batches
 from tidegate.core.watermark import horizon_ms
 from tidegate.core.wording import many
 from tidegate.core.zonedata import pinned
@@ -58,8 +66,8 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
     """Plan a redrive and bind `run` to it; an open one is gone on with. None: nothing is dirty.
 
     `wanted`: batches whose dirty rows are asked for, by default all of them; `below`: only ids below this one. Raises
-    NotReady while another batch is open, or dirty rows are not in their table yet; SpecError where rows cannot be
-    redriven; StepMissing for what is not dirty, and while a batch waits for a human."""
+    BehindBatch while another batch is open; NotReady while dirty rows are not in their table yet; SpecError where rows
+    cannot be redriven; StepMissing for what is not dirty, and while a batch waits for a human."""
     guard(ctx)
     _refuse_spec(ctx)
     bound = ctx.ledger.batches.bound(ctx.name, run)
@@ -115,11 +123,35 @@ def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateE
 
 
 def _planned(ctx: Context, run: str, wanted: set[int], wait: Callable[[TidegateError], None]) -> int | None:
-    while True:
-        try:
-            return plan(ctx, run, sorted(wanted))
-        except (NotReady, LostComparison) as e:
-            wait(e)
+    """Behind an open batch it asks for the next turn, so that no backlog holds it up."""
+    ask: Ask | None = None
+    try:
+        while True:
+            try:
+                return plan(ctx, run, sorted(wanted))
+            except (BehindBatch, LostComparison) as e:
+                ask = _ask(ctx, ask)
+                wait(e)
+            except NotReady as e:
+                ask = _withdraw(ctx, ask)
+                wait(e)
+    finally:
+        _withdraw(ctx, ask)
+
+
+def _ask(ctx: Context, old: Ask | None) -> Ask | None:
+    try:
+        return ctx.ledger.redrives.ask(ctx.name, old)
+    except LostComparison:  # this command stood still for longer than its ask lasts
+        return None
+
+
+def _withdraw(ctx: Context, ask: Ask | None) -> None:
+    try:
+        if ask is not None:
+            ctx.ledger.redrives.withdraw(ctx.name, ask)
+    except LedgerError as e:
+        ctx.say(f"this redrive's turn is not taken back, it lapses by itself: {e}")
 
 
 def _carried_out(ctx: Context, run: str, batch_id: int, wait: Callable[[TidegateError], None]) -> Redriven:
@@ -195,10 +227,7 @@ def _join(ctx: Context, run: str, batch: Batch) -> int:
             advice=after_refusal(ctx.name, batch_id, refused),
         )
     if not batch.plan.is_redrive:
-        raise NotReady(
-            f"{ctx.name}: batch {batch_id} is {batch.state}, and only one batch is open at a time",
-            advice="try again once it has landed",
-        )
+        raise BehindBatch(f"{ctx.name}: batch {batch_id} is {batch.state}, and only one batch is open at a time")
     ctx.say(f"batch {batch_id} is a redrive and {batch.state}: this goes on with it")
     return ctx.ledger.batches.bind(ctx.name, run, batch_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import and_, exists, func, insert, select, update
@@ -13,12 +14,16 @@ from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
 from tidegate.core.batch import DirtySource, Plan
 from tidegate.core.errors import LostComparison
-from tidegate.core.plain import from_plain
+from tidegate.core.plain import dumps, from_plain
 from tidegate.core.receipt import DIRTY, PartitionRows
-from tidegate.core.redriving import KINDS, DirtyBatch, add_up, source_batches
+from tidegate.core.redriving import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
 
 b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
+e, k = schema.events, schema.run_bindings
 _CHUNK = 200
+SUBJECT, ASKED, WITHDRAWN = "redrive", "asked for its turn", "had asked for its turn"
+_LOOKED_AT = 20
+"""Asks that commands left when they were killed, and those of others that wait."""
 
 
 class SqlRedrives:
@@ -63,6 +68,54 @@ class SqlRedrives:
         with self._store.begin() as c:
             if c.execute(update(o).where(mine).values(cleared=True)).rowcount:
                 self._store.note(c, name, "dirty files set aside", f"batch {batch_id}")
+
+    # ------------------------------------------------------------ whose turn is next
+
+    def in_the_way(self, name: str) -> InTheWay | None:
+        is_open = and_(b.c.pipeline == name, b.c.state.in_(("PLANNED", "WRITING", "SEALED")))
+        with self._store.begin() as c:
+            row = c.execute(select(b).where(is_open).order_by(b.c.batch_id)).first()
+            if row is None:
+                return None
+            bound = select(k.c.run).where(k.c.pipeline == name, k.c.batch_id == row.batch_id)
+            runs = tuple(c.scalars(bound.order_by(k.c.run)))
+        since = max(row.planned_ms, row.began_ms or 0)
+        return InTheWay(row.batch_id, row.state, row.epoch, since, runs, (row.blocked or "").partition("\n")[0])
+
+    def asked(self, name: str) -> Ask | None:
+        mine = select(e).where(e.c.pipeline == name, e.c.subject == SUBJECT, e.c.what == ASKED)
+        with self._store.begin() as c:
+            now_ms = self._store.read_now(c)
+            newest = c.execute(mine.order_by(e.c.id.desc()).limit(_LOOKED_AT)).all()
+        standing = [ask for ask in map(_ask_of, newest) if ask.until_ms > now_ms]
+        return standing[-1] if standing else None
+
+    def ask(self, name: str, old: Ask | None) -> Ask:
+        with self._store.begin() as c:
+            now_ms = self._store.read_now(c)
+            detail = {"until_ms": now_ms + ASK_LASTS_MS}
+            if old is None:
+                self._store.note(c, name, ASKED, SUBJECT, detail)
+                made = select(e).where(e.c.pipeline == name, e.c.subject == SUBJECT, e.c.what == ASKED)
+                return _ask_of(c.execute(made.order_by(e.c.id.desc()).limit(1)).one())
+            if old.until_ms <= now_ms:
+                raise LostComparison("the redrive's ask has lapsed: it asks again")
+            self._store.compare_and_set(c, _standing(name, old).values(detail=dumps(detail)), "the redrive's ask")
+        return replace(old, until_ms=detail["until_ms"])
+
+    def withdraw(self, name: str, ask: Ask) -> None:
+        with self._store.begin() as c:
+            c.execute(_standing(name, ask).values(what=WITHDRAWN))
+
+
+def _standing(name: str, ask: Ask) -> Any:
+    """UPDATE of this ask, if nobody has changed it since it was read."""
+    same = and_(e.c.pipeline == name, e.c.id == ask.id, e.c.subject == SUBJECT, e.c.what == ASKED)
+    return update(e).where(same, e.c.detail == dumps({"until_ms": ask.until_ms}))
+
+
+def _ask_of(row: Any) -> Ask:
+    return Ask(row.id, row.at_ms, row.actor, json.loads(row.detail)["until_ms"])
 
 
 def insert_sources(c: Connection, plan: Plan) -> None:
