@@ -35,14 +35,14 @@ OpenReader = Callable[[JobPlan, dict[str, Any]], Reader]
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
     for line in source:
         try:
-            answer = sample(json.loads(line), _open_kafka)
+            answer = sample(json.loads(line), open_kafka)
         except Exception as e:  # whoever asked is told, and may ask again
             answer = {"error": last_line(from_exception(e))}
         print(json.dumps(answer), file=sink, flush=True)
     return 0
 
 
-def _open_kafka(plan: JobPlan, settings: dict[str, Any]) -> Reader:
+def open_kafka(plan: JobPlan, settings: dict[str, Any]) -> Reader:
     from spark_jobs.engine.fetch import KafkaReader
 
     return KafkaReader(plan, settings)
@@ -54,7 +54,7 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
     topic, settings = pipeline.source.topic, dict(request["settings"])
     registry = {key: settings.pop(key) for key in list(settings) if key.startswith(REGISTRY)}
     ranges = tuple(OffsetRange(topic, p, start, end) for p, start, end in request["ranges"] if end > start)
-    reader = open_reader(_plan(pipeline, str(request["topic_id"]), ranges), settings)
+    reader = open_reader(plan_of(pipeline, str(request["topic_id"]), ranges), settings)
     # only what is unknown matters here: no expression, no event time, no field that may not be null
     asked = replace(
         pipeline,
@@ -65,7 +65,7 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
     )
     known = {paths.parse(pipeline.event_time.path)[0]} if pipeline.event_time.path else set()
     found, read = _Fields(known), 0
-    with _as_a_job_is_told(registry):
+    with as_a_job_is_told(registry):
         decoder = decoder_for(asked)
         try:
             for wanted in ranges:
@@ -80,7 +80,7 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
 
 
 @contextmanager
-def _as_a_job_is_told(secrets: dict[str, str]) -> Iterator[None]:
+def as_a_job_is_told(secrets: dict[str, str]) -> Iterator[None]:
     """In a private file, which the environment names."""
     before = os.environ.get(VARIABLE)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -95,7 +95,7 @@ def _as_a_job_is_told(secrets: dict[str, str]) -> Iterator[None]:
                 os.environ[VARIABLE] = before
 
 
-def _plan(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> JobPlan:
+def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> JobPlan:
     return JobPlan(
         mode="ingest",
         attempt="sample",

@@ -37,6 +37,7 @@ _COMMANDS = {
     "clean": ("tidegate.commands.clean:clean", "Delete what nobody can need any more."),
     "source": ("tidegate.commands.source:source", "Accept a topic that was recreated; go on after a log was cut."),
     "spark": ("tidegate.commands.spark:spark", "Let Spark jobs start faster here; end warm sessions."),
+    "init": ("tidegate.commands.init:init", "Draft the YAML of a pipeline for a topic, from its messages."),
     "spec": ("tidegate.commands.specs:spec", "Check pipelines' YAML; its schema and reference."),
     "schema": ("tidegate.commands.schemas:schema", "Propose columns for fields that no column takes."),
     "doctor": ("tidegate.commands.doctor:doctor", "Look at the whole set-up: what is wrong, and how to mend it."),

@@ -100,6 +100,26 @@ def advice(proposals: Sequence[Proposal], pipeline: str) -> str:
     )
 
 
+def value_of(text: str) -> Any:
+    """What a field's compact JSON text holds; what is no JSON is text."""
+    return _value(text)
+
+
+def types_of(values: Iterable[Any]) -> set[str]:
+    """The Hive types of values; null has none."""
+    return {_kind(value) for value in values} - {_NOTHING}
+
+
+def common_type(types: set[str]) -> str | None:
+    """The narrowest type that takes all of them; string for none; None where there is no such type."""
+    return _common(types)
+
+
+def nameable(key: str) -> bool:
+    """Whether a path can name the field."""
+    return _PATH_PART.fullmatch(key) is not None
+
+
 def _value(text: str) -> Any:
     try:
         return json.loads(text)

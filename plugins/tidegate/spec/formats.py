@@ -7,10 +7,13 @@ planned with does not change with a file.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tidegate.core import avro
+from tidegate.core.errors import SpecError
 from tidegate.core.hivetypes import HiveType, is_primitive, parse
 from tidegate.core.pipeline import (
     RAW_HEADERS,
@@ -23,7 +26,7 @@ from tidegate.core.pipeline import (
 )
 from tidegate.spec.document import Path as Place
 from tidegate.spec.document import Problem
-from tidegate.spec.model import FormatSpec, PipelineSpec
+from tidegate.spec.model import EventTimeSpec, FormatSpec, PipelineSpec
 from tidegate.spec.values import KAFKA_TIMESTAMP, is_inline
 
 KEYS: dict[str, frozenset[str]] = {
@@ -54,6 +57,20 @@ def compile_format(spec: PipelineSpec, folder: Path) -> tuple[Format, list[Probl
             if wanted is not None and not found:
                 found += _columns(spec, wanted)
     return result, found
+
+
+def format_alone(values: Mapping[str, object], folder: Path) -> Format:
+    """Section `format` compiled before there are columns. Raises SpecError."""
+    try:
+        given = FormatSpec.model_validate(values)
+    except ValidationError as e:
+        raise SpecError(e.errors()[0]["msg"], where="format") from None
+    event_time = EventTimeSpec.model_validate({"from": KAFKA_TIMESTAMP})
+    spec = PipelineSpec.model_construct(format=given, columns=(), event_time=event_time)
+    result, found = compile_format(spec, folder)
+    if found:
+        raise SpecError(found[0].message, where="format", field=".".join(map(str, found[0].path[1:])))
+    return result
 
 
 def _keys(given: FormatSpec) -> Iterator[Problem]:

@@ -1,0 +1,194 @@
+"""Columns for a topic that no pipeline reads yet: a field of a message, nested or not, becomes a column with its type.
+
+The types are those of `core.proposing`; this module finds the fields and decides what becomes a column of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegate.core import proposing
+from tidegate.core.wording import many
+
+MOST_COLUMNS = 300
+DEEPEST = 8
+"""Levels of objects that are taken apart; what lies deeper is one struct."""
+_FEW_KEYS = 20
+_PLAIN = re.compile(r"[A-Za-z_$][\w.$@+~/-]*", re.ASCII)
+_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+_SCALARS = {"boolean", "bigint", "double", "decimal(38,0)", "string", "date", "timestamp"}
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record of the sample. `fields`: top-level field -> its value as compact JSON text (what is no JSON is text);
+    None: the message cannot be decoded."""
+
+    partition: int
+    offset: int
+    kafka_ms: int
+    fields: Mapping[str, str | None] | None
+
+
+@dataclass
+class Field:
+    """What the messages have at one place: `seen` counts nulls too; `values` leaves them out."""
+
+    seen: int = 0
+    nulls: int = 0
+    values: list[Any] = field(default_factory=list)
+    children: dict[str, Field] = field(default_factory=dict)
+
+    @property
+    def objects(self) -> bool:
+        """Whether there are objects and nothing else."""
+        return bool(self.values) and all(isinstance(v, dict) for v in self.values)
+
+    @property
+    def told(self) -> str:
+        """`998 of the messages have it, 2 of them null`, without the total."""
+        return f"{self.seen:,}" + (f", {self.nulls:,} null" if self.nulls else "")
+
+
+@dataclass(frozen=True)
+class DraftColumn:
+    """A column of the draft: `path` is what stands behind `from`. `why` becomes its comment."""
+
+    name: str
+    type: str
+    path: str
+    why: str
+    convert: bool = False
+
+    @property
+    def line(self) -> str:
+        """The item of `columns`, without its comment."""
+        kind = self.type if self.type.replace("_", "").isalnum() else f'"{self.type}"'
+        place = "" if self.path == f"$.{self.name}" else f", from: {scalar(self.path)}"
+        return f"- {{name: {scalar(self.name)}, type: {kind}{place}{', convert: text' if self.convert else ''}}}"
+
+    def wider(self) -> DraftColumn | None:
+        """The column that takes values which this one refuses; None where no type takes more."""
+        if self.convert or self.type not in _SCALARS:
+            return None
+        return replace(self, type="string", convert=True, why=f"{self.why}; not every value fits {self.type}")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """`left`: fields that get no column, each with the reason."""
+
+    columns: tuple[DraftColumn, ...]
+    left: tuple[str, ...] = ()
+
+
+def scalar(text: str) -> str:
+    """A text as YAML: in quotes where YAML would read something else without them."""
+    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def fields_of(messages: Sequence[Message]) -> Field:
+    """The fields of all messages, as a tree."""
+    root = Field()
+    for message in messages:
+        if message.fields is None:
+            continue
+        value = {name: None if text is None else proposing.value_of(text) for name, text in message.fields.items()}
+        _add(root, value, 0)
+    return root
+
+
+def _add(node: Field, value: Any, depth: int) -> None:
+    node.seen += 1
+    if value is None:
+        node.nulls += 1
+        return
+    node.values.append(value)
+    if isinstance(value, dict) and depth <= DEEPEST:
+        for key, inner in value.items():
+            _add(node.children.setdefault(key, Field()), inner, depth + 1)
+
+
+def leaves(root: Field) -> dict[Path, Field]:
+    """Every place that a path can name and that is no object, in the order in which they were met."""
+    found: dict[Path, Field] = {}
+    _walk(root, (), found)
+    return found
+
+
+def _walk(node: Field, path: Path, found: dict[Path, Field]) -> None:
+    for name, child in node.children.items():
+        if not proposing.nameable(name):
+            continue
+        if _apart(child, len(path)):
+            _walk(child, (*path, name), found)
+        else:
+            found[(*path, name)] = child
+
+
+def dotted(path: Path) -> str:
+    """`$.a.b`."""
+    return "$." + ".".join(path)
+
+
+def columns_of(root: Field, messages: int, text_only: bool = False) -> Columns:
+    """Columns for every field, of a sample of so many decoded messages. `text_only`: the format holds nothing but text
+    (CSV), so that a string column takes every value."""
+    made: list[DraftColumn] = []
+    left = [f"{json.dumps(name)}: no path can name it" for name in root.children if not proposing.nameable(name)]
+    for path, leaf in leaves(root).items():
+        if len(made) >= MOST_COLUMNS:
+            left.append(f"{dotted(path)}: more than {MOST_COLUMNS} columns")
+            continue
+        column = _column(path, leaf, messages, [c.name for c in made], text_only)
+        if isinstance(column, str):
+            left.append(f"{dotted(path)}: {column}")
+        else:
+            made.append(column)
+    return Columns(tuple(made), tuple(left))
+
+
+def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_only: bool) -> DraftColumn | str:
+    """The column, or why there is none."""
+    texts = [json.dumps(value, ensure_ascii=False) for value in leaf.values]
+    proposal = proposing.propose("_".join(path), texts, taken, leaf.seen)
+    map_type = _map_type(leaf) if leaf.objects and _is_map(leaf) else None
+    if map_type is not None:
+        proposal = replace(proposal, type=map_type, note="")
+    why = f"in {leaf.seen:,} of {many(messages, 'message')}" + (f", {leaf.nulls:,} null" if leaf.nulls else "")
+    if "dirty" not in proposal.note:
+        note = f"; {proposal.note}" if proposal.note else ""
+        return DraftColumn(proposal.column, proposal.type, dotted(path), why + note)
+    kinds = proposing.types_of(leaf.values)
+    if kinds <= _SCALARS:
+        told = f"{why}; as {' and '.join(sorted(kinds))}"
+        return DraftColumn(proposal.column, "string", dotted(path), told, convert=not text_only)
+    return f"{why}, {proposal.note.partition(';')[0]}: no type takes them all"
+
+
+def _apart(node: Field, depth: int) -> bool:
+    """Whether an object becomes a column for each of its fields, rather than one column."""
+    if not node.objects or not node.children or depth + 1 >= DEEPEST:
+        return False
+    return not _is_map(node) or _map_type(node) is None
+
+
+def _is_map(node: Field) -> bool:
+    """Whether the keys look like data: many of them, each in few messages, or such as no path can name."""
+    keys = len(node.children)
+    each = sum(child.seen for child in node.children.values()) / max(1, keys)
+    rare = keys > _FEW_KEYS and each < 0.1 * node.seen
+    return keys > proposing.MOST_FIELDS or rare or not all(map(proposing.nameable, node.children))
+
+
+def _map_type(node: Field) -> str | None:
+    """None where the values have no type in common."""
+    kind = proposing.common_type(proposing.types_of(v for child in node.children.values() for v in child.values))
+    return kind and f"map<string,{kind}>"

@@ -1,0 +1,223 @@
+"""What a sample of messages says of columns, event time and windows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from tidegate.core import draft_times
+from tidegate.core.draft_fields import Field, Message, columns_of, fields_of, leaves, scalar
+from tidegate.core.drafting import pipeline_name, sample_ranges
+from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS
+
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+DAY_ONE = 1_357_344_000_000  # 2013-01-05T00:00:00Z
+
+
+def tree(*values: dict[str, Any]) -> Field:
+    return fields_of([
+        Message(0, i, NOW, {name: json.dumps(v) for name, v in value.items()}) for i, value in enumerate(values)
+    ])  # fmt: skip
+
+
+def types(*values: dict[str, Any]) -> dict[str, str]:
+    return {c.path: c.type for c in columns_of(tree(*values), len(values)).columns}
+
+
+def best(*values: dict[str, Any], now: int = NOW) -> tuple[str, str] | None:
+    found = draft_times.chosen(draft_times.candidates(leaves(tree(*values)), len(values), now))
+    return found and (found.path, found.format)
+
+
+# ---------------------------------------------------------------- ranges
+
+
+def test_each_partition_is_looked_at_three_times() -> None:
+    assert sample_ranges({0: (0, 1000), 1: (500, 505), 2: (7, 7)}, 60) == [
+        (0, 0, 10), (0, 495, 505), (0, 990, 1000), (1, 500, 505),
+    ]  # fmt: skip
+    assert sample_ranges({0: (0, 31)}, 30) == [(0, 0, 10), (0, 10, 20), (0, 21, 31)]
+    assert sample_ranges({0: (0, 5)}, 1) == [(0, 0, 1), (0, 2, 3), (0, 4, 5)]
+    assert sample_ranges({}, 10) == []
+
+
+def test_no_record_is_read_twice() -> None:
+    for length, messages in itertools.product(range(1, 40), (1, 5, 10, 30)):
+        found = sample_ranges({0: (100, 100 + length)}, messages)
+        offsets = [o for _, start, end in found for o in range(start, end)]
+        assert len(offsets) == len(set(offsets)) <= max(messages, 3)
+        assert {100, 99 + length} <= set(offsets) or length == 1
+
+
+def test_of_many_partitions_some_are_looked_at() -> None:
+    found = sample_ranges({p: (0, 100) for p in range(1000)}, 30)
+    assert sorted({p for p, _, _ in found}) == list(range(0, 1000, 100))
+    assert sum(end - start for _, start, end in found) == 30
+
+
+# ---------------------------------------------------------------- columns
+
+
+def test_objects_are_taken_apart_and_arrays_are_not() -> None:
+    found = types({"a": {"b": {"c": 1}, "d": "x"}, "e": [{"f": 1}]}, {"a": None, "e": None}, {"a": {}})
+    assert found == {"$.a.b.c": "bigint", "$.a.d": "string", "$.e": "array<struct<f:bigint>>"}
+
+
+def test_names_that_would_be_the_same_are_not() -> None:
+    made = columns_of(tree({"a_b": 1, "a": {"b": 2}, "A": {"B": 3}}), 1).columns
+    assert len({c.name for c in made}) == 3
+
+
+def test_an_object_that_is_sometimes_a_number_gets_no_column() -> None:
+    made = columns_of(tree({"a": {"b": 1}}, {"a": 5}), 2)
+    assert made.columns == ()
+    assert made.left[0].startswith("$.a: in 2 of 2 messages")
+
+
+def test_keys_that_are_data_are_a_map() -> None:
+    assert types(*({"m": {f"k{i}": i}} for i in range(30)))["$.m"] == "map<string,bigint>"
+    assert types({"m": {"a b": 1, "c.d": 2.5}})["$.m"] == "map<string,double>"
+    assert "$.m.k1" in types(*({"m": {"k1": 1, "k2": "x"}} for _ in range(30)))
+
+
+def test_what_lies_very_deep_is_one_column() -> None:
+    value: Any = 1
+    for _ in range(30):
+        value = {"a": value}
+    assert len(types({"x": value})) == 1
+
+
+def test_text_that_yaml_reads_otherwise_is_quoted() -> None:
+    for word in ("on", "No", "y", "null", "12", "1.5", "a b", "@x", "ü", "", "-", "a: b", "a #b"):
+        assert scalar(word) == json.dumps(word, ensure_ascii=False)
+    for word in ("a", "$.a.b", "kafka_default", "x-y.z"):
+        assert scalar(word) == word
+
+
+def test_names_of_pipelines() -> None:
+    assert pipeline_name("shop.Orders-v1") == "shop_orders_v1"
+    assert pipeline_name("2024.events") == "topic_2024_events"
+    assert pipeline_name("...") == "topic"
+    assert len(pipeline_name("x" * 249)) == 100
+
+
+# ---------------------------------------------------------------- event time
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (DAY_ONE // 1000, "epoch_s"),
+        (DAY_ONE, "epoch_ms"),
+        (DAY_ONE * 1000, "epoch_us"),
+        (DAY_ONE * 1_000_000, "epoch_ns"),
+        ("2013-01-05T00:00:00Z", "iso8601"),
+        ("2013-01-05 00:00:00.123456+0200", "iso8601"),
+        ("2013-01-05T00:00", "iso8601"),
+        ("05.01.2013 10:00:00", "%d.%m.%Y %H:%M:%S"),
+        ("01/25/2013 10:00:00", "%m/%d/%Y %H:%M:%S"),
+        ("20130105100000", "%Y%m%d%H%M%S"),
+        ("Sat, 05 Jan 2013 10:00:00 +0100", "%a, %d %b %Y %H:%M:%S %z"),
+        ("05/Jan/2013:10:00:00 +0000", "%d/%b/%Y:%H:%M:%S %z"),
+        ("2013-01-05", "%Y-%m-%d"),
+    ],
+)
+def test_formats_of_times(value: Any, form: str) -> None:
+    assert best({"ts": value, "id": 1}) == ("$.ts", form)
+
+
+def test_the_name_decides_between_times() -> None:
+    row = {"updated_at": DAY_ONE, "received_at": DAY_ONE, "created_at": DAY_ONE, "event": {"time": DAY_ONE}}
+    assert best(row) == ("$.created_at", "epoch_ms"), "of equal names the one that lies less deep"
+    assert best(row | {"event_time": DAY_ONE}) == ("$.event_time", "epoch_ms")
+    assert best({"eventTime": DAY_ONE, "ts": DAY_ONE}) == ("$.eventTime", "epoch_ms")
+    assert best({"@timestamp": "2013-01-05T00:00:00Z"}) == ("$.@timestamp", "iso8601")
+
+
+@pytest.mark.parametrize("field", ["date_of_birth", "expires_at", "updated_at", "received_at", "valid_until"])
+def test_a_time_that_is_another_is_no_event_time(field: str) -> None:
+    assert best({field: "2013-01-05T00:00:00Z"}) is None
+
+
+def test_numbers_that_only_look_like_seconds_are_none() -> None:
+    assert best({"user": 1_357_344_000}) is None
+    assert best({"user": DAY_ONE}) == ("$.user", "epoch_ms")
+    assert best({"at": 12}, {"at": 13}) is None
+    assert best({"at": True}) is None
+    assert best({"at": 1_357_344_000.5}) is None, "an epoch with a fraction is dirty"
+
+
+def test_a_time_that_few_messages_have_is_none() -> None:
+    rows = [{"at": DAY_ONE + i} if i % 20 else {"x": 1} for i in range(100)]
+    assert best(*rows) is None
+    assert best(*[{"at": DAY_ONE + i} for i in range(99)], {}) == ("$.at", "epoch_ms")
+
+
+def test_a_time_in_the_future_is_none() -> None:
+    assert best({"at": NOW + 3 * DAY_MS}) is None
+    assert best({"at": NOW + HOUR_MS}) == ("$.at", "epoch_ms")
+
+
+def test_a_constant_is_no_event_time() -> None:
+    assert best(*[{"started_at": DAY_ONE, "n": i} for i in range(30)]) is None
+
+
+# ---------------------------------------------------------------- windows
+
+
+def times(*events: int, partition: int = 0) -> list[tuple[int, int, int]]:
+    return [(partition, i, at) for i, at in enumerate(events)]
+
+
+def test_windows_begin_with_the_first_event_and_wait_for_twice_the_disorder() -> None:
+    events = [NOW - 5 * HOUR_MS + i * MINUTE_MS - (i % 10 == 9) * 40 * MINUTE_MS for i in range(300)]
+    found = draft_times.windows_of(times(*events), 300_000, NOW)
+    assert (found.size_ms, found.start_ms) == (HOUR_MS, (min(events)) // HOUR_MS * HOUR_MS)
+    assert found.delay_ms == 120 * MINUTE_MS, "40 min, less the one minute before"
+    assert found.idle == "clock"
+    assert found.odd == 0
+
+
+def test_partitions_are_in_order_each_by_itself() -> None:
+    early, late = times(*range(DAY_ONE, DAY_ONE + 1000)), times(*range(NOW - 9000, NOW - 8000), partition=1)
+    assert draft_times.windows_of(late + early, 10, NOW).delay_ms == 15 * MINUTE_MS
+
+
+def test_the_clock_stands_in_for_live_topics_only() -> None:
+    """With the default, partitions of a load hold their windows: they were behind when they were read."""
+    assert draft_times.windows_of(times(NOW - 2 * HOUR_MS), 1000, NOW).idle == "follow"
+    assert draft_times.windows_of(times(NOW - HOUR_MS), 1000, NOW).idle == "clock"
+    assert draft_times.windows_of(times(NOW), 1000, NOW, lag_ms=2 * HOUR_MS).idle == "follow"
+    assert draft_times.windows_of(times(NOW), 1000, NOW, lag_ms=5 * MINUTE_MS).idle == "clock"
+
+
+def test_odd_events_decide_nothing() -> None:
+    events = [NOW - 3 * DAY_MS + i * HOUR_MS for i in range(60)]
+    odd = [*events, 978_307_200_000, 0, NOW + 900 * DAY_MS]
+    found = draft_times.windows_of(times(*odd), 600_000, NOW)
+    assert (found.start_ms, found.odd, found.delay_ms) == (events[0], 3, 15 * MINUTE_MS)
+    assert "without 3 odd events" in found.why["start"]
+
+
+def test_a_burst_at_the_end_does_not_make_the_beginning_odd() -> None:
+    events = [NOW - 30 * DAY_MS + i * DAY_MS for i in range(30)] + [NOW - HOUR_MS + i * 1000 for i in range(270)]
+    assert draft_times.windows_of(times(*events), 1_000_000, NOW).odd == 0
+
+
+@pytest.mark.parametrize(
+    ("days", "records", "size"),
+    [(3, 10_000_000, HOUR_MS), (1, 10, HOUR_MS), (30, 1000, DAY_MS), (400, 1_000_000, DAY_MS), (400, 10**9, HOUR_MS)],
+)
+def test_windows_are_days_where_hours_would_be_many_and_small(days: int, records: int, size: int) -> None:
+    found = draft_times.windows_of(times(NOW - days * DAY_MS, NOW), records, NOW)
+    assert found.size_ms == size
+    assert found.start_ms % size == 0
+
+
+def test_without_any_event_time_there_are_windows_all_the_same() -> None:
+    found = draft_times.windows_of([], 10, NOW)
+    assert (found.size_ms, found.start_ms, found.idle) == (HOUR_MS, NOW, "clock")
+    assert draft_times.windows_of(times(0, 1), 10, NOW).odd == 2
