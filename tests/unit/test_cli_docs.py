@@ -25,9 +25,10 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/cli.md"
 COMMANDS = {name: command for name, command, _ in reference.commands()}
 TEXT_ONLY = {  # they print no facts that a program would ask for, or have a format of their own
-    "tidegate metrics", "tidegate source reset", "tidegate source rewind", "tidegate source skip",
+    "tidegate init", "tidegate metrics", "tidegate source reset", "tidegate source rewind", "tidegate source skip",
     "tidegate spark prepare", "tidegate spark end", "tidegate spec schema", "tidegate spec docs", "tidegate db migrate",
     "tidegate db revision", "tidegate stack down", "tidegate stack wipe", "tidegate stack env",
+    "tidegate stack airflow", "tidegate stack produce", "tidegate stack sql",
 }  # fmt: skip
 
 
@@ -62,6 +63,14 @@ def test_every_command_that_a_page_or_an_error_names_is_there() -> None:
             names = [n for n in (" ".join(words.split()[:k]) for k in (2, 3)) if n in COMMANDS or is_group(n)]
             assert names, f"{file.relative_to(ROOT)}: {words}"
     assert found > 80
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_first_pages_commands_are_right(page: str) -> None:
+    rows = re.findall(r"^(?:    \.venv/bin/|\$ )(tidegate .*)$", (ROOT / page).read_text(), re.M)
+    assert len(rows) > 4
+    for row in rows:
+        check(command_of(row))
 
 
 def is_group(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`tidegate stack up | status | down | wipe | env`: the real parts on this machine, for a trial of your own."""
+"""`tidegate stack`: the real parts on this machine, for a trial of your own."""
 
 from __future__ import annotations
 
@@ -147,11 +147,89 @@ def env(root: Path) -> None:
     """
     import shlex
 
+    for key, value in sorted(_info(root).env.items()):
+        click.echo(f"export {key}={shlex.quote(value)}")
+
+
+@stack.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@_root
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
+def airflow(root: Path, words: tuple[str, ...]) -> None:
+    """Run a command of Airflow's against this stack's Airflow.
+
+    \b
+    Examples:
+      tidegate stack airflow dags list
+      tidegate stack airflow tasks clear flights.archive -t publish -s 2013-01-05T04:00 -e 2013-01-05T04:00 -y
+
+    \b
+    Exit code: 0 well; 1 no stack is up; else Airflow's own.
+    """
+    import os
+
+    from tidegate.embedded.airflow_db import airflow_binary
+
+    env = _info(root).env
+    os.execve(airflow_binary(), [airflow_binary(), *words], {**os.environ, **env})
+
+
+@stack.command()
+@_root
+@click.argument("topic")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--key", metavar="FIELD", help="Field of a JSON message that is its key: one key, one partition.")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=4, show_default=True, help="Of a new topic.")
+def produce(root: Path, topic: str, file: str, key: str | None, partitions: int) -> None:
+    """Send each line of FILE to TOPIC as one message; `-` is standard input. A missing topic is created.
+
+    Said twice, it sends the messages twice.
+
+    \b
+    Examples:
+      tidegate stack produce readings readings.jsonl
+      zcat readings.jsonl.gz | tidegate stack produce readings - --key site
+
+    \b
+    Exit code: 0 Kafka has taken every line; 1 not, or no stack is up.
+    """
+    from tidegate.embedded.produce import produce_lines
+
+    info = _info(root)
+    try:
+        with click.open_file(file, "rb") as lines:
+            sent = _clearly(lambda: produce_lines(info.kafka_bootstrap, topic, lines, key, partitions))
+    except OSError as e:
+        raise click.ClickException(f"{file}: {e.strerror}") from None
+    click.echo(
+        f"{sent.messages:,} messages in topic {topic}, {sent.partitions} partitions; next: tidegate init {topic}"
+    )
+
+
+@stack.command()
+@_root
+@click.argument("query")
+def sql(root: Path, query: str) -> None:
+    """Ask this stack's Hive; the answer is a header and a line for each row, with tabs between columns.
+
+    \b
+    Example:
+      tidegate stack sql 'SELECT `date`, hour, count(*) FROM lake.flights GROUP BY 1, 2 ORDER BY 1, 2'
+
+    \b
+    Exit code: 0; 1 Hive refuses it, or no stack is up.
+    """
+    from tidegate.embedded.query import ask
+
+    info = _info(root)
+    for row in _clearly(lambda: ask(info.hive_host, info.hive_port, query)):
+        click.echo("\t".join("NULL" if value is None else str(value) for value in row))
+
+
+def _info(root: Path) -> StackInfo:
     found = _clearly(Stack(root).status)
     if found.info is None:
         raise click.ClickException(f"the stack in {root} is down; start it: tidegate stack up")
-    for key, value in sorted(found.info.env.items()):
-        click.echo(f"export {key}={shlex.quote(value)}")
+    return found.info
 
 
 def _fixed(ports: tuple[str, ...]) -> dict[str, int]:

@@ -1,0 +1,35 @@
+"""One query to the stack's Hive endpoint, by PyHive, as a user's own program would ask it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.embedded.errors import StackError
+
+
+def ask(host: str, port: int, query: str) -> list[tuple[Any, ...]]:
+    """The names of the columns, then the rows; nothing for a statement without an answer. Raises StackError."""
+    from pyhive import exc, hive
+    from thrift.transport.TTransport import TTransportException
+
+    if not port:
+        raise StackError("this stack has no Hive; start it: tidegate stack up")
+    try:
+        connection = hive.connect(host=host, port=port, username="tidegate", auth="NONE")
+        try:
+            cursor = connection.cursor()
+            cursor.execute(query.rstrip().rstrip(";"))
+            if not cursor.description:
+                return []
+            return [tuple(about[0] for about in cursor.description), *cursor.fetchall()]
+        finally:
+            connection.close()
+    except (exc.Error, TTransportException, OSError) as e:
+        raise StackError(f"Hive at {host}:{port}: {_said(e)}") from e
+
+
+def _said(error: Exception) -> str:
+    """The server's own words, without the answer they came in."""
+    answer = error.args[0] if error.args else error
+    words = getattr(getattr(answer, "status", None), "errorMessage", None) or str(error)
+    return str(words).splitlines()[0][:500]
