@@ -40,6 +40,7 @@ test-faults: setup ## every single fault, then every ordered pair of two, in one
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.
 types: setup ## a million mutated messages, the engine against a second implementation of docs/types.md (minutes)
 	@$(VENV)/python -m tests.value_rules.differential $(ARGS)
+	@$(if $(ARGS),,$(VENV)/python -m tests.wire_differential)
 
 # follows docs/install.md with a package registry, in both ways
 test-install: setup ## install the wheel, and the copied folder, under Airflow's constraints (minutes, needs a network)

@@ -1,10 +1,12 @@
-/* Runs the JSON decoder over chunks in a file, in memory of exactly their size, and touches all that comes out: built
+/* Runs a decoder over chunks in a file, in memory of exactly their size, and touches all that comes out: built
  * with the address and undefined-behaviour sanitizers, it stops at the first byte that is not its own.
  *
  *     replay FILE...
  *
- * A file: int32 nodes, names' bytes, flags; the nodes, 8 int32 each; the names; then chunks: int32 messages, int32 size
- * of the data, the lengths, the data. */
+ * A file: int32 nodes, names' bytes, flags, Avro schemas (-1: messages are JSON); the nodes, 8 int32 each; the names; of
+ * each schema int32 id, steps, length of the pool, bytes of the names, then these; then chunks: int32 messages, int32
+ * size of the data, the lengths, the data. */
+#include "../../spark_jobs/engine/native/avro.h"
 #include "../../spark_jobs/engine/native/export.h"
 
 #include <stdio.h>
@@ -15,6 +17,12 @@ struct program *tg_new(const struct description *nodes, int32_t count, text name
 void tg_free(struct program *s);
 int64_t tg_read(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count, int64_t expected,
                 uint8_t *look);
+struct avro *tg_avro_new(struct program *columns, int32_t framed);
+void tg_avro_free(struct avro *a);
+int64_t tg_avro_add(struct avro *a, int64_t id, const struct step *steps, int32_t count, const int32_t *pool,
+                    int32_t pool_count, text names, int64_t size);
+int64_t tg_avro_read(struct avro *a, text data, int64_t size, const int32_t *lengths, int64_t count, int64_t expected,
+                     uint8_t *look);
 int64_t tg_take(struct program *s, struct ArrowArray *array);
 
 static uint64_t sum; /* so that no look at the results can be left out */
@@ -66,21 +74,46 @@ static void look_at(const struct column *c, const struct ArrowArray *array)
     }
 }
 
+static int64_t read_by(struct program *s, struct avro *a, text data, int64_t size, const int32_t *lengths, int32_t count,
+                       int64_t expected, uint8_t *look)
+{
+    return a ? tg_avro_read(a, data, size, lengths, count, expected, look)
+             : tg_read(s, data, size, lengths, count, expected, look);
+}
+
+static struct avro *schemas_of(FILE *file, struct program *s, int32_t count)
+{
+    struct avro *a = tg_avro_new(s, true);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t *head = take(file, 16);
+        void *steps = take(file, (size_t)head[1] * sizeof(struct step)), *pool = take(file, (size_t)head[2] * 4);
+        void *names = take(file, (size_t)head[3]);
+        if (tg_avro_add(a, head[0], steps, head[1], pool, head[2], names, head[3]))
+            exit(13);
+        free(head);
+        free(steps);
+        free(pool);
+        free(names);
+    }
+    return a;
+}
+
 static void replay(FILE *file)
 {
-    int32_t *head = take(file, 12);
+    int32_t *head = take(file, 16);
     void *nodes = take(file, (size_t)head[0] * 32);
     void *names = take(file, (size_t)head[1]);
     struct program *s = tg_new(nodes, head[0], names, head[1], head[2]);
     if (!s)
         exit(7);
+    struct avro *a = head[3] < 0 ? NULL : schemas_of(file, s, head[3]);
     int32_t chunk[2];
     while (fread(chunk, 4, 2, file) == 2) {
         int32_t *lengths = take(file, (size_t)chunk[0] * 4);
         uint8_t *data = take(file, (size_t)chunk[1]), *look = malloc((size_t)chunk[0] + 1);
         struct ArrowArray array;
-        int64_t unsure = tg_read(s, data, chunk[1], lengths, chunk[0], chunk[0] / 2, look);
-        if (unsure < 0 || tg_read(s, data, chunk[1], lengths, chunk[0], 0, look) != unsure || tg_take(s, &array))
+        int64_t unsure = read_by(s, a, data, chunk[1], lengths, chunk[0], chunk[0] / 2, look);
+        if (unsure < 0 || read_by(s, a, data, chunk[1], lengths, chunk[0], 0, look) != unsure || tg_take(s, &array))
             exit(8);
         if (array.length != 2 * chunk[0])
             exit(12);
@@ -92,15 +125,16 @@ static void replay(FILE *file)
             look_at(s->columns[i], array.children[i]);
         array.release(&array);
         /* not as agreed: no padding, a length too many */
-        if (tg_read(s, data, chunk[1] - 1, lengths, chunk[0], 0, look) != -2)
+        if (read_by(s, a, data, chunk[1] - 1, lengths, chunk[0], 0, look) != -2)
             exit(10);
         data[lengths[0]] = ' '; /* nor is a message without a NUL behind it */
-        if (tg_read(s, data, chunk[1], lengths, chunk[0], 0, look) != -2)
+        if (read_by(s, a, data, chunk[1], lengths, chunk[0], 0, look) != -2)
             exit(11);
         free(lengths);
         free(data);
         free(look);
     }
+    tg_avro_free(a);
     tg_free(s);
     free(head);
     free(nodes);

@@ -22,6 +22,7 @@ from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.json_program import Program, describe, flags_of, is_plain, laid_out, unreadable
 from spark_jobs.engine.formats.json_rows import MAX_DEPTH, RowRules
 from spark_jobs.engine.job import run_plan
+from tests.avro_recording import recorded_avro
 from tests.json_differential import CASES, compare, messages, spec_of
 from tidegate.adapters.storage.local import LocalStorage
 from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
@@ -390,7 +391,7 @@ def _recorded(name: str, rng: random.Random, count: int) -> bytes:
     """A pipeline and chunks of messages as tests/native/replay.c reads them."""
     of = spec_of(name)
     description = describe(of, unreadable(of))
-    parts = [array("i", [description.count, len(description.names), flags_of(of)]).tobytes()]
+    parts = [array("i", [description.count, len(description.names), flags_of(of), -1]).tobytes()]
     parts += [description.numbers.tobytes(), bytes(description.names)]
     for size in (count, 1, 7):
         data, lengths = laid_out(list(messages(name, rng, size)))
@@ -411,5 +412,6 @@ def test_no_byte_is_read_or_written_that_is_not_its_own(flags: list[str], tmp_pa
     assert built.returncode == 0, built.stderr
     for name in CASES:
         (tmp_path / name).write_bytes(_recorded(name, rng, 1_500))
-    done = subprocess.run([str(tmp_path / "replay"), *CASES], cwd=tmp_path, capture_output=True, text=True)
+    (tmp_path / "avro").write_bytes(recorded_avro(rng, 1_500))
+    done = subprocess.run([str(tmp_path / "replay"), *CASES, "avro"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr[-2000:]) == (0, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from spark_jobs.engine.formats import Decoder, decoder_for
+from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from tests.value_rules.engine_json import pipeline_of
 from tests.value_rules.oracle_avro import AvroSettings
 from tests.value_rules.oracle_csv import CsvSettings
@@ -14,7 +15,11 @@ from tidegate.core.pipeline import AvroFormat, CsvFormat, Format, Pipeline, Prot
 
 
 def decoders(spec: PlainSpec) -> dict[str, Decoder]:
-    return {"decoder": decoder_for(compiled(spec))}
+    built = compiled(spec)
+    found = {"decoder": decoder_for(built)}
+    if isinstance(spec.settings, AvroSettings):
+        found["rows"] = AvroDecoder(built, vectorised=False)
+    return found
 
 
 def compiled(spec: PlainSpec, location: str = "/nowhere") -> Pipeline:

@@ -82,7 +82,7 @@ def _record(fields: dict[str, str], name: str = "Top") -> str:
     return f'{{"type":"record","name":"{name}","namespace":"org.example","fields":[{inner}]}}'
 
 
-_EVERYTHING = _record({
+EVERYTHING = _record({
     "b": '"boolean"', "i": '"int"', "l": '["null","long"]', "f": '"float"', "d": '"double"', "y": '"bytes"',
     "s": '"string"', "x": '{"type":"fixed","name":"X","size":2}', "e": '{"type":"enum","name":"K","symbols":["A","B"]}',
     "a": '{"type":"array","items":"string"}', "m": '{"type":"map","values":"double"}', "u": _SEVERAL,
@@ -140,7 +140,7 @@ def path_seeds() -> list[Seed]:
 def wire_seeds(unknown: str = "ignore") -> list[Seed]:
     some = [("int", ("i",)), ("bigint", ("l",)), ("string", ("s",)), ("timestamp", ("w",)), ("decimal(5,2)", ("c",))]
     more = [("boolean", ("b",)), ("array<string>", ("a",)), ("map<string,double>", ("m",)), ("string", ("e",))]
-    return [seed(_EVERYTHING, columns, unknown=unknown) for columns in (some, more, [("int", ("again", "again", "i"))])]
+    return [seed(EVERYTHING, columns, unknown=unknown) for columns in (some, more, [("int", ("again", "again", "i"))])]
 
 
 def depth_seed() -> Seed:

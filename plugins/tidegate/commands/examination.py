@@ -392,7 +392,7 @@ def _native_library() -> list[Finding]:
     if not why:
         return [ok("native library", "JSON is decoded in C")]
     means, mend = "rows are the same; jobs take about seven times the CPU", "install a C compiler, then tidegate again"
-    return [Finding("native library", WARNING, f"JSON is decoded in Python: {why}", means, mend)]
+    return [Finding("native library", WARNING, f"messages are decoded in Python: {why}", means, mend)]
 
 
 def _first(error: BaseException | None) -> str:

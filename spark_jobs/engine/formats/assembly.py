@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -80,6 +81,28 @@ class Assembly:
                 bad[i] = self._first(e.values)
                 rows.append(empty)
         return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
+
+    def patched(
+        self,
+        batch: pa.RecordBatch,
+        look: Sequence[int],
+        values: Sequence[bytes | None],
+        read: Callable[[bytes], Values],
+    ) -> Decoded:
+        """What the C library has read, and by `read` the messages that it was not sure of, in their places."""
+        table = pa.Table.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
+        decoded = Decoded(table, None if self.time_path is None else batch.column(len(self._schema)))
+        if not look:
+            return decoded
+        slow = self.decoded([values[i] for i in look], read)
+        decoded.bad = {look[i]: why for i, why in slow.bad.items()}
+        decoded.unknown = {name: (look[i], example) for name, (i, example) in slow.unknown.items()}
+        order = np.arange(len(values))
+        order[np.asarray(look)] = np.arange(len(look)) + len(values)
+        decoded.table = pa.concat_tables([table, slow.table]).take(pa.array(order)).combine_chunks()
+        if decoded.event_ms is not None and slow.event_ms is not None:
+            decoded.event_ms = pa.concat_arrays([decoded.event_ms, slow.event_ms]).take(pa.array(order))
+        return decoded
 
     def assembled(self, columns: Sequence[Sequence[Any]], bad: dict[int, Bad]) -> Decoded:
         """`bad` rows are null in every column, and are kept; those with a null where none may be are added."""

@@ -84,7 +84,7 @@ class _Code:
             "    x = []",
             "    try:",
             *(body or ["        pass"]),
-            "    except (IndexError, short):",
+            "    except (IndexError, short, OverflowError):",
             "        raise cut_off() from None",
             "    except RecursionError:",
             "        raise Malformed('records nested too deeply') from None",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -99,7 +99,7 @@ class Program:
     def __init__(self, library: ctypes.CDLL, pipeline: Pipeline, version: int = RULES_VERSION) -> None:
         self._library, self._address = library, None
         self.texts = unreadable(pipeline, version)
-        description = describe(pipeline, self.texts)
+        description = self.description = describe(pipeline, self.texts)
         columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
         schema = schema_of((*columns, EXTRA_COLUMN) if _captures(pipeline) else tuple(columns))
         if pipeline.event_time.path is not None:
@@ -132,13 +132,18 @@ class Program:
 
     def _read(self, values: Sequence[bytes | None], expected: int, first: int, look: list[int]) -> None:
         data, lengths = laid_out(values)
-        flags = bytearray(len(values))
-        place = (ctypes.c_char * len(values)).from_buffer(flags)
-        unsure = self._library.tg_read(
-            self._address, data, len(data), lengths.buffer_info()[0], len(values), expected, place
-        )
+        self.read_by(self._library.tg_read, self._address, data, lengths, expected, first, look)
+
+    def read_by(
+        self, read: Callable[..., int], what: int | None, data: bytes, lengths: array, expected: int, first: int,
+        look: list[int],
+    ) -> None:  # fmt: skip
+        """Rows for messages that are laid out; those that are not sure join `look`, counted from `first`."""
+        flags = bytearray(len(lengths))
+        place = (ctypes.c_char * len(flags)).from_buffer(flags)
+        unsure = read(what, data, len(data), lengths.buffer_info()[0], len(lengths), expected, place)
         if unsure == -1:
-            raise MemoryError(f"no memory to decode {len(values)} messages of {len(data)} bytes")
+            raise MemoryError(f"no memory to decode {len(lengths)} messages of {len(data)} bytes")
         if unsure < 0:
             raise refuse(
                 f"{expected} messages at once, or one of {len(data)} bytes, are too much to decode",

@@ -1,7 +1,7 @@
-"""The C library that decodes JSON and hashes rows: built with the package (pyproject.toml), called by ctypes, optional.
+"""The C library that decodes messages and hashes rows: built with the package (pyproject.toml), called by ctypes.
 
-`library()` is None where it was not built or does not fit; `why_not()` says so in words. Everything works without it,
-but a job takes about seven times the CPU.
+It is optional: `library()` is None where it was not built or does not fit; `why_not()` says so in words.
+Everything works without it, but a job takes about seven times the CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VERSION = 4
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
-NAME, ROW_HASHES = "_native", "tg_row_hashes"
+NAME, ROW_HASHES, WIRE = "_native", "tg_row_hashes", "tg_avro_read"
 FOLDER = Path(__file__).parent
 
 
@@ -44,8 +44,8 @@ def notes() -> tuple[str, ...]:
     if not _missed:
         return ()
     return (
-        "JSON was decoded in Python, which makes a job take about seven times the CPU that it needs: the C library is "
-        f"missing: {why_not()}; what to do: install a C compiler (gcc, clang, or pip install ziglang and "
+        "messages were decoded in Python, which makes a job take about seven times the CPU that it needs: the C "
+        f"library is missing: {why_not()}; what to do: install a C compiler (gcc, clang, or pip install ziglang and "
         "CC='python -m ziglang cc') and install tidegate again wherever Spark's workers run",
     )
 
@@ -83,6 +83,17 @@ def open_library(path: Path) -> ctypes.CDLL | str:
     found.tg_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
     found.tg_take.restype = size
     found.tg_take.argtypes = [pointer, pointer]
+    if hasattr(found, WIRE):
+        found.tg_avro_new.restype = pointer
+        found.tg_avro_new.argtypes = [pointer, number]
+        found.tg_avro_free.restype = None
+        found.tg_avro_free.argtypes = [pointer]
+        found.tg_avro_add.restype = size
+        found.tg_avro_add.argtypes = [pointer, size, pointer, number, pointer, number, ctypes.c_char_p, size]
+        found.tg_avro_stranger.restype = size
+        found.tg_avro_stranger.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size]
+        found.tg_avro_read.restype = size
+        found.tg_avro_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
     if hasattr(found, ROW_HASHES):
         found.tg_row_hashes.restype = size
         found.tg_row_hashes.argtypes = [pointer, size, pointer, pointer]

@@ -20,14 +20,14 @@ static bool fill(struct program *s, int64_t row)
     return true;
 }
 
-static bool message(struct program *s, text p, text end, int64_t row)
+static bool json_message(struct program *s, void *nothing, text p, text end)
 {
+    (void)nothing;
     p = tg_space(p);
     if (*p != '{')
         return false;
-    s->hash_count = 0;
     p = tg_members(s, s->nodes, p + 1, 1);
-    return p && tg_space(p) == end && fill(s, row);
+    return p && tg_space(p) == end;
 }
 
 static bool forget(struct program *s, int64_t row)
@@ -48,11 +48,8 @@ static int64_t give_up(struct program *s, int64_t why)
     return why;
 }
 
-/* Rows for `count` more messages; `expected`: how many there will be in all. `data`: the messages, each followed by a
- * NUL, and TG_PADDING bytes behind the last. `look[i]` becomes 1 where message i is not sure; its row is null. Returns
- * how many those are; -1: out of memory, -2: `data` is not as agreed, or too much. Then all rows are gone. */
-EXPORTED int64_t tg_read(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count,
-                         int64_t expected, uint8_t *look)
+int64_t tg_read_by(struct program *s, tg_reads *reads, void *context, text data, int64_t size, const int32_t *lengths,
+                   int64_t count, int64_t expected, uint8_t *look)
 {
     int64_t at = 0, unsure = 0;
     s->out_of_memory = false;
@@ -64,18 +61,28 @@ EXPORTED int64_t tg_read(struct program *s, text data, int64_t size, const int32
             s->columns[i]->rows_before = expected;
     }
     for (int64_t i = 0; i < count; i++, s->rows++) {
-        if (lengths[i] < 0 || lengths[i] > size - at - 1 - TG_PADDING || data[at + lengths[i]])
+        bool null = lengths[i] == -1;
+        int32_t length = null ? 0 : lengths[i];
+        if (length < 0 || length > size - at - 1 - TG_PADDING || data[at + length])
             return give_up(s, -2);
-        text end = data + at + lengths[i];
-        look[i] = !message(s, data + at, end, s->rows);
+        text p = data + at;
+        s->hash_count = 0;
+        look[i] = null || !reads(s, context, p, p + length) || !fill(s, s->rows);
         if (UNLIKELY(look[i])) {
             unsure++;
             if (s->out_of_memory || !forget(s, s->rows))
                 return give_up(s, -1);
         }
-        at += lengths[i] + 1;
+        at += length + 1;
     }
     return unsure;
+}
+
+/* Rows for `count` more JSON messages; see tg_read_by. */
+EXPORTED int64_t tg_read(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count,
+                         int64_t expected, uint8_t *look)
+{
+    return tg_read_by(s, json_message, NULL, data, size, lengths, count, expected, look);
 }
 
 /* `array` becomes all rows that were read; there are none afterwards. Returns 0; -1: out of memory. */

@@ -130,6 +130,30 @@ static inline text tg_space(text p)
     return p;
 }
 
+/* The length of the UTF-8 sequence at `p`, whose first byte is 0x80 or more; 0 if it is none. */
+static inline int tg_sequence(text p)
+{
+    uint8_t a = p[0], b, c;
+    if (a < 0xC2)
+        return 0;
+    b = p[1];
+    if (a < 0xE0)
+        return (b & 0xC0) == 0x80 ? 2 : 0;
+    if ((b & 0xC0) != 0x80)
+        return 0;
+    c = p[2];
+    if ((c & 0xC0) != 0x80)
+        return 0;
+    if (a < 0xF0) {
+        if ((a == 0xE0 && b < 0xA0) || (a == 0xED && b >= 0xA0)) /* too long; half of a surrogate pair */
+            return 0;
+        return 3;
+    }
+    if (a > 0xF4 || (a == 0xF0 && b < 0x90) || (a == 0xF4 && b >= 0x90) || (p[3] & 0xC0) != 0x80)
+        return 0;
+    return 4;
+}
+
 /* ------------------------------------------------------------------------------------------------ numbers.c */
 
 /* Each returns what follows the number, or NULL. */
@@ -145,6 +169,8 @@ text tg_skip_value(text p, int depth);
 /* The rest of an object whose keys matter, and its values into their columns. `p` is behind the brace; `depth` counts
  * the object itself. */
 text tg_members(struct program *s, struct column *o, text p, int depth);
+/* A key that an object must not have had yet; `since`: where its hashes begin. Equal hashes are not sure. */
+bool tg_first_time(struct program *s, int since, uint64_t hash);
 
 /* ------------------------------------------------------------------------------------------------ times.c */
 
@@ -182,6 +208,18 @@ static inline void tg_append_valid(struct column *c)
     tg_put_bit(c->valid, c->length, true);
     c->length++;
 }
+
+/* ------------------------------------------------------------------------------------------------ decode.c */
+
+/* Puts what the message in [p, end) holds into the columns, at most once each. False: not sure. */
+typedef bool tg_reads(struct program *s, void *context, text p, text end);
+
+/* Rows for `count` more messages; `expected`: how many there will be in all. `data`: the messages, each followed by a
+ * NUL, and TG_PADDING bytes behind the last; a length of -1: there is no message (only the NUL), which is not sure.
+ * `look[i]` becomes 1 where message i is not sure; its row is null. Returns how many those are; -1: out of memory, -2:
+ * `data` is not as agreed, or too much. Then all rows are gone. */
+int64_t tg_read_by(struct program *s, tg_reads *reads, void *context, text data, int64_t size, const int32_t *lengths,
+                   int64_t count, int64_t expected, uint8_t *look);
 
 /* ------------------------------------------------------------------------------------------------ keys.c */
 

@@ -3,8 +3,7 @@
 
 static text value_of(struct program *s, struct column *c, text p, int depth);
 
-/* A key that the open object must not have had yet; `since`: where its hashes begin. Equal hashes are not sure. */
-static bool first_time(struct program *s, int since, uint64_t hash)
+bool tg_first_time(struct program *s, int since, uint64_t hash)
 {
     for (int i = since; i < s->hash_count; i++)
         if (s->hashes[i] == hash)
@@ -83,7 +82,7 @@ text tg_members(struct program *s, struct column *o, text p, int depth)
             if (slot) {
                 *learn = slot;
                 key = slot->key; /* the scratch may be needed again before the value's end */
-            } else if (!first_time(s, since, hash)) {
+            } else if (!tg_first_time(s, since, hash)) {
                 return NULL;
             }
         }
@@ -247,7 +246,7 @@ static text map_of(struct program *s, struct column *c, text p, int depth)
     } else {
         for (;;) {
             uint64_t hash;
-            if (*p != '"' || !(p = map_key(s, key, p + 1, &hash)) || !first_time(s, since, hash))
+            if (*p != '"' || !(p = map_key(s, key, p + 1, &hash)) || !tg_first_time(s, since, hash))
                 return NULL;
             p = tg_space(p);
             if (*p != ':' || !(p = value_of(s, value, tg_space(p + 1), depth)))

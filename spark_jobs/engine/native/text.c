@@ -41,30 +41,6 @@ static inline int plain(text p, uint8_t *out)
 #endif
 }
 
-/* The length of the UTF-8 sequence at `p`, whose first byte is 0x80 or more; 0 if it is none. */
-static inline int sequence(text p)
-{
-    uint8_t a = p[0], b, c;
-    if (a < 0xC2)
-        return 0;
-    b = p[1];
-    if (a < 0xE0)
-        return (b & 0xC0) == 0x80 ? 2 : 0;
-    if ((b & 0xC0) != 0x80)
-        return 0;
-    c = p[2];
-    if ((c & 0xC0) != 0x80)
-        return 0;
-    if (a < 0xF0) {
-        if ((a == 0xE0 && b < 0xA0) || (a == 0xED && b >= 0xA0)) /* too long; half of a surrogate pair */
-            return 0;
-        return 3;
-    }
-    if (a > 0xF4 || (a == 0xF0 && b < 0x90) || (a == 0xF4 && b >= 0x90) || (p[3] & 0xC0) != 0x80)
-        return 0;
-    return 4;
-}
-
 static int hex4(text p)
 {
     int value = 0;
@@ -143,7 +119,7 @@ text tg_skip_string(text p)
                 return NULL;
         } else if (*p >= 0x80) {
             do {
-                if (!(n = sequence(p)))
+                if (!(n = tg_sequence(p)))
                     return NULL;
                 p += n;
             } while (*p >= 0x80);
@@ -178,7 +154,7 @@ text tg_take_string(struct program *s, struct column *c, text p)
                 return NULL;
         } else if (*p >= 0x80) {
             for (int k = 0; k < 4 && *p >= 0x80; k++) {
-                if (!(n = sequence(p)))
+                if (!(n = tg_sequence(p)))
                     return NULL;
                 memcpy(out, p, 4);
                 p += n;
@@ -216,7 +192,7 @@ text tg_take_key(struct program *s, text p, text *key, uint32_t *length)
             if (!(p = unescape(p, &out)))
                 return NULL;
         } else if (*p >= 0x80) {
-            if (!(n = sequence(p)))
+            if (!(n = tg_sequence(p)))
                 return NULL;
             memcpy(out, p, 4);
             p += n;

@@ -1,0 +1,152 @@
+"""Decoding alone, by format: the same event of 17 columns, by the C library and by the row rules, in one run.
+
+    .venv/bin/python -m bench.formats [--records 100000] [--runs 3] [--formats avro,protobuf]
+
+CPU microseconds a record of this process (user and system), repetitions interleaved; the first round warms up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import json
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from bench.events import event, pipeline
+from bench.limits import chunks_of
+from spark_jobs.engine.formats import Decoder
+from spark_jobs.engine.formats.avro_decoder import AvroDecoder
+from spark_jobs.engine.formats.json_decoder import JsonDecoder
+from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
+from tidegate.core.pipeline import AvroFormat, Format, ProtobufFormat
+
+KINDS = {
+    "id": "string", "at": "long", "app": "string", "user_id": "long", "session": "string", "country": "string",
+    "city": "string", "os": "string", "version": "string", "price": "double", "quantity": "int", "paid": "boolean",
+    "url": "string", "referrer": "string", "note": "string",
+}  # fmt: skip
+"""Beside these an event has a device and tags."""
+
+
+def avro_schema(optional: bool = False) -> dict[str, Any]:
+    fields: list[dict[str, Any]] = [{"name": n, "type": ["null", k] if optional else k} for n, k in KINDS.items()]
+    model = [{"name": "model", "type": "string"}, {"name": "memory", "type": "int"}]
+    fields.append({"name": "device", "type": {"type": "record", "name": "Device", "fields": model}})
+    fields.append({"name": "tags", "type": {"type": "array", "items": "string"}})
+    return {"type": "record", "name": "Event", "fields": fields}
+
+
+def protobuf_set() -> bytes:
+    from google.protobuf import descriptor_pb2
+
+    kinds = {"string": 9, "long": 3, "int": 5, "double": 1, "boolean": 8}
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="event.proto", syntax="proto3", package="bench")
+    device = file.message_type.add(name="Device")
+    device.field.add(name="model", number=1, type=9, label=1)
+    device.field.add(name="memory", number=2, type=5, label=1)
+    made = file.message_type.add(name="Event")
+    for number, (name, kind) in enumerate(KINDS.items(), 1):
+        made.field.add(name=name, number=number, type=kinds[kind], label=1)
+    made.field.add(name="device", number=16, type=11, label=1, type_name=".bench.Device")
+    made.field.add(name="tags", number=17, type=9, label=3)
+    return files.SerializeToString()
+
+
+def events(count: int, seed: int) -> tuple[list[bytes], list[dict[str, Any]]]:
+    """As JSON, and what it says; those that are cut off are left out."""
+    rng = random.Random(seed)
+    texts, values = [], []
+    for number in range(count):
+        text = event(rng, number)
+        if text.endswith(b"}"):
+            texts.append(text)
+            values.append(json.loads(text))
+    return texts, values
+
+
+def in_avro(values: list[dict[str, Any]], optional: bool) -> list[bytes]:
+    import fastavro
+
+    schema, found = fastavro.parse_schema(avro_schema(optional)), []
+    for value in values:
+        out = io.BytesIO(b"\0\0\0\0\7")
+        out.seek(5)
+        fastavro.schemaless_writer(out, schema, value)
+        found.append(out.getvalue())
+    return found
+
+
+def in_protobuf(values: list[dict[str, Any]]) -> list[bytes]:
+    from google.protobuf import message_factory
+
+    from tidegate import descriptors
+
+    kind = descriptors.message_type(base64.b64encode(protobuf_set()).decode(), "bench.Event")
+    made = message_factory.GetMessageClass(kind)
+    return [made(**value).SerializeToString() for value in values]
+
+
+def cases(count: int, seed: int, wanted: set[str]) -> dict[str, tuple[list[bytes], dict[str, Decoder]]]:
+    texts, values = events(count, seed)
+    base, found = pipeline("memory", "file:///nowhere"), {}
+    if "json" in wanted:
+        found["json"] = texts, {"library": JsonDecoder(base), "rules": JsonDecoder(base, vectorised=False)}
+    for name, optional in (("avro", False), ("avro, nullable fields", True)):
+        if "avro" in wanted:
+            avro = AvroFormat("confluent", None, {7: json.dumps(avro_schema(optional))}, None, "fail")
+            spec = replace(base, format=Format("avro", avro=avro))
+            found[name] = in_avro(values, optional), {
+                "library": AvroDecoder(spec), "rules": AvroDecoder(spec, vectorised=False)
+            }  # fmt: skip
+    if "protobuf" in wanted:
+        settings = ProtobufFormat(base64.b64encode(protobuf_set()).decode(), "bench.Event", "plain")
+        spec = replace(base, format=Format("protobuf", protobuf=settings))
+        found["protobuf"] = in_protobuf(values), {
+            "library": ProtobufDecoder(spec), "rules": ProtobufDecoder(spec, vectorised=False)
+        }  # fmt: skip
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--formats", default="json,avro,protobuf")
+    asked = parser.parse_args()
+    pa.set_cpu_count(1)
+    parts: dict[str, Callable[[], None]] = {}
+    sizes: dict[str, float] = {}
+    for name, (messages, decoders) in cases(asked.records, asked.seed, set(asked.formats.split(","))).items():
+        sizes[name] = sum(map(len, messages)) / len(messages)
+        chunks = chunks_of(messages)
+        first = [decoder.decode(chunks[0]) for decoder in decoders.values()]
+        assert all(d.table.equals(first[0].table) and d.bad == first[0].bad == {} for d in first), name
+        for how, decoder in decoders.items():
+            parts[f"{name}: {how}"] = lambda d=decoder, c=chunks: [d.decode(each) for each in c] and None  # type: ignore[misc]
+    figures: dict[str, list[float]] = {name: [] for name in parts}
+    for number in range(asked.runs + 1):
+        for name, part in parts.items():
+            began = time.process_time()
+            part()
+            if number:
+                figures[name].append((time.process_time() - began) / asked.records * 1e6)
+    print(f"{asked.records:,} records, seed {asked.seed}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}")
+    print(f"{'CPU us/record':34}{'min':>8}{'median':>8}{'max':>8}{'bytes':>8}")
+    for name, each in figures.items():
+        size = sizes[name.partition(":")[0]]
+        print(f"{name:34}{min(each):8.2f}{statistics.median(each):8.2f}{max(each):8.2f}{size:8.0f}")
+
+
+if __name__ == "__main__":
+    main()

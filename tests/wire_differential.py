@@ -1,0 +1,221 @@
+"""The C library against the row rules, for binary formats: messages of every row of docs/types.md and of random
+schemas, most of them damaged.
+
+    .venv/bin/python -m tests.wire_differential [--format avro] [--messages 1000000] [--seed 1]
+
+Each row that the library takes has to be what the row rules make of it, floats to the bit; every reason is theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from spark_jobs.engine import native
+from spark_jobs.engine.formats.avro_decoder import AvroDecoder
+from tests.engine_fixtures import chunk_of
+from tests.value_rules import encode_avro, oracle_avro_binary
+from tests.value_rules.engine_formats import compiled
+from tests.value_rules.families import FAMILIES
+from tests.value_rules.mutations import mutate_binary
+from tests.value_rules.oracle_avro import AvroSettings
+from tests.value_rules.oracle_json import PlainColumn, PlainSpec
+from tidegate.core import avro
+from tidegate.core.hivetypes import parse
+
+CHUNK = 100
+DAMAGED = 0.6
+RANDOM_SPECS = 40
+"""Specs of random schemas for each seed."""
+Make = Callable[[Random], bytes | None]
+DECODERS: dict[str, Any] = {"avro": AvroDecoder}
+
+
+@dataclass
+class Case:
+    name: str
+    spec: PlainSpec
+    make: Make
+
+
+def cases(form: str, rng: Random, random_specs: int = RANDOM_SPECS) -> list[Case]:
+    seeds = FAMILIES[form].seeds()
+    found = [Case(f"{row} {i}", *each) for row, some in seeds.items() for i, each in enumerate(some)]
+    return found + [Case(f"random {i}", *RANDOM[form](rng)) for i in range(random_specs)]
+
+
+# ---------------------------------------------------------------- random Avro schemas
+
+_SCALARS = [
+    *("boolean", "int", "long", "float", "double", "bytes", "string"),
+    *({"type": "long", "logicalType": f"timestamp-{u}"} for u in ("millis", "micros", "nanos")),
+    {"type": "int", "logicalType": "date"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3},
+    {"type": "string", "logicalType": "uuid"},
+]
+_TYPES = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(9,2)", "decimal(38,6)", "string",
+    "binary", "date", "timestamp", "array<string>", "array<bigint>", "array<struct<a:int,b:string>>",
+    "map<string,string>", "map<string,double>", "map<string,array<int>>", "struct<a:int,b:string,c:double>",
+    "struct<a:array<int>,b:map<string,int>>", "struct<b:struct<a:bigint,c:string>>",
+)  # fmt: skip
+
+
+class _Schemas:
+    def __init__(self, rng: Random) -> None:
+        self._rng, self._names = rng, 0
+
+    def any(self, depth: int) -> Any:
+        rng = self._rng
+        if depth > 3 or rng.random() < 0.6:
+            return rng.choice(_SCALARS)
+        kind = rng.choice(("union", "union", "record", "array", "map", "enum", "fixed"))
+        if kind == "union":
+            inner = self.any(depth + 1)
+            inner = [] if isinstance(inner, list) else [inner]
+            return rng.choice((["null", *inner], [*inner, "null"], ["null", *inner, *rng.sample(_SCALARS[:7], 2)]))
+        if kind == "record":
+            return self.record(depth + 1)
+        if kind == "array":
+            return {"type": "array", "items": self.any(depth + 1)}
+        if kind == "map":
+            return {"type": "map", "values": self.any(depth + 1)}
+        self._names += 1
+        if kind == "enum":
+            return {"type": "enum", "name": f"E{self._names}", "symbols": ["A", "B", "CCC"][: rng.randint(1, 3)]}
+        return {"type": "fixed", "name": f"F{self._names}", "size": rng.randrange(20)}
+
+    def record(self, depth: int) -> Any:
+        self._names += 1
+        name = f"R{self._names}"
+        names = self._rng.sample("abcdefghij", self._rng.randint(0 if depth else 3, 4 if depth else 10))
+        fields = [{"name": n, "type": self.any(depth + 1)} for n in names]
+        if depth and self._rng.random() < 0.2:
+            fields.append({"name": "again", "type": ["null", name]})
+        return {"type": "record", "name": name, "fields": fields}
+
+
+def _path(schema: avro.Schema, rng: Random) -> tuple[str, ...]:
+    """To any field, by unions or not."""
+    branches = schema.branches if schema.type == "union" else (schema,)
+    records = [b for b in branches if b.type == "record" and b.fields]
+    if not records:
+        return ()
+    name, inner = rng.choice(rng.choice(records).fields)
+    return name, *(_path(inner, rng) if rng.random() < 0.7 else ())
+
+
+def _random_avro(rng: Random) -> tuple[PlainSpec, Make]:
+    texts: list[str] = []
+    while len(texts) < rng.choice((1, 1, 3)):
+        text = json.dumps(_Schemas(rng).record(0))
+        try:
+            avro.parse(text)
+            oracle_avro_binary.parse(text)
+        except ValueError:  # the same branch twice
+            continue
+        texts.append(text)
+    columns, tries = [], 0
+    while len(columns) < 8 and tries < 400:
+        tries += 1
+        schema = avro.parse(rng.choice(texts))
+        path, kind = _path(schema, rng), rng.choice(_TYPES)
+        reasons = [avro.misfit(s, parse(kind)) for s in avro.at(schema, path)]
+        if path and (None in reasons or rng.random() < 0.003):
+            columns.append(PlainColumn(f"c{len(columns)}", kind, path, rng.random() < 0.9))
+    time = ((rng.choice("abcdefghij"),), rng.choice(("epoch_ms", "iso8601"))) if rng.random() < 0.1 else (None, "")
+    unknown = rng.choice(("ignore", "ignore", "capture"))
+    schemas = [oracle_avro_binary.parse(t) for t in texts]
+    plain = len(texts) == 1 and rng.random() < 0.5
+    settings = AvroSettings(texts[0]) if plain else AvroSettings(None, tuple(enumerate(texts, 5)))
+    spec = PlainSpec(
+        tuple(columns), unknown=unknown, time=time[0], time_format=time[1] or "epoch_ms", settings=settings
+    )
+
+    def make(rng: Random) -> bytes:
+        number = rng.randrange(len(schemas))
+        head = b"" if plain else b"\0\0\0\0" + bytes([5 + number])
+        return head + encode_avro.datum(schemas[number], rng)
+
+    return spec, make
+
+
+RANDOM: dict[str, Callable[[Random], tuple[PlainSpec, Make]]] = {"avro": _random_avro}
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def messages(case: Case, rng: Random, count: int) -> Iterator[bytes | None]:
+    made: list[bytes] = []
+    for _ in range(count):
+        message = case.make(rng)
+        if message is not None:
+            made.append(message)
+            if rng.random() < DAMAGED:
+                message = mutate_binary(message, made[-20:], rng)
+        yield message
+
+
+def compare(form: str, case: Case, rng: Random, count: int) -> Counter[str]:
+    """How many messages of a case the library took, and what became of the others. Raises AssertionError."""
+    pipeline, found = compiled(case.spec), Counter[str]()
+    fast, slow = DECODERS[form](pipeline), DECODERS[form](pipeline, vectorised=False)
+    made = list(messages(case, rng, count))
+    for at in range(0, count, CHUNK):
+        chunk = chunk_of(made[at : at + CHUNK])
+        one, other = fast.decode(chunk), slow.decode(chunk)
+        if fast._program is None:
+            found["no program"] += len(chunk)
+            continue
+        batch, look = fast._program.run(chunk.values)
+        batch.validate(full=True)
+        one.table.validate(full=True)
+        assert one.bad == other.bad, f"{case}: {_first(chunk.values, one.bad, other.bad)}"
+        assert one.unknown == other.unknown, f"{case}: {one.unknown} {other.unknown}"
+        good = [i for i in range(len(chunk)) if i not in other.bad]
+        for i, left, right in zip(good, _rows(one, good), _rows(other, good), strict=True):
+            assert left == right, f"{case}: {chunk.values[i]!r}\n{left}\n{right}"
+        found["sure"] += len(chunk) - len(look)
+        found["not sure, a row"] += sum(i not in other.bad for i in look)
+        found["not sure, dirty"] += sum(i in other.bad for i in look)
+    return found
+
+
+def _rows(decoded: Any, good: list[int]) -> list[str]:
+    """As text: there minus zero is not zero, and no digit of a float is left out."""
+    rows, times = decoded.table.to_pylist(), decoded.event_ms
+    return [f"{rows[i]!r} {None if times is None else times[i]}" for i in good]
+
+
+def _first(values: list[bytes | None], one: dict, other: dict) -> str:
+    i = min(i for i in {*one, *other} if one.get(i) != other.get(i))
+    return f"{values[i]!r}: {one.get(i)}, {other.get(i)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--format", choices=sorted(DECODERS), action="append")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="of each format")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    if native.library() is None:
+        sys.exit(native.why_not())
+    for form in asked.format or sorted(DECODERS):
+        found, seed = Counter[str](), asked.seed
+        while found.total() < asked.messages:
+            rng = Random(f"{form} {seed}")
+            for case in cases(form, rng):
+                found += compare(form, case, rng, 300)
+            print(f"{form}, seed {seed}: {found.total():,} messages: {dict(found)}", flush=True)
+            seed += 1
+
+
+if __name__ == "__main__":
+    main()
