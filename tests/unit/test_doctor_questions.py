@@ -6,7 +6,10 @@ import threading
 import time
 from functools import partial
 
-from tidegate.commands.side_by_side import ask
+import pytest
+
+from tidegate.commands.side_by_side import Away, ask
+from tidegate.core.errors import DataLoss, SourceUnavailable
 
 
 def test_a_server_that_hangs_is_not_asked_a_thousand_times() -> None:
@@ -35,3 +38,36 @@ def test_many_that_are_answered_slowly_are_all_asked() -> None:
 
 def test_what_fails_is_the_answer() -> None:
     assert isinstance(ask({"bad": partial(int, "x")}, 5)["bad"].error, ValueError)
+
+
+def test_a_server_that_gave_no_answer_is_asked_once() -> None:
+    away, asked = Away(), list[str]()
+
+    def silent(name: str) -> str:
+        asked.append(name)
+        raise SourceUnavailable(f"{name}: no broker answers")
+
+    for server, said in (("one", "one: no"), ("one", "one: no"), ("two", "two: no")):
+        with pytest.raises(SourceUnavailable, match=said):
+            away.ask(server, lambda server=server: silent(server))
+    assert asked == ["one", "two"]
+    assert away.ask("three", lambda: "here") == "here"
+    with pytest.raises(DataLoss):
+        away.ask("three", lambda: _raise(DataLoss("a topic's own trouble")))
+    assert away.ask("three", lambda: "still asked") == "still asked"
+
+
+def test_of_several_that_wait_for_one_server_all_say_what_the_first_met() -> None:
+    away = Away()
+
+    def second() -> str:
+        with pytest.raises(SourceUnavailable, match="first"):
+            away.ask("one", lambda: _raise(SourceUnavailable("first")))
+        raise SourceUnavailable("second")
+
+    with pytest.raises(SourceUnavailable, match="first"):
+        away.ask("one", second)
+
+
+def _raise(error: Exception) -> str:
+    raise error

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.adapters.spark_connection import master_of
 from tidegate.commands import parsing, surroundings
-from tidegate.commands.side_by_side import ask
+from tidegate.commands.side_by_side import Away, ask
 from tidegate.commands.spark_checks import impossible_jobs
 from tidegate.core import health_rules as rules
-from tidegate.core.errors import CatalogueError, SourceUnavailable, TidegateError, WrongRevision
+from tidegate.core.errors import CatalogueError, TidegateError, WrongRevision
 from tidegate.core.health import WARNING, WRONG, Finding, ok, unknown
 from tidegate.core.wording import many
 from tidegate.settings import airflow_home, airflow_setting
@@ -45,7 +45,7 @@ class Examination:
         self.pipelines = [one.pipeline for one in self.loaded if one.pipeline is not None]
         self.settings: Settings = surroundings.settings()
         self._connections: dict[str, Connection] = {}
-        self._away: dict[str, TidegateError] = {}  # Kafka connections at which nobody answers
+        self._away = Away()
 
     def findings(self) -> list[Finding]:
         """All of them. What does not answer is a finding too."""
@@ -303,15 +303,11 @@ class Examination:
         from tidegate.adapters.probing import may_read
 
         source, name = pipeline.source, pipeline.name
-        if connection.conn_id in self._away:  # said of each pipeline, asked once
-            return [_no_batch(name, self._away[connection.conn_id])]
         try:
             settings = connection_settings(connection.extra)
             kafka = KafkaSource(settings, source.isolation, client_id="tidegate-doctor", timeout_s=self.seconds / 3)
-            topic = kafka.describe(source.topic)
+            topic = self._away.ask(connection.conn_id, lambda: kafka.describe(source.topic))
         except TidegateError as e:
-            if isinstance(e, SourceUnavailable):
-                e = self._away.setdefault(connection.conn_id, e)
             return [_no_batch(name, e)]
         planned = pipeline.windows.watermark_delay_ms + _DAY_MS
         found = [rules.topic(name, source.topic, topic.retention_ms, topic.deletes, planned)]

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tidegate.core.errors import SourceUnavailable
+
 T = TypeVar("T")
 
 
@@ -22,6 +24,23 @@ class Answer(Generic[T]):
 
     def hangs(self, seconds: float) -> bool:
         return bool(self.since_s) and not self.done.is_set() and time.monotonic() - self.since_s >= seconds
+
+
+class Away:
+    """Kafka connections that gave no answer: each costs its time-out once, whatever is asked of it later."""
+
+    def __init__(self) -> None:
+        self._errors: dict[object, SourceUnavailable] = {}
+
+    def ask(self, server: object, question: Callable[[], T]) -> T:
+        """Its answer. Raises SourceUnavailable, at once where the server has given none before; what it raises."""
+        if server not in self._errors:
+            try:
+                return question()
+            except SourceUnavailable as e:
+                if self._errors.setdefault(server, e) is e:
+                    raise
+        raise self._errors[server]  # that of the first one, also of those that were asked side by side
 
 
 def ask(

@@ -19,22 +19,13 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | s
     """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and isolation.
 
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
-    from tidegate.commands.side_by_side import ask
-    from tidegate.core.errors import SourceUnavailable, TidegateError
+    from tidegate.commands.side_by_side import Away, ask
+    from tidegate.core.errors import TidegateError
 
     sources: dict[tuple[str, str], Any] = {}
-    away: dict[tuple[str, str], SourceUnavailable] = {}
+    away = Away()
     answers: dict[str, TopicState | str] = {}
     questions, servers = {}, {}
-
-    def describe(key: tuple[str, str], topic: str) -> TopicState:
-        if key in away:
-            raise away[key]
-        try:
-            return sources[key].describe(topic)
-        except SourceUnavailable as e:
-            away[key] = e
-            raise
 
     for one in loaded:
         if one.pipeline is None:
@@ -47,7 +38,7 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | s
         except TidegateError as e:
             answers[one.name] = _first(e)
             continue
-        questions[one.name] = partial(describe, key, source.topic)
+        questions[one.name] = partial(away.ask, key, partial(sources[key].describe, source.topic))
         servers[one.name] = source.conn_id
     for name, answer in ask(questions, seconds, servers, at_once=AT_ONCE).items():
         if answer.error is not None and not isinstance(answer.error, TidegateError):
