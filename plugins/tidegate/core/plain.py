@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LEFT_OUT = {"left out": True}
-"""Metadata of a field that is left out of the JSON while it is None: releases that do not know it can read the rest."""
+"""Metadata of a field that is left out of the JSON while it has its default: releases that do not know it can read the
+rest."""
 _ATOMS = frozenset({type(None), bool, int, float, str})
 
 
@@ -27,11 +28,11 @@ def to_plain(value: Any) -> Any:
     if type(value) in _ATOMS:
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((name, optional, getattr(value, name)) for name, optional in _names(type(value)))
+        fields = ((name, optional, default, getattr(value, name)) for name, optional, default in _names(type(value)))
         return {
             name: v if type(v) in _ATOMS else to_plain(v)
-            for name, optional, v in fields
-            if v is not None or not optional
+            for name, optional, default, v in fields
+            if not optional or v != default
         }
     if isinstance(value, dict):
         return {str(k): to_plain(v) for k, v in value.items()}
@@ -48,9 +49,9 @@ def dumps(value: Any) -> str:
 
 
 @functools.cache
-def _names(cls: type) -> tuple[tuple[str, bool], ...]:
-    """Each field, and whether it is left out while it is None."""
-    return tuple((f.name, "left out" in f.metadata) for f in dataclasses.fields(cls))
+def _names(cls: type) -> tuple[tuple[str, bool, Any], ...]:
+    """Each field, whether it is left out while it has its default, and that default."""
+    return tuple((f.name, "left out" in f.metadata, f.default) for f in dataclasses.fields(cls))
 
 
 @functools.cache

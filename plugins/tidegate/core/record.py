@@ -9,13 +9,13 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, SealedBatch
 from tidegate.core.logcut import Resumption
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, loads, to_plain
+from tidegate.core.pipeline import Pipeline, Sink
+from tidegate.core.plain import LEFT_OUT, dumps, loads, to_plain
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.rollback import Origin
 from tidegate.core.watermark import Certificate
@@ -38,7 +38,7 @@ class BatchRecord:
     fingerprint: str
     manifest: Receipt | None = None
     abandoned: str | None = None
-    resumed: tuple[Resumption, ...] = ()
+    resumed: tuple[Resumption, ...] = field(default=(), metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -70,40 +70,27 @@ class GenerationRecord:
     certificate: Certificate | None = None
     recorded_ms: int = 0
     late: tuple[int, ...] = ()
-    origin: Origin | None = None
-    decoders: tuple[Decoder, ...] = ()
-
-
-_ADDED = (
-    ("spec", "notify"),
-    ("spec", "sink", "metastore_conn_id"),
-    ("origin",),
-    ("decoders",),
-    ("resumed",),
-)
-"""Fields that the release before does not know. Where they say no more than what was before, they are left out: so
-whoever goes back to it can have it adopt what has landed since."""
+    origin: Origin | None = field(default=None, metadata=LEFT_OUT)
+    decoders: tuple[Decoder, ...] = field(default=(), metadata=LEFT_OUT)
 
 
 def pack(record: BatchRecord | GenerationRecord) -> bytes:
-    """Compressed JSON; equal records give equal bytes."""
+    """Compressed JSON; equal records give equal bytes.
+
+    Fields that the release before does not know are left out where they say no more than what was before: who goes back
+    to it can have it adopt what has landed since."""
     content = to_plain(record)
-    for path in _ADDED:
-        _leave_out(record, content, path)
     if isinstance(record, BatchRecord):
+        # not by LEFT_OUT: the ledger's texts of specs have both
+        _leave_out(record.spec, content["spec"], "notify")
+        _leave_out(record.spec.sink, content["spec"]["sink"], "metastore_conn_id")
         for partition in content["plan"]["partitions"]:
             del partition["leader_epoch"]  # what it tells is of use to the next plan alone
     return gzip.compress(dumps(content).encode(), mtime=0)
 
 
-def _leave_out(value: Any, content: dict[str, Any], path: tuple[str, ...]) -> None:
-    name, *rest = path
-    field = next((f for f in fields(value) if f.name == name), None)
-    if field is None:
-        return
-    if rest:
-        _leave_out(getattr(value, name), content[name], tuple(rest))
-    elif getattr(value, name) == field.default:
+def _leave_out(value: Pipeline | Sink, content: dict[str, Any], name: str) -> None:
+    if getattr(value, name) == next(f.default for f in fields(value) if f.name == name):
         del content[name]
 
 
