@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from engine_fixtures import DAY_ONE, HOUR, FakeReader, records
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from spark_jobs.draft import Look, kind_of
 from tidegate.adapters import first_look
@@ -294,14 +295,15 @@ def test_raw(bench: Bench) -> None:
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "site", "type": "string"}, {"name": "at", "type": "long"}]}
 
 
-def avro(i: int) -> bytes:
-    def number(n: int) -> bytes:
-        n, out = n << 1, b""
-        while n > 127:
-            out, n = out + bytes([n & 127 | 128]), n >> 7
-        return out + bytes([n])
+def varint(n: int) -> bytes:
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
 
-    return number(1) + b"s" + number(DAY_ONE + i)
+
+def avro(i: int) -> bytes:
+    return varint(2) + b"s" + varint((DAY_ONE + i) << 1)
 
 
 def test_avro(bench: Bench, tmp_path: Path) -> None:
@@ -311,6 +313,22 @@ def test_avro(bench: Bench, tmp_path: Path) -> None:
     assert [(c.name, c.type) for c in spec.columns] == [("site", "string"), ("at", "bigint")]
     assert spec.event_time.path == "$.at"
     assert "30 of 30 messages become rows" in said
+
+
+def test_protobuf(bench: Bench, tmp_path: Path) -> None:
+    described = FileDescriptorProto(name="r.proto", package="t", syntax="proto3")
+    kind = described.message_type.add(name="R")
+    for number, (name, code) in enumerate([("site", "STRING"), ("at", "INT64"), ("raw", "BYTES")], 1):
+        kind.field.add(name=name, number=number, label=1, type=getattr(FieldDescriptorProto, f"TYPE_{code}"))
+    (tmp_path / "r.desc").write_bytes(FileDescriptorSet(file=[described]).SerializeToString())
+    message = b"\x0a\x01s\x10" + varint(DAY_ONE) + b"\x1a\x02\xff\x00"
+    bench.topic([message] * 20)
+    spec, _, said = bench.drafted(
+        "--format", "protobuf", "--descriptor-set", str(tmp_path / "r.desc"), "--message", "t.R"
+    )
+    assert [(c.name, c.type) for c in spec.columns][:2] == [("site", "string"), ("at", "bigint")]
+    assert spec.event_time.path == "$.at"
+    assert "20 of 20 messages become rows; 0 would be dirty" in said
 
 
 def test_a_schemas_id_is_recognised(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -163,6 +164,7 @@ def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]
     """A column whose values its type refuses gets a wider one, or none."""
     from tidegate.core.draft_times import ENOUGH
 
+    found = _acceptable(found)
     for _ in range(_TRIES):
         outcome = look.check(_loaded(found), now_ms)
         columns = {c.name for c in found.columns.columns}
@@ -174,8 +176,23 @@ def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]
         better = found.without({name for name, count in counts.items() if name in columns and count > most})
         if better is None:
             break
-        found = better
+        found = _acceptable(better)
     return found, look.check(_loaded(found), now_ms)
+
+
+def _acceptable(found: Draft) -> Draft:
+    """With types that the message's schema allows: Avro and protobuf know better than values do. Raises SpecError."""
+    from tidegate.core.errors import SpecError
+
+    while True:
+        try:
+            _loaded(found)
+            return found
+        except SpecError as e:
+            better = found.otherwise({int(i) for i in re.findall(r"columns\[(\d+)\]\.(?:type|from)", str(e))})
+            if better is None:
+                raise
+            found = better
 
 
 def _loaded(found: Draft) -> Pipeline:

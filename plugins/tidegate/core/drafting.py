@@ -16,7 +16,7 @@ from tidegate.core.pipeline import RAW_HEADERS
 from tidegate.core.proposing import value_of
 from tidegate.core.wording import many
 
-_COMMENT_AT = 48
+_COMMENT_AT, _LONGEST = 48, 120
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,21 @@ class Draft:
 
     def without(self, refused: Collection[str]) -> Draft | None:
         """The draft with wider types for columns whose values do not fit, or without them; None: nothing changes."""
+        return self._with({c.name: c.wider() for c in self.columns.columns if c.name in refused})
+
+    def otherwise(self, places: Collection[int]) -> Draft | None:
+        """The draft with other types for the columns at these places, whose types the message's schema refuses."""
+        found = [c for i, c in enumerate(self.columns.columns) if i in places]
+        return self._with({c.name: replace(c, type="binary") if c.type == "string" else None for c in found})
+
+    def _with(self, instead: Mapping[str, DraftColumn | None]) -> Draft | None:
         kept, left = [], list(self.columns.left)
         for column in self.columns.columns:
-            if column.name not in refused:
-                kept.append(column)
-            elif (wider := column.wider()) is not None:
-                kept.append(wider)
-            else:
+            other = instead.get(column.name, column)
+            if other is None:
                 left.append(f"{column.path}: its values do not fit {column.type}")
+            else:
+                kept.append(other)
         if tuple(kept) == self.columns.columns or not kept:
             return None
         return replace(self, columns=Columns(tuple(kept), tuple(left)))
@@ -254,7 +261,12 @@ def _scalar(value: str | list[str]) -> str:
 
 
 def _line(content: str, why: str) -> str:
-    return f"{content.ljust(_COMMENT_AT)}  # {_plain(why)}" if why else content
+    """The comment stands behind its line, or above it where both together are too long."""
+    if not why:
+        return content
+    line = f"{content.ljust(_COMMENT_AT)}  # {_plain(why)}"
+    indent = " " * (len(content) - len(content.lstrip()))
+    return line if len(line) <= _LONGEST else f"{indent}# {_plain(why)}\n{content}"
 
 
 def _plain(comment: str) -> str:
