@@ -1,9 +1,15 @@
-"""What dirty files hold, by field and reason: the child process of `tidegate dirty`.
+"""What dirty files hold, by field and reason: the child process of `tidegate dirty` and `tidegate redrive --dry-run`.
 
 A JSON line in, a JSON line out, until the input ends:
 
     {"files": [["uri", ...], ...], "examples": 3}
     {"groups": [[field, reason, varies, rows, [[partition, offset, raw], ...]], ...], "unread": "..."}
+
+and what a redrive of some batches would change:
+
+    {"before": [[batch, [["uri", ...], ...]], ...], "after": ["uri", ...], "examples": 3}
+    {"groups": [[field, reason, varies, rows, readable, [[field, reason, rows], ...],
+                 [[batch, partition, offset, raw], ...]], ...], "unread": "..."}
 
 Each file has several places where it can be. Reasons that differ only in the value are one group,
 and the first one is told.
@@ -13,7 +19,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from spark_jobs.engine.sinks import finished
@@ -34,6 +41,8 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
+    if "before" in request:
+        return changes(request)
     groups: dict[tuple[str, str], list[Any]] = {}
     unread = ""
     for uris in request["files"]:
@@ -42,6 +51,63 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         except Exception as e:  # the others can be read
             unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
     return {"groups": [[field, *group] for (field, _), group in groups.items()], "unread": unread}
+
+
+def changes(request: dict[str, Any]) -> dict[str, Any]:
+    """A row is the same before and after by its coordinates; which it keeps."""
+    still: dict[tuple[int, int], tuple[str, str]] = {}
+    words: dict[tuple[str, str], str] = {}
+    for uri in request["after"]:
+        for field, reason, partition, offset, _ in _rows([uri]):
+            key = field, shape(reason)
+            still[partition, offset] = key
+            words.setdefault(key, reason)
+    groups: dict[tuple[str, str], _Changed] = {}
+    unread = ""
+    for batch, files in request["before"]:
+        for uris in files:
+            try:
+                for field, reason, partition, offset, raw in _rows(uris):
+                    group = groups.setdefault((field, shape(reason)), _Changed(field, reason))
+                    after = still.get((partition, offset))
+                    group.add(reason, after, [batch, partition, offset, raw], request["examples"])
+            except Exception as e:  # the others can be read
+                unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
+    return {"groups": [group.told(words) for group in groups.values()], "unread": unread}
+
+
+class _Changed:
+    def __init__(self, field: str, reason: str) -> None:
+        self.field, self.reason, self.varies = field, reason, False
+        self.rows = self.readable = 0
+        self.still: Counter[tuple[str, str]] = Counter()
+        self.examples: list[tuple[bool, list[Any]]] = []
+
+    def add(self, reason: str, after: tuple[str, str] | None, example: list[Any], most: int) -> None:
+        self.varies |= reason != self.reason
+        self.rows += 1
+        if after is None:
+            self.readable += 1
+        else:
+            self.still[after] += 1
+        readable = after is None
+        if sum(kind == readable for kind, _ in self.examples) < most:
+            self.examples.append((readable, [*example[:3], _shown(example[3])]))
+
+    def told(self, words: dict[tuple[str, str], str]) -> list[Any]:
+        still = [[field, words[field, kind], rows] for (field, kind), rows in self.still.most_common()]
+        shown = [example for readable, example in self.examples if readable == bool(self.readable)]
+        return [self.field, self.reason, self.varies, self.rows, self.readable, still, shown]
+
+
+def _rows(uris: Sequence[str]) -> Iterator[tuple[str, str, int, int, bytes | None]]:
+    """(field, reason, partition, offset, raw value)"""
+    uri, stream = _first(uris)
+    with stream:
+        for batch in finished(uri, stream, DIRTY_COLUMNS).batches(_BATCH_ROWS, _COLUMNS):
+            columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in _COLUMNS]
+            for reason, field, partition, offset, raw in zip(*columns, strict=True):
+                yield field or "", (reason or "")[:REASON_CHARACTERS], partition, offset, raw
 
 
 def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: int) -> None:

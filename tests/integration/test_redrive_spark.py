@@ -10,11 +10,12 @@ import pytest
 
 from tests.unit.redrives import balanced, mend, odd, once
 from tests.world import World, make_pipeline, record
+from tidegate.adapters.dirty_rows import DirtyProcess
 from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
-from tidegate.workflow import redrive
+from tidegate.workflow import redrive, redrive_rehearsal
 
 
 @pytest.fixture
@@ -40,6 +41,11 @@ def test_spark_reads_dirty_files(world: World) -> None:
         conf=recommended_conf(Places.of_checkout()),
         env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
+    with DirtyProcess() as reader:
+        tried = redrive_rehearsal.rehearse(ctx, reader)
+    assert [(c.rows, c.readable) for c in tried.changes] == [(100, 100), (4, 0)], tried
+    assert (tried.rows["data"], tried.rows["dirty"]) == (100, 4)
+    said.clear()
     redrive.plan(ctx, "redrive 1")
     found = redrive.carry_out(ctx, "redrive 1")
     assert (found.rows, found.data, found.dirty) == (104, 100, 4), said

@@ -6,7 +6,7 @@ A seam is a function of the product that says one rule; it knows nothing of bugs
 from __future__ import annotations
 
 # ---------------------------------------------------------------- batches
-JOB_OF_A_BATCH = "tidegate.workflow.ingest:_job_plan"
+JOB_OF_A_BATCH = "tidegate.workflow.ingest:job_plan"
 TAKE_THE_BATCH = "tidegate.workflow.ingest:_take"
 STARTS_OF_A_PLAN = "tidegate.core.planning:_starts"
 INSERT_PLAN = "tidegate.adapters.ledger.batches:SqlBatches.insert_plan"

@@ -73,6 +73,23 @@ def test_redrive_says_what_became_of_the_rows(working: Tide, world: World) -> No
     dry = working("redrive", "readings", "--dry-run")
     assert dry.exit_code == 0, dry.output
     assert "would take up 3 dirty rows of 2 batches" in dry.stdout
+    told = words(dry.stdout)
+    assert "gives 2 data, 0 late, 1 still dirty" in told
+    assert "value expected an integer, got a string: 2 of 2 rows would be readable" in told
+    assert 'readable, for example batch 2, partition 0 offset 4: {"id": "e0"' in told
+    assert "record not JSON" in told
+    assert "0 of 1 row would be readable" in told
+    assert "1 row still dirty: for the same reason" in told
+    assert dry.stdout.splitlines()[-1].split() == [
+        "next",
+        "tidegate",
+        "redrive",
+        "readings;",
+        "nothing",
+        "was",
+        "changed",
+    ]
+    assert world.table("__dirty") == [(0, 3), (0, 4), (0, 5)]
     result = working("redrive", "readings")
     assert result.exit_code == 0, result.output
     assert result.stdout == "batch 3 (redrive of 3 dirty rows of 2 batches): 2 data, 0 late, 1 still dirty\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.adapters.children import Child
-from tidegate.core.redriving import Cause, Example
+from tidegate.core.redriving import Cause, Change, Example
 
 EXAMPLES = 3
 
@@ -26,6 +26,17 @@ class LineDirty(ABC):
             for field, reason, varies, rows, examples in told["groups"]
         ]
         return found, told["unread"]
+
+    def changes(self, before: Mapping[int, Sequence[Sequence[str]]], after: Sequence[str]) -> tuple[list[Change], str]:
+        files = [[batch_id, [list(uris) for uris in found]] for batch_id, found in before.items()]
+        told = self._ask({"before": files, "after": list(after), "examples": EXAMPLES})
+        found = [
+            Change(
+                field, reason, rows, readable, tuple(map(tuple, still)), tuple(Example(*e) for e in examples), varies
+            )
+            for field, reason, varies, rows, readable, still, examples in told["groups"]
+        ]
+        return sorted(found, key=lambda c: (-c.rows, c.field, c.reason)), told["unread"]
 
 
 class DirtyProcess(LineDirty):

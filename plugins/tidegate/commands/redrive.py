@@ -10,7 +10,7 @@ import click
 
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
-from tidegate.commands.output import json_option, print_json, progress
+from tidegate.commands.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.core.wording import many
 
 if TYPE_CHECKING:
@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from tidegate.core.redriving import Choice, IngestFacts
     from tidegate.workflow.context import Context
     from tidegate.workflow.redrive import Redriven
+    from tidegate.workflow.redrive_rehearsal import Rehearsed
 
 _LOOK_S, _SAY_S = 3.0, 30.0
+_SHOWN, _MOST_STILL = 20, 3
 
 
 @click.command()
 @surroundings.pipeline_argument
 @click.option("--batch", "batches", type=int, multiple=True, metavar="ID", help="Only of this batch; may be repeated.")
-@click.option("--dry-run", is_flag=True, help="Show what would be taken up, and change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would become of the rows, by field and reason; change nothing."
+)
 @click.option("--plan-only", is_flag=True, help="Plan it; the next run of the ingest DAG writes and lands it.")
 @click.option("--wait", type=click.FloatRange(min=0), default=15.0, show_default=True, metavar="MINUTES",
               help="How long to wait for a batch that is open, in all.")  # fmt: skip
@@ -47,6 +51,9 @@ def redrive(
     helps, and has its turn next: an ingest run that would plan meanwhile gives way. Where the command is killed, runs
     plan again after a minute and a half.
 
+    --dry-run has a Spark job do the same with the rows that the next redrive would take up, behind an open batch too,
+    shows what would be data, late and still dirty, and deletes what was written.
+
     A run that dies leaves an open batch: this command again, or the next run of the ingest DAG, goes on with it.
 
     \b
@@ -56,35 +63,67 @@ def redrive(
       tidegate redrive flights --batch 12 --batch 13
 
     \b
-    Exit code: 0 done, or nothing is dirty; 1 no row became readable, or not done within --wait; 2 usage, or rows
-    without offsets (kafka_columns: false); 3 the ledger or Hive gives no answer.
+    Exit code: 0 done, or nothing is dirty; 1 no row became readable (--dry-run: would become), or not done within
+    --wait; 2 usage, or rows without offsets (kafka_columns: false); 3 the ledger or Hive gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
     wanted = sorted(set(batches)) or None
     if dry_run:
-        _preview(spec, wanted, as_json)
+        _rehearse(spec, wanted, as_json)
     elif plan_only:
         _plan(spec, wanted, as_json)
     else:
         _run(spec, wanted, wait, as_json)
 
 
-def _preview(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
-    from tidegate.workflow import redrive as workflow
+def _rehearse(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
+    from tidegate.adapters.dirty_rows import DirtyProcess
+    from tidegate.workflow import redrive_rehearsal
 
-    with surroundings.ledger() as ledger:
-        found = workflow.preview(surroundings.context(spec, ledger, progress), wanted)
+    with surroundings.working(spec, progress) as ctx, DirtyProcess(user=spec.sink.user) as reader:
+        found = redrive_rehearsal.rehearse(ctx, reader, wanted)
     if as_json:
-        print_json({"pipeline": spec.name, "batches": [_told(found)]})
+        told = {"rows": found.rows, "changes": found.changes, "refused": found.refused, "note": found.note}
+        print_json({"pipeline": spec.name, "batches": [_told(found.choice)], **told})
+    else:
+        _print(spec.name, found)
+    raise SystemExit(NOT_WELL if found.refused else WELL)
+
+
+def _print(name: str, found: Rehearsed) -> None:
+    from tidegate.core.redriving import counted
+
+    out, chosen = console(), found.choice.chosen
+    if not chosen:
+        out.print(f"{name}: no row is dirty")
         return
-    rows = sum(b.count for b in found.chosen)
-    click.echo(f"{spec.name}: a redrive would take up {many(rows, 'dirty row')} of {many(len(found.chosen), 'batch')}")
-    for b in found.chosen:
-        click.echo(f"  batch {b.batch_id}: {many(b.count, 'row')}")
-    if found.left:
-        click.echo(
-            f"further redrives would take up those of {many(len(found.left), 'more batch')}, from {found.left[0]} on"
-        )
+    rows = sum(b.count for b in chosen)
+    click.echo(f"{name}: a redrive would take up {many(rows, 'dirty row')} of {many(len(chosen), 'batch')}")
+    paragraph(out, "gives", counted(found.rows) if found.rows else "", "bold")
+    for change in found.changes[:_SHOWN]:
+        others = " (the others with other values)" if change.varies else ""
+        of = f"{change.readable:,} of {many(change.rows, 'row')} would be readable"
+        paragraph(out, change.field or "record", f"{change.reason}{others}: {of}", "bold")
+        for field, reason, left in change.still[:_MOST_STILL]:
+            same = (field, reason) == (change.field, change.reason)
+            why = "for the same reason" if same else f"{field or 'record'}: {reason}"
+            paragraph(out, "", f"{many(left, 'row')} still dirty: {why}")
+        for e in change.examples:
+            kind = "readable" if change.readable else "still dirty"
+            where = f"batch {e.batch_id}, partition {e.partition} offset {e.offset}"
+            paragraph(out, "", f"{kind}, for example {where}: {e.raw}")
+    if len(found.changes) > _SHOWN:
+        paragraph(out, "more", f"{len(found.changes) - _SHOWN:,} more causes: --json has them")
+    if found.note:
+        paragraph(out, "note", found.note, "yellow")
+    if found.choice.left:
+        left = found.choice.left
+        paragraph(out, "then", f"further redrives take up those of {many(len(left), 'more batch')}, from {left[0]} on")
+    if found.refused:
+        paragraph(out, "refused", f"a redrive would be given up: {found.refused}", "yellow")
+        advice(out, "next", "mend the spec, then the same command; nothing was changed")
+    else:
+        advice(out, "next", f"tidegate redrive {name}; nothing was changed")
 
 
 def _told(found: Choice) -> dict:

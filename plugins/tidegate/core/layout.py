@@ -263,6 +263,10 @@ class Layout:
         """Of what a dry run of a replay writes: no generation, so that nobody can take it for one."""
         return f"{window_id(start_ms)}.{DRY_RUN}-{run}.{nonce}"
 
+    def redrive_rehearsal_name(self, nonce: str) -> str:
+        """Of what a dry run of a redrive writes: no batch, so that nobody can land it."""
+        return f"redrive.{DRY_RUN}-{nonce}"
+
     def merge_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return f"{self.replay_name(start_ms, generation, epoch, nonce)}.merge"
 

@@ -225,8 +225,27 @@ class Cause:
     varies: bool = False
 
 
+@dataclass(frozen=True)
+class Change:
+    """Rows that are dirty for one reason in one field, and what a redrive makes of them: `readable` of them are dirty
+    no more, the others are for the reasons in `still` (field, reason, rows). `examples`: of readable rows, if any."""
+
+    field: str
+    reason: str
+    rows: int
+    readable: int
+    still: tuple[tuple[str, str, int], ...] = ()
+    examples: tuple[Example, ...] = ()
+    varies: bool = False
+
+
 class DirtyReader(Protocol):
     """Looks into dirty files. Raises TidegateError when it cannot work at all."""
+
+    def changes(self, before: Mapping[int, Sequence[Sequence[str]]], after: Sequence[str]) -> tuple[list[Change], str]:
+        """The most frequent first, of the files of some batches (each with the places where it can be) and the dirty
+        files (URIs) that a redrive of them has written; and why not all could be read, or ""."""
+        ...
 
     def causes(self, batch_id: int, files: Sequence[Sequence[str]]) -> tuple[list[Cause], str]:
         """Of files of one batch, each with the places (URIs) where it can be; and why not all could be read, or ""."""

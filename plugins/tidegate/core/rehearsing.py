@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.core.batch import REDRIVE
 from tidegate.core.cleaning import Moment, Verdict
-from tidegate.core.layout import DRY_RUN, parse_window_id
+from tidegate.core.layout import DRY_RUN, parse_window_id, window_id
 from tidegate.core.pipeline import Cleaning
 from tidegate.core.reopening import QUIET_MS
 from tidegate.core.window import BUILDING, WindowKey
 
 EVENT = "dry run"
+NO_WINDOW = -1
 GIVEN_UP_MS = 24 * 3_600_000
 """So long after the last try began, a replay that is still being built is given up, if no run can go on with it."""
 BEGUN = ("generation begun", "assembling")
@@ -25,9 +27,15 @@ AtWork = Callable[[Sequence[WindowKey]], Collection[int]]
 
 @dataclass(frozen=True, order=True)
 class Rehearsal:
-    """`<window>.dry-<run>.<nonce>` in `tmp/`, or in `plans/` with `.json`: nothing of it is ever published."""
+    """`<window>.dry-<run>.<nonce>` in `tmp/`, or in `plans/` with `.json`: nothing of it is ever published. Of a
+    redrive: `redrive.dry-<nonce>`, and no window (-1)."""
 
     window_ms: int
+
+    @property
+    def subject(self) -> str:
+        """What the events of such dry runs are about."""
+        return REDRIVE if self.window_ms == NO_WINDOW else f"window {window_id(self.window_ms)}"
 
 
 def parse_rehearsal(name: str) -> Rehearsal | None:
@@ -37,7 +45,7 @@ def parse_rehearsal(name: str) -> Rehearsal | None:
     if not (dash and nonce and dot) or kind != DRY_RUN:
         return None
     try:
-        return Rehearsal(parse_window_id(window))
+        return Rehearsal(NO_WINDOW if window == REDRIVE else parse_window_id(window))
     except ValueError:
         return None
 
@@ -95,6 +103,7 @@ class ReplayLedger(Protocol):
         """By window."""
         ...
 
-    def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
-        """An event: a dry run of a replay begins to write the work directory of that name, which nobody publishes."""
+    def rehearsed(self, name: str, key: WindowKey | None, attempt: str) -> None:
+        """An event: a dry run of a replay, or of a redrive (no window), begins to write the work directory of that
+        name, which nobody publishes."""
         ...

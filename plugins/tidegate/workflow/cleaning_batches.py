@@ -69,8 +69,7 @@ def _rebuild_attempt(run: Run, kind: str, path: str, attempt: Assembly, facts: G
 
 def _rehearsal(run: Run, kind: str, path: str, found: Rehearsal) -> None:
     def decide() -> Verdict:
-        subject = f"window {window_id(found.window_ms)}"
-        return may_go(run.history(subject, EVENT), run.ttl, run.now_ms)
+        return may_go(run.history(found.subject, EVENT), run.ttl, run.now_ms)
 
     if _worth_it(run, kind, path, decide()):
         run.delete(kind, path, decide)

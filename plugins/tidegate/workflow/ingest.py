@@ -144,7 +144,7 @@ def _write(ctx: Context, batch: PlannedBatch | WritingBatch) -> None:
         _write_empty_receipt(ctx, writing)
     else:
         started = time.monotonic()
-        job = _job_plan(ctx, writing)
+        job = job_plan(ctx, writing)
         path = ctx.layout.plan(batch_id, writing.epoch, writing.nonce)
         sealing.refusing(ctx, writing, lambda: run_job(ctx, job, path))
         ctx.say(f"batch {batch_id}: the job ended after {time.monotonic() - started:.1f} s")
@@ -173,7 +173,8 @@ def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
     return replanned
 
 
-def _job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
+def job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
+    """All that the attempt's job is told."""
     plan_ = batch.plan
     spec = ctx.pipeline
     if plan_.spec_version != ctx.spec_version:

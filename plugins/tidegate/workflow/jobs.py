@@ -154,7 +154,7 @@ def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:
     """What a person asks who reads that a job was killed."""
     what, *words = str(error.args[0]).split("; its last words:", 1)
     of = "what readers see stays, the next try builds it anew"
-    if job.mode in (INGEST, REDRIVE):
+    if job.mode in (INGEST, REDRIVE) and job.epoch:
         of = f"the next try writes batch {job.batch_id} anew as epoch {job.epoch + 1}"
     return JobKilled("; its last words:".join([f"{what}: nothing is lost, {of}", *words]), advice=error.advice)
 

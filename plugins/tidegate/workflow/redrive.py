@@ -86,19 +86,18 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
         if not choice.chosen:
             _refuse_unsettled(ctx, [i for i in _unsettled(found, wanted) if below is None or i < below])
             return None
-        planned = _plan(ctx, view, choice)
-        zoning.refuse_to_plan(ctx, planned.floor)
+        made = planned(ctx, view, choice)
+        zoning.refuse_to_plan(ctx, made.floor)
         tables.before_planning(ctx)
         try:
-            ctx.ledger.batches.insert_plan(planned, view.version, run)
+            ctx.ledger.batches.insert_plan(made, view.version, run)
         except LostComparison:
             continue  # somebody planned, closed a window or redrove meanwhile: gather again
-        ids = source_batches(planned)
+        ids = source_batches(made)
         ctx.say(
-            f"planned batch {planned.batch_id}: redrive of "
-            f"{many(planned.records, 'dirty row')} of {many(len(ids), 'batch')}"
+            f"planned batch {made.batch_id}: redrive of {many(made.records, 'dirty row')} of {many(len(ids), 'batch')}"
         )
-        return planned.batch_id
+        return made.batch_id
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
 
 
@@ -258,7 +257,8 @@ def _refuse_unsettled(ctx: Context, batches: list[int]) -> None:
         )
 
 
-def _plan(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
+def planned(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
+    """The batch of the chosen rows, by today's spec, clock and windows."""
     first, clock_ms = choice.chosen[0], ctx.clock.now_ms()
     return Plan(
         ctx.name,

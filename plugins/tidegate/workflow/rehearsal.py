@@ -5,7 +5,7 @@ The ledger gets an event and nothing else. What a dry run that died has left is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.errors import StorageError, TidegateError
@@ -81,7 +81,8 @@ def _group(ctx: Context, keys: Sequence[WindowKey], wanted: str) -> list[Rehears
     try:
         results = rebuild.read_again(ctx, works, wanted) if works else {}
     finally:
-        _clear(ctx, works)
+        # a job may have taken further directories of the same window, where it was tried in halves
+        clear(ctx, {w.attempt.removesuffix(w.nonce) for w in works})
     return [_told(ctx, key, current[key], results) for key in keys]
 
 
@@ -97,9 +98,8 @@ def _work(ctx: Context, current: PublishedGeneration, run: str) -> Work:
     return Work(current.window, current.batches, current.late, name, nonce)
 
 
-def _clear(ctx: Context, works: Sequence[Work]) -> None:
-    """A job may have taken further directories of the same window, where it was tried in halves."""
-    ours = {f"{w.attempt.removesuffix(w.nonce)}" for w in works}
+def clear(ctx: Context, ours: Collection[str]) -> None:
+    """Delete attempts and plans of a dry run, by what their names begin with; the cleaner finds what stays."""
     for folder in (ctx.layout.attempts(), ctx.layout.plans()):
         try:
             for name in ctx.storage.list_names(folder) or []:

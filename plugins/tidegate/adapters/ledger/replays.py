@@ -6,8 +6,7 @@ from sqlalchemy import and_, exists, or_, select
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.layout import window_id
-from tidegate.core.rehearsing import EVENT, Unfinished
+from tidegate.core.rehearsing import EVENT, NO_WINDOW, Rehearsal, Unfinished
 from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
 
@@ -43,6 +42,7 @@ class SqlReplays:
         with self._store.begin() as c:
             return [Unfinished(*row) for row in c.execute(statement)]
 
-    def rehearsed(self, name: str, key: WindowKey, attempt: str) -> None:
+    def rehearsed(self, name: str, key: WindowKey | None, attempt: str) -> None:
+        at = NO_WINDOW if key is None else key.start_ms
         with self._store.begin() as c:
-            self._store.note(c, name, EVENT, f"window {window_id(key.start_ms)}", {"attempt": attempt})
+            self._store.note(c, name, EVENT, Rehearsal(at).subject, {"attempt": attempt})
