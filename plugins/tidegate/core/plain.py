@@ -10,6 +10,7 @@ import functools
 import json
 import types
 import typing
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -54,42 +55,108 @@ def _names(cls: type) -> tuple[tuple[str, bool, Any], ...]:
     return tuple((f.name, "left out" in f.metadata, f.default) for f in dataclasses.fields(cls))
 
 
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
 def from_plain(kind: type[T] | Any, value: Any) -> T:
     """The inverse of `to_plain` for `kind`. Raises ValueError on a missing or unknown field, and on a value of another
     type."""
-    if value is None or kind is Any:
-        return value
+    return _reader(kind)(value)  # type: ignore[no-any-return]
+
+
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Looking at type hints costs more than reading a value: once for each class, not for each value of a plan.
+
+    Kept by class alone: `A | B` equals `B | A`, and the first one is what a value is read as when nothing tells."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return _as_it_is
     if origin in (typing.Union, types.UnionType):
-        args = tuple(a for a in args if a is not type(None))
-        return from_plain(next((a for a in args if isinstance(value, a)), args[0]) if len(args) > 1 else args[0], value)
+        return _union(tuple(a for a in args if a is not type(None)))
     if origin in (tuple, frozenset, list):
         if origin is tuple and args[-1] is not Ellipsis:
-            return tuple(from_plain(a, v) for a, v in zip(args, value, strict=True))  # type: ignore[return-value]
-        return origin(from_plain(args[0], v) for v in value)
+            return _row(args)
+        return _collection(origin, args[0])
     if origin is dict:
-        return {from_plain(args[0], k): from_plain(args[1], v) for k, v in value.items()}  # type: ignore[return-value]
-    if dataclasses.is_dataclass(kind):
-        hints = _hints(kind)
-        unknown = set(value) - set(hints)
+        return _mapping(*args)
+    return _record(kind) if dataclasses.is_dataclass(kind) else _scalar(kind)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _union(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    if len(kinds) == 1:
+        return _reader(kinds[0])
+
+    def read(value: Any) -> Any:
+        return from_plain(next((a for a in kinds if isinstance(value, a)), kinds[0]), value)
+
+    return read
+
+
+def _row(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    readers = [_reader(kind) for kind in kinds]
+
+    def read(value: Any) -> Any:
+        return None if value is None else tuple(r(v) for r, v in zip(readers, value, strict=True))
+
+    return read
+
+
+def _collection(origin: Callable[[Any], Any], kind: Any) -> Callable[[Any], Any]:
+    one = _reader(kind)
+
+    def read(value: Any) -> Any:
+        return None if value is None else origin(map(one, value))
+
+    return read
+
+
+def _mapping(key: Any, kind: Any) -> Callable[[Any], Any]:
+    keys, values = _reader(key), _reader(kind)
+
+    def read(value: Any) -> Any:
+        return None if value is None else {keys(k): values(v) for k, v in value.items()}
+
+    return read
+
+
+@functools.cache
+def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
+    return {name: _reader(hint) for name, hint in typing.get_type_hints(cls).items()}
+
+
+@functools.cache
+def _record(cls: Any) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value is None:
+            return None
+        readers = _readers(cls)  # not before: a class may have fields of itself
+        unknown = set(value) - set(readers)
         if unknown:
             raise UnknownFields(
-                f"{kind.__name__}: unknown {sorted(unknown)}: a newer release wrote it, install that here"
+                f"{cls.__name__}: unknown {sorted(unknown)}: a newer release wrote it, install that here"
             )
         try:
-            return kind(**{k: from_plain(hints[k], v) for k, v in value.items()})
+            return cls(**{k: readers[k](v) for k, v in value.items()})
         except TypeError as e:
-            raise ValueError(f"{kind.__name__}: {e}") from None
-    if kind is int and isinstance(value, str):  # keys of JSON objects
-        return int(value)  # type: ignore[return-value]
-    if kind in _SCALARS and (not isinstance(value, _SCALARS[kind]) or isinstance(value, bool) is not (kind is bool)):
-        raise ValueError(f"{str(value)[:40]!r} is no {kind.__name__}")
-    return value
+            raise ValueError(f"{cls.__name__}: {e}") from None
+
+    return read
+
+
+def _scalar(kind: Any) -> Callable[[Any], Any]:
+    allowed = _SCALARS.get(kind)
+
+    def read(value: Any) -> Any:
+        if value is None or type(value) is kind:
+            return value
+        if kind is int and isinstance(value, str):  # keys of JSON objects
+            return int(value)
+        if allowed and (not isinstance(value, allowed) or isinstance(value, bool) is not (kind is bool)):
+            raise ValueError(f"{str(value)[:40]!r} is no {kind.__name__}")
+        return value
+
+    return read
 
 
 _SCALARS: dict[Any, Any] = {int: int, str: str, bool: bool, float: (int, float)}

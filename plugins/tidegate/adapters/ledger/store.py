@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import BigInteger, create_engine, event, insert, inspect, literal, literal_column, select, update
+from sqlalchemy import (
+    BigInteger,
+    bindparam,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import (
     IntegrityError,
@@ -18,7 +30,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
     TimeoutError,
 )
-from sqlalchemy.sql import ClauseElement, ColumnElement
+from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.texts import storable
@@ -179,10 +191,17 @@ def in_our_words(error: SQLAlchemyError) -> LedgerError:
 
 def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:
     """Rows whose columns equal `where`, in primary-key order."""
-    statement = select(table).order_by(*table.primary_key.columns)
-    for column, value in where.items():
-        statement = statement.where(table.c[column] == value)
-    return connection.execute(statement).all()
+    if None in where.values():  # is compared in other words than a value
+        rows = select(table).where(*(table.c[column] == value for column, value in where.items()))
+        return connection.execute(rows.order_by(*table.primary_key.columns)).all()
+    return connection.execute(_rows_where(table, tuple(where)), where).all()
+
+
+@functools.cache
+def _rows_where(table: Any, columns: tuple[str, ...]) -> Select:
+    """Making a statement costs more than executing it, and a batch looks dozens of times."""
+    equal = (table.c[column] == bindparam(column) for column in columns)
+    return select(table).where(*equal).order_by(*table.primary_key.columns)
 
 
 def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
