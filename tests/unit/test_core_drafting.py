@@ -221,3 +221,14 @@ def test_without_any_event_time_there_are_windows_all_the_same() -> None:
     found = draft_times.windows_of([], 10, NOW)
     assert (found.size_ms, found.start_ms, found.idle) == (HOUR_MS, NOW, "clock")
     assert draft_times.windows_of(times(0, 1), 10, NOW).odd == 2
+
+
+def test_few_odd_values_do_not_keep_an_object_together() -> None:
+    rows = [{"a": {"b": 1}}] * 399
+    assert types(*rows, {"a": 5}) == {"$.a.b": "bigint"}
+    assert types(*rows[:99], {"a": 5}) == {}
+
+
+def test_a_path_that_is_too_long_for_a_spec_is_left() -> None:
+    assert columns_of(tree({"x" * 200: 1, "y": {"z" * 200: DAY_ONE}, "w": 1}), 1).columns[0].path == "$.w"
+    assert best({"at" * 100: DAY_ONE}) is None

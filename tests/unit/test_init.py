@@ -249,6 +249,13 @@ def test_gaps_are_allowed_where_there_are_some(bench: Bench) -> None:
     assert "2 offsets of the sample hold no record" in text
 
 
+def test_messages_without_a_field_that_can_be_named(bench: Bench) -> None:
+    bench.topic([json.dumps({"a b": i}).encode() for i in range(5)])
+    result = bench.run()
+    assert result.exit_code == 1
+    assert 'no field of 5 messages can be a column: "a b": no path can name it' in result.stderr
+
+
 def test_one_message_is_enough(bench: Bench) -> None:
     bench.topic([reading(0)])
     assert bench.drafted()[0].event_time.path == "$.at"

@@ -155,6 +155,7 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
             found = draft(wanted, messages, _records(state), read.gaps, now_ms)
         except UnknownField as e:
             raise click.UsageError(str(e)) from None
+        _refuse_without_columns(found)
         found, outcome = _fitted(look, found, now_ms)
     _say(found, outcome, state, read)
     return found, text(found)
@@ -277,6 +278,17 @@ def _refuse_undecodable(form: str, messages: list[Any], bad: list[str], read: Sa
     raise Failed(
         f"none of {many(read.read, 'message')} can be decoded as {form}{why}{first}\n"
         "  what to do: say another --format; raw takes any message",
+        NOT_WELL,
+    )
+
+
+def _refuse_without_columns(found: Draft) -> None:
+    if found.columns.columns:
+        return
+    left = "; ".join(found.columns.left[:_SHOWN]) or "the messages have no fields"
+    raise Failed(
+        f"no field of {many(found.looked, 'message')} can be a column: {left}\n"
+        "  what to do: --format raw keeps the messages as they are; expressions can read them (docs/schema.md)",
         NOT_WELL,
     )
 

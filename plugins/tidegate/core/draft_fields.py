@@ -15,6 +15,9 @@ from tidegate.core import proposing
 from tidegate.core.wording import many
 
 MOST_COLUMNS = 300
+LONGEST_PATH = 128
+MOST_ODD = 0.005
+"""Share of messages whose odd value does not decide a type; a batch of more than 1 % dirty records is refused."""
 DEEPEST = 8
 """Levels of objects that are taken apart; what lies deeper is one struct."""
 _FEW_KEYS = 20
@@ -47,8 +50,9 @@ class Field:
 
     @property
     def objects(self) -> bool:
-        """Whether there are objects and nothing else."""
-        return bool(self.values) and all(isinstance(v, dict) for v in self.values)
+        """Whether there are objects and nothing else, but for so few messages that these may be dirty."""
+        others = sum(not isinstance(v, dict) for v in self.values)
+        return bool(self.values) and others <= MOST_ODD * len(self.values)
 
     @property
     def told(self) -> str:
@@ -88,6 +92,10 @@ class Columns:
     left: tuple[str, ...] = ()
 
 
+def _reachable(name: str) -> bool:
+    return proposing.nameable(name) and len(dotted((name,))) <= LONGEST_PATH
+
+
 def scalar(text: str) -> str:
     """A text as YAML: in quotes where YAML would read something else without them."""
     plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
@@ -120,7 +128,7 @@ def leaves(root: Field) -> dict[Path, Field]:
     """Every place that a path can name and that is no object, in the order in which they were met."""
     found: dict[Path, Field] = {}
     _walk(root, (), found)
-    return found
+    return {path: leaf for path, leaf in found.items() if len(dotted(path)) <= LONGEST_PATH}
 
 
 def _walk(node: Field, path: Path, found: dict[Path, Field]) -> None:
@@ -142,7 +150,7 @@ def columns_of(root: Field, messages: int, text_only: bool = False) -> Columns:
     """Columns for every field, of a sample of so many decoded messages. `text_only`: the format holds nothing but text
     (CSV), so that a string column takes every value."""
     made: list[DraftColumn] = []
-    left = [f"{json.dumps(name)}: no path can name it" for name in root.children if not proposing.nameable(name)]
+    left = [f"{json.dumps(name)[:80]}: no path can name it" for name in root.children if not _reachable(name)]
     for path, leaf in leaves(root).items():
         if len(made) >= MOST_COLUMNS:
             left.append(f"{dotted(path)}: more than {MOST_COLUMNS} columns")
