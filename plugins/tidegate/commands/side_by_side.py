@@ -33,7 +33,7 @@ class Away:
         self._errors: dict[object, SourceUnavailable] = {}
 
     def ask(self, server: object, question: Callable[[], T]) -> T:
-        """Its answer. Raises SourceUnavailable, at once where the server has given none before; what it raises."""
+        """Its answer. Raises what `question` raises; SourceUnavailable at once where the server gave no answer before."""
         if server not in self._errors:
             try:
                 return question()

@@ -77,8 +77,8 @@ class GenerationRecord:
 def pack(record: BatchRecord | GenerationRecord) -> bytes:
     """Compressed JSON; equal records give equal bytes.
 
-    Fields that the release before does not know are left out where they say no more than what was before: who goes back
-    to it can have it adopt what has landed since."""
+    Fields that the release before does not know are left out where they say no more than what was before: so that
+    release can adopt what has landed since, if an operator goes back to it."""
     content = to_plain(record)
     if isinstance(record, BatchRecord):
         # not by LEFT_OUT: the ledger's texts of specs have both

@@ -121,7 +121,7 @@ def reopen_range(
 
     `told` hears of each window as soon as it is known. A window that is refused or fails stops no other, unless
     `stop_on_failure`; a ledger that gives no answer stops the rest, and so do Hive or storage that gave none for
-    SILENT_AT_MOST windows in a row. Who asks for the range again goes on with the rest. Raises SpecError,
+    SILENT_AT_MOST windows in a row. The same range, asked for again, goes on with the rest. Raises SpecError,
     StorageAhead, LedgerError before the first window."""
     guard(ctx)
     _refuse_spec(ctx)
