@@ -33,7 +33,7 @@ class Away:
         self._errors: dict[object, SourceUnavailable] = {}
 
     def ask(self, server: object, question: Callable[[], T]) -> T:
-        """Its answer. Raises what `question` raises; SourceUnavailable at once where the server gave no answer before."""
+        """Its answer. Raises what `question` raises, or at once what the server has raised for giving no answer."""
         if server not in self._errors:
             try:
                 return question()
