@@ -31,7 +31,7 @@ from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 from tidegate.core.plain import from_plain
 
 MOST_BYTES, MOST_SECONDS = 64 * 1024 * 1024, 30.0
-"""A sample is cut there: a look at a topic must not take a worker's memory, nor the patience of who asks."""
+"""A sample is cut there: a look at a topic must not take a worker's memory, nor a user's patience."""
 FIELD_CHARACTERS, MOST_REASONS, SHOWN = 20_000, 200, 3
 
 
@@ -40,7 +40,7 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
     for line in source:
         try:
             answer = look.answer(json.loads(line))
-        except Exception as e:  # who asked is told, and may ask again
+        except Exception as e:  # the caller is told, and may ask again
             answer = {"error": last_line(from_exception(e))}
         print(json.dumps(answer), file=sink, flush=True)
     return 0

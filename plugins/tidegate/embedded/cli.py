@@ -182,7 +182,7 @@ def airflow(root: Path, words: tuple[str, ...]) -> None:
 def produce(root: Path, topic: str, file: str, key: str | None, partitions: int) -> None:
     """Send each line of FILE to TOPIC as one message; `-` is standard input. A missing topic is created.
 
-    Said twice, it sends the messages twice.
+    Run twice, it sends the messages twice.
 
     \b
     Examples:
