@@ -129,6 +129,17 @@ def test_formats_of_times(value: Any, form: str) -> None:
     assert best({"ts": value, "id": 1}) == ("$.ts", form)
 
 
+def test_days_that_may_be_months_are_told() -> None:
+    def why(*texts: str) -> str:
+        found = draft_times.candidates(leaves(tree(*({"ts": t} for t in texts))), len(texts), NOW)
+        return found[0].why
+
+    assert why("01/02/2013 10:00:00", "03/04/2013 10:00:00").endswith("the other way round: look")
+    assert "other way" not in why("01/02/2013 10:00:00", "25/04/2013 10:00:00")
+    assert "other way" not in why("01.02.2013 10:00:00")
+    assert "other way" not in why("2013/01/02 10:00:00"), "the year comes first"
+
+
 def test_the_name_decides_between_times() -> None:
     row = {"updated_at": DAY_ONE, "received_at": DAY_ONE, "created_at": DAY_ONE, "event": {"time": DAY_ONE}}
     assert best(row) == ("$.created_at", "epoch_ms"), "of equal names the one that lies less deep"

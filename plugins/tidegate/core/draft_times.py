@@ -120,7 +120,21 @@ def _candidate(path: Path, leaf: Field, messages: int, now_ms: int) -> TimeField
         exact + ("%H" not in form and "%" in form),
         len(path),
     )
-    return TimeField(dotted(path), form, share, rank, f"{plausible:,} of {messages:,} messages have a time in it")
+    why = f"{plausible:,} of {many(messages, 'message')} have a time in it"
+    turned = _turned(form)
+    if turned != form and turned in _PATTERNS and _plausible(leaf.values, turned, now_ms) == plausible:
+        why += "; day and month may be the other way round: look"
+    return TimeField(dotted(path), form, share, rank, why)
+
+
+def _turned(form: str) -> str:
+    """A format with day and month the other way round."""
+    return form.replace("%d/%m", "%m/%d") if "%d/%m" in form else form.replace("%m/%d", "%d/%m")
+
+
+def _plausible(values: Sequence[Any], form: str, now_ms: int) -> int:
+    times = (event_ms(v, form) for v in values)
+    return sum(t is not None and EARLIEST_MS <= t <= now_ms + AHEAD_MS for t in times)
 
 
 def _format(values: Sequence[Any], now_ms: int) -> tuple[str, int]:
@@ -133,8 +147,7 @@ def _format(values: Sequence[Any], now_ms: int) -> tuple[str, int]:
         forms = tuple(f for f in ("iso8601", *_PATTERNS) if any(event_ms(v, f) is not None for v in few))
     best = ("", 0)
     for form in forms:
-        times = (event_ms(v, form) for v in values)
-        count = sum(t is not None and EARLIEST_MS <= t <= now_ms + AHEAD_MS for t in times)
+        count = _plausible(values, form, now_ms)
         best = (form, count) if count > best[1] else best
     return best
 
@@ -181,8 +194,8 @@ def _size(span_ms: int, records: int, date_only: bool) -> tuple[int, str]:
     if date_only:
         return DAY_MS, "the event time has no hour"
     if (hours > 48 and rate < 10) or (hours > 2000 and rate < 10_000):
-        return DAY_MS, f"{hours / 24:,.0f} days with about {max(1, round(rate * 24)):,} records a day"
-    return HOUR_MS, f"{hours:,.0f} hours with about {max(1, round(rate)):,} records an hour"
+        return DAY_MS, f"{many(round(hours / 24), 'day')} with about {many(max(1, round(rate * 24)), 'record')} a day"
+    return HOUR_MS, f"{many(round(hours), 'hour')} with about {many(max(1, round(rate)), 'record')} an hour"
 
 
 def _without_odd_ones(times: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
