@@ -8,6 +8,17 @@ from tidegate.core.plain import dumps
 from tidegate.core.ports import Storage
 from tidegate.core.receipt import Failure
 
+_LOST = {
+    "Python worker exited unexpectedly": "a Python worker of the job died",
+    "ExecutorLostFailure": "the job lost an executor",
+}
+"""By Spark's words for it."""
+_MEMORY = (
+    "if nobody killed it, memory ran out: `journalctl -k` on its host names what the kernel killed, YARN says which "
+    "container was too large; raise spark.executor.memoryOverhead (local master: give the worker or its container more "
+    "memory), or lower ingest.max_records"
+)
+
 
 class JobError(Exception):
     """Raised anywhere in a job; `failure.retry` says whether the next try can succeed without a human."""
@@ -39,7 +50,11 @@ def from_exception(error: BaseException) -> Failure:
         return error.failure
     if isinstance(error, TidegateError):
         return Failure(str(error.args[0]) if error.args else type(error).__name__, error.advice, retry=error.retry)
-    text = " ".join(str(error).split())[:1000]
+    text = " ".join(str(error).split())
+    for words, what in _LOST.items():
+        if words in text:
+            return Failure(f"{what}: {text[text.index(words) :][:300]}", _MEMORY, retry=True)
+    text = text[:1000]
     return Failure(f"{type(error).__name__}: {text}" if text else type(error).__name__, retry=True)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pendulum
 import pytest
 
+from spark_jobs.engine.failures import from_exception
 from tests.unit.test_spark_launcher import LAUNCHERS, PLAN, airflow_launcher, spark
 from tests.world import World, record
 from tidegate.adapters.local_job import LocalLauncher
@@ -137,3 +138,22 @@ def test_a_merge_beside_too(tmp_path: Path) -> None:
     dies.chmod(0o755)
     with pytest.raises(JobKilled, match=r"^the merge was killed by signal 9 \(SIGKILL\)"):
         LocalLauncher(lambda said: None, str(dies)).run(PLAN)
+
+
+def test_a_worker_that_is_killed_is_no_java_stack() -> None:
+    java = (
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most "
+        "recent failure: Lost task 0.0 in stage 0.0 (TID 0) (host executor driver): "
+    )
+    died = from_exception(
+        RuntimeError(java + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
+    )
+    lost = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: exited with code 137"
+    for failure, what in (
+        (died, "a Python worker of the job died: Python worker exited unexpectedly (crashed)"),
+        (from_exception(RuntimeError(java + lost)), f"the job lost an executor: {lost}"),
+    ):
+        assert failure.what == what
+        assert failure.retry
+        assert failure.advice.startswith("if nobody killed it, memory ran out")
