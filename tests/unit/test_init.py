@@ -122,7 +122,9 @@ def test_a_draft_is_written_loads_and_reads_the_sample(bench: Bench) -> None:
     assert '"${TIDEGATE_LAKE_FS:-file://}${TIDEGATE_LAKE}/readings"' in text
     assert "in 800 of 800 messages" in text
     assert "800 of 800 messages become rows; 0 would be dirty" in said
+    assert "tidegate unpause readings" in said
     assert "tidegate explain readings 2013-01-05T00:00" in said
+    assert "tidegate pause readings --only archive --why" in said, "of old data, whose last window nothing closes"
     assert [tuple(r) for r in topic.read] == [(0, 0, 400), (1, 0, 400)]
 
 

@@ -103,6 +103,11 @@ def _say_next(name: str, draft: Draft) -> None:
         (f"tidegate explain {first}", "the first window"),
     ):
         progress(f"  {command:44}  # {why}")
+    if draft.windows.idle == "follow":
+        progress(
+            "the data looks like a load. When all of it is in, runs of later windows would wait for records and fail;"
+            f' so then:\n  tidegate pause {name} --only archive --why "the load is complete"'
+        )
 
 
 def _asked(topic: str, form: str | None, messages: int, options: Mapping[str, Any]) -> _Asked:
