@@ -26,7 +26,8 @@ BUGS = (
         "R13: a generation that readers may have met is finished and not given up",
         "a_replay_comes_to_a_reopening_whose_swap_was_forgotten",
         ONCE,
-        (Patch(seams.READERS_MET, nothing),),
+        (Patch(seams.READERS_MET, nothing), Patch(seams.SHOW_LATE_AGAIN, nothing)),
+        why="what is given up lets its late rows be shown again, which heals a look that came too early",
     ),
     Bug(
         "an adopted window closes at once",

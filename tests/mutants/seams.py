@@ -41,6 +41,7 @@ CHECK_ITS_PLAN = "tidegate.workflow.sealing:_check_its_plan"
 STILL_KNOWN = "tidegate.adapters.ledger.windows:SqlWindows.still"
 SWAP_BEFORE_MOVE = "tidegate.workflow.publication:_swap_before_move"
 READERS_MET = "tidegate.workflow.giveup:_met"
+SHOW_LATE_AGAIN = "tidegate.adapters.ledger.reopenings:show_again"
 OPEN_AT_ADOPTION = "tidegate.adapters.ledger.recovery:SqlRecovery._pending"
 CONTRADICTION = "tidegate.core.record:contradiction"
 
