@@ -63,10 +63,10 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
         event_time=EventTime(None),
         where=None,
     )
-    known = {paths.parse(pipeline.event_time.path)[0]} if pipeline.event_time.path else set()
-    found, read = _Fields(known), 0
+    known = (paths.parse(pipeline.event_time.path),) if pipeline.event_time.path else ()
+    found, read = _Fields(), 0
     with as_a_job_is_told(registry):
-        decoder = decoder_for(asked)
+        decoder = decoder_for(asked, also_known=known)
         try:
             for wanted in ranges:
                 for chunk in reader.read(wanted):
@@ -110,15 +110,14 @@ def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) 
 
 
 class _Fields:
-    def __init__(self, known: set[str]) -> None:
-        self._known = known
+    def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._examples: dict[str, dict[str, None]] = {}
 
     def add(self, rows: Iterable[list[tuple[str, str]] | None]) -> None:
         for row in rows:
             for name, text in row or ():
-                if name in self._known or (name not in self._seen and len(self._seen) >= MOST_FIELDS):
+                if name not in self._seen and len(self._seen) >= MOST_FIELDS:
                     continue
                 self._seen[name] = self._seen.get(name, 0) + 1
                 examples = self._examples.setdefault(name, {})

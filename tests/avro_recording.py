@@ -32,15 +32,15 @@ def recorded_avro(rng: Random, count: int) -> bytes:
     assert program is not None
     code = program.code
 
-    def keep(number: int, schema: object) -> None:
-        steps, pool, names = code(schema)
+    def keep(number: int, schema: object, known: object = None) -> None:
+        steps, pool, names = code(schema, known)
         sizes = array("i", [number, len(steps) // 6, len(pool), len(names)])
         added.append(sizes.tobytes() + steps.tobytes() + pool.tobytes() + names)
 
     program.add = keep  # type: ignore[method-assign]
     decoder._learn(b"\0\0\0\0\7")
     description = program.description
-    head = array("i", [description.count, len(description.names), 0, len(added)])
+    head = array("i", [description.count, len(description.names), len(added)])
     parts = [head.tobytes(), description.numbers.tobytes(), bytes(description.names), *added]
     for size in (count, 1, 7):
         data, lengths = laid_out([m for m in messages(case, rng, size) if m is not None])

@@ -115,7 +115,7 @@ def fitting(kind: HiveType, rng: random.Random, writer: Writer) -> str:
     if isinstance(kind, Struct):
         fields = [(name, fitting(each, rng, writer)) for name, each in kind.fields if rng.random() < 0.9]
         if rng.random() < 0.2:
-            fields.append((rng.choice(["z", "other", "A"]), anything(rng, writer, 1)))
+            fields.append((rng.choice(["z", "other", "A", "ö", "a.b"]), anything(rng, writer, 1)))
         rng.shuffle(fields)
         return writer.object(fields)
     if isinstance(kind, Decimal):

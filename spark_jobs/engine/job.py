@@ -152,7 +152,7 @@ def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
         _check_policy(part, pipeline)
     strange = {plan.rules_version, *(p.rules_version for p in plan.parts)} - KNOWN_RULES
     if strange:
-        known = " and ".join(map(str, sorted(KNOWN_RULES)))
+        known = ", ".join(map(str, sorted(KNOWN_RULES)))
         raise refuse(
             f"the plan needs rules version {max(strange)}, this worker knows {known}",
             advice="run workers and control plane from the same release",

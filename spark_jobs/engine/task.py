@@ -22,7 +22,7 @@ from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
-from spark_jobs.engine.unknown import not_captured, unknown_field
+from spark_jobs.engine.unknown import unknown_field
 from spark_jobs.engine.write import Files
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.batch import Copy, JobPart, JobPlan
@@ -291,17 +291,13 @@ class _Today:
     def __init__(self, pipeline: Pipeline, decided_by: EventTime, rules_version: int) -> None:
         # event time and `where` decide membership: today's are not even looked at
         self._pipeline = replace(pipeline, event_time=EventTime(None), where=None)
-        self._decoder = decoder_for(self._pipeline, rules_version)
+        # what the event time came from is no unknown field, as when the row was first decoded
+        known = (paths.parse(decided_by.path),) if decided_by.path else ()
+        self._decoder = decoder_for(self._pipeline, rules_version, known)
         self._rules_version = rules_version
-        captures = pipeline.format.unknown_fields == "capture"
-        self._event_field = paths.parse(decided_by.path)[0] if captures and decided_by.path else None
 
     def decode(self, chunk: Chunk) -> Decoded:
-        """The field that the event time came from is no unknown one, as when the row was first decoded."""
-        rows = self._decoder.decode(chunk)
-        if self._event_field is None:
-            return rows
-        return replace(rows, table=not_captured(rows.table, self._event_field))
+        return self._decoder.decode(chunk)
 
     def values(self, rows: Decoded) -> dict[str, pa.Array]:
         return {name: partition_text(rows.table.column(name)) for name in self._pipeline.dynamic_partitions}

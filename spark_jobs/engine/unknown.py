@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.fetch import Chunk
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+from tidegate.core.pipeline import Pipeline
 from tidegate.core.proposing import advice, propose
 
 MOST_TOLD = 10
@@ -33,17 +30,3 @@ def unknown_field(
         offset=chunk.offsets[row],
         field=name[:200],
     )
-
-
-def not_captured(rows: pa.Table, field: str) -> pa.Table:
-    """Takes one field out of `_extra`."""
-    extra = rows[EXTRA_COLUMN[0]].combine_chunks()
-    keys = extra.keys
-    stays = pc.not_equal(keys, field)
-    if pc.all(stays).as_py() is not False:
-        return rows
-    kept = pc.cumulative_sum(pc.cast(stays, pa.int32()))
-    before = pa.concat_arrays([pa.array([0], pa.int32()), kept])
-    offsets = before.take(extra.offsets)
-    less = pa.MapArray.from_arrays(offsets, keys.filter(stays), extra.items.filter(stays), extra.type)
-    return rows.set_column(rows.column_names.index(EXTRA_COLUMN[0]), EXTRA_COLUMN[0], less)

@@ -3,7 +3,7 @@
  *
  *     replay FILE...
  *
- * A file: int32 nodes, names' bytes, flags, Avro schemas (-1: messages are JSON); the nodes, 8 int32 each; the names; of
+ * A file: int32 nodes, names' bytes, Avro schemas (-1: messages are JSON); the nodes, 8 int32 each; the names; of
  * each schema int32 id, steps, length of the pool, bytes of the names, then these; then chunks: int32 messages, int32
  * size of the data, the lengths, the data. */
 #include "../../spark_jobs/engine/native/avro.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 struct description;
-struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size, int32_t flags);
+struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size);
 void tg_free(struct program *s);
 int64_t tg_read(struct program *s, text data, int64_t size, const int32_t *lengths, int64_t count, int64_t expected,
                 uint8_t *look);
@@ -100,13 +100,13 @@ static struct avro *schemas_of(FILE *file, struct program *s, int32_t count)
 
 static void replay(FILE *file)
 {
-    int32_t *head = take(file, 16);
+    int32_t *head = take(file, 12);
     void *nodes = take(file, (size_t)head[0] * 32);
     void *names = take(file, (size_t)head[1]);
-    struct program *s = tg_new(nodes, head[0], names, head[1], head[2]);
+    struct program *s = tg_new(nodes, head[0], names, head[1]);
     if (!s)
         exit(7);
-    struct avro *a = head[3] < 0 ? NULL : schemas_of(file, s, head[3]);
+    struct avro *a = head[2] < 0 ? NULL : schemas_of(file, s, head[2]);
     int32_t chunk[2];
     while (fread(chunk, 4, 2, file) == 2) {
         int32_t *lengths = take(file, (size_t)chunk[0] * 4);

@@ -19,7 +19,7 @@ from engine_fixtures import all_rows, chunk_of, event, job_plan, pipeline, recor
 from spark_jobs.engine import native
 from spark_jobs.engine.formats import json_decoder, json_program
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
-from spark_jobs.engine.formats.json_program import Program, describe, flags_of, is_plain, laid_out, unreadable
+from spark_jobs.engine.formats.json_program import Program, describe, is_plain, laid_out, unreadable
 from spark_jobs.engine.formats.json_rows import MAX_DEPTH, RowRules
 from spark_jobs.engine.job import run_plan
 from tests.avro_recording import recorded_avro
@@ -66,7 +66,7 @@ def test_the_library_is_built_from_these_sources() -> None:
     assert {p.name: n for p in files if (n := len(p.read_text().splitlines())) > 400} == {}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_library_takes_is_what_the_row_rules_say(name: str, version: int, rng: random.Random) -> None:
     found = compare(name, rng.randrange(2**32), 700, version=version)
@@ -391,7 +391,7 @@ def _recorded(name: str, rng: random.Random, count: int) -> bytes:
     """A pipeline and chunks of messages as tests/native/replay.c reads them."""
     of = spec_of(name)
     description = describe(of, unreadable(of))
-    parts = [array("i", [description.count, len(description.names), flags_of(of), -1]).tobytes()]
+    parts = [array("i", [description.count, len(description.names), -1]).tobytes()]
     parts += [description.numbers.tobytes(), bytes(description.names)]
     for size in (count, 1, 7):
         data, lengths = laid_out(list(messages(name, rng, size)))

@@ -116,5 +116,5 @@ def test_each_part_goes_by_the_rules_of_its_batch(tmp_path, todays):
     # by version 1 it is the nearest double that has to fit
     assert [(r["_offset"], r["count"]) for r in all_rows(plan, receipt, DATA)] == [(0, Decimal("0.10"))]
     assert [(r.data, r.dropped) for r in receipt.ranges] == [(1, 0), (0, 1)]
-    with pytest.raises(JobError, match="needs rules version 3, this worker knows 1 and 2"):
-        run(replace(plan, parts=(replace(first, rules_version=3),)), topic)
+    with pytest.raises(JobError, match="needs rules version 4, this worker knows 1, 2, 3"):
+        run(replace(plan, parts=(replace(first, rules_version=4),)), topic)

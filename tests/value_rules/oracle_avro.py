@@ -13,6 +13,7 @@ from tests.value_rules.oracle_avro_binary import Schema, Value, parse, read_datu
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tests.value_rules.oracle_text import Dirty, Number, write_text
 from tests.value_rules.oracle_times import EPOCH, event_ms
+from tests.value_rules.oracle_unknown import Looking
 from tests.value_rules.oracle_values import BITS, FIRST_MICROS, LAST_MICROS, Kind, convert, kind_of
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
@@ -37,9 +38,19 @@ def read(spec: PlainSpec, message: bytes | None) -> Row | Refused:
         event = None if spec.time is None else _event(top, spec)
     except Dirty as e:
         return Refused(e.category, e.field)
-    taken = {c.path[0] for c in spec.columns} | set((spec.time or ())[:1])
-    unknown = {} if spec.unknown == "ignore" else {n: as_json(v) for n, v in top.payload if n not in taken}
-    return Row(values, event, unknown)
+    looking = Looking(
+        lambda v: v.payload if v.schema.kind == "record" else (),
+        _elements,
+        as_json,
+        lambda v: [name for name, _ in v.payload] if v.schema.kind == "record" else (),
+    )
+    return Row(values, event, {} if spec.unknown == "ignore" else looking.unknown(spec, top))
+
+
+def _elements(value: Value) -> list[Value]:
+    if value.schema.kind == "map":
+        return list({key: item for key, item in value.payload}.values())
+    return value.payload if value.schema.kind == "array" else []
 
 
 def _datum(settings: AvroSettings, message: bytes | None) -> Value:

@@ -11,6 +11,7 @@ from typing import Any
 from tests.value_rules.oracle_plain_text import from_text
 from tests.value_rules.oracle_text import Dirty, Number, Object, read_message, write_text
 from tests.value_rules.oracle_times import event_ms
+from tests.value_rules.oracle_unknown import Looking
 from tests.value_rules.oracle_values import Kind, convert, kind_of
 
 
@@ -61,9 +62,12 @@ def read(spec: PlainSpec, message: bytes | None) -> Row | Refused:
         event = None if spec.time is None else _event(top, spec)
     except Dirty as e:
         return Refused(e.category, e.field)
-    known = {column.path[0] for column in spec.columns} | ({spec.time[0]} if spec.time else set())
-    unknown = {} if spec.unknown == "ignore" else {k: write_text(v) for k, v in top.pairs if k not in known}
-    return Row(values, event, unknown)
+    looking = Looking(lambda v: v.pairs if isinstance(v, Object) else (), _elements, write_text)
+    return Row(values, event, {} if spec.unknown == "ignore" else looking.unknown(spec, top))
+
+
+def _elements(value: Any) -> list[Any]:
+    return [item for _, item in value.pairs] if isinstance(value, Object) else value if isinstance(value, list) else []
 
 
 def _column(top: Object, column: PlainColumn) -> Any:

@@ -15,6 +15,7 @@ from tests.value_rules.oracle_protobuf_message import Message, decode, default
 from tests.value_rules.oracle_protobuf_wire import START, Field, Types, read_fields, types_of, varint, zigzag
 from tests.value_rules.oracle_text import Dirty, Number, write_text
 from tests.value_rules.oracle_times import EPOCH, event_ms
+from tests.value_rules.oracle_unknown import Looking
 from tests.value_rules.oracle_values import BITS, FIRST_MICROS, LAST_MICROS, Kind, convert, kind_of
 
 WRAPPERS = {f"google.protobuf.{name}Value" for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool",
@@ -42,8 +43,13 @@ def read(spec: PlainSpec, message: bytes | None) -> Row | Refused:
         event = None if spec.time is None else _event(types, top, spec)
     except Dirty as e:
         return Refused(e.category, e.field)
-    taken = {c.path[0] for c in spec.columns} | set((spec.time or ())[:1])
-    return Row(values, event, {} if spec.unknown == "ignore" else _unknown(types, top, taken))
+    looking = Looking(
+        _members,
+        lambda shown: _elements(types, *shown),
+        lambda shown: shown[1] if shown[0] is None else as_json(types, *shown),
+        lambda shown: [f.name for f in shown[1].type.fields.values()] if isinstance(shown[1], Message) else (),
+    )
+    return Row(values, event, {} if spec.unknown == "ignore" else looking.unknown(spec, (None, top)))
 
 
 def _body(types: Types, settings: ProtobufSettings, message: bytes | None) -> bytes:
@@ -219,13 +225,20 @@ def _moment(types: Types, declared: Field, value: Any, form: str) -> int:
     raise Dirty("kind")
 
 
-def _unknown(types: Types, top: Message, taken: set[str]) -> dict[str, str]:
-    found = {
-        declared.name: as_json(types, declared, top.fields[number])
-        for number, declared in top.type.fields.items()
-        if number in top.fields and declared.name not in taken and _is_there(top, declared)
-    }
-    return found | _numbered([(n, w, v) for n, w, v in top.unknown])
+def _members(shown: tuple[Field | None, Any]) -> list[tuple[str, Any]]:
+    message = shown[1]
+    if not isinstance(message, Message):
+        return []
+    there = [(f, message.fields[n]) for n, f in sorted(message.type.fields.items()) if n in message.fields]
+    known = [(f.name, (f, value)) for f, value in there if _is_there(message, f)]
+    return known + [(name, (None, text)) for name, text in _numbered(message.unknown).items()]
+
+
+def _elements(types: Types, declared: Field, value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        entry = types.messages[declared.type_name].fields
+        return [(entry[2], value[key]) for key in sorted(value)]
+    return [(declared, item) for item in value] if isinstance(value, list) else []
 
 
 def _is_there(message: Message, declared: Field) -> bool:

@@ -18,7 +18,7 @@ from tidegate.core.hivetypes import parse
 
 COLUMNS = (PlainColumn("c", "int", ("a", "b")),)
 ODD = b'{"x":[1.50,-INF,NaN,+inf,{"q":1,"q":-0e5}],"a":{"b":1,"y":2},"s":"\\u0001\\/\\u00fc\\n\\u007f","X":null}'
-EXTRA = {"x": '[1.50,-INF,NaN,+inf,{"q":1,"q":-0e5}]', "s": '"\\u0001/ü\\n\x7f"', "X": "null"}
+EXTRA = {"x": '[1.50,-INF,NaN,+inf,{"q":1,"q":-0e5}]', "s": '"\\u0001/ü\\n\x7f"', "X": "null", "$.a.y": "2"}
 TOLD = {"J-unknown-ignore": {}, "J-unknown-capture": EXTRA, "J-unknown-fail": EXTRA}
 
 

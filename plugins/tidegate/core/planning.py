@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.batch import RULES_VERSION, Loss, OpenBatch, PartitionPlan, Plan
+from tidegate.core.batch import Loss, OpenBatch, PartitionPlan, Plan, rules_for
 from tidegate.core.errors import DataLoss, LogCut, SourceError, TopicRecreated
 from tidegate.core.lateness import by_policy, floor_of
 from tidegate.core.layout import window_start
@@ -75,7 +75,7 @@ def plan_batch(
         view.next_batch_id,
         1,
         spec_version,
-        RULES_VERSION,
+        rules_for(pipeline),
         topic.topic,
         topic.topic_id,
         clock_ms,
@@ -245,4 +245,5 @@ def revise(plan: Plan, pipeline: Pipeline, spec_version: int) -> Plan:
     if pipeline.source.topic != plan.topic:
         raise SourceError(f"batch {plan.batch_id} reads {plan.topic}; a refused batch cannot change its topic")
     floor = by_policy(plan.floor, pipeline.windows, pipeline.late_policy)
-    return replace(plan, revision=plan.revision + 1, spec_version=spec_version, floor=floor)
+    rules = max(plan.rules_version, rules_for(pipeline))
+    return replace(plan, revision=plan.revision + 1, spec_version=spec_version, rules_version=rules, floor=floor)

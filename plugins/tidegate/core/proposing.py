@@ -20,6 +20,8 @@ LONGEST_TYPE = 2000
 """Characters of a type that a metastore takes in any case."""
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PATH_PART = re.compile(r"""[^\s.\[\]"'*$?()]+""")
+_STEP = re.compile(r"""\.(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|(\[\])""", re.DOTALL)
+_ELEMENTS = "[]"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?")
 _NOTHING = ""
@@ -38,16 +40,27 @@ class Proposal:
     @property
     def line(self) -> str:
         """An item of `columns`, as YAML; a comment if no path can name the field."""
-        if not _PATH_PART.fullmatch(self.field):
+        keys = keys_of(self.field)
+        if _ELEMENTS in keys and len(keys) > 1:
+            return f"# the field {json.dumps(self.field)} is inside of an array or a map: add it to that column's type"
+        if not all(map(_PATH_PART.fullmatch, keys)):
             return f"# the field {json.dumps(self.field)} cannot be named in a path"
         kind = self.type if re.fullmatch(r"\w+", self.type) else f'"{self.type}"'
-        path = "" if self.column == self.field else f", from: {_scalar(f'$.{self.field}')}"
+        path = "" if (self.column,) == keys else f", from: {_scalar('.'.join(('$', *keys)))}"
         note = f"  # {self.note}" if self.note else ""
         return f"- {{name: {self.column}, type: {kind}{path}}}{note}"
 
     @property
     def usable(self) -> bool:
         return not self.line.startswith("#")
+
+
+def keys_of(field: str) -> tuple[str, ...]:
+    """The keys from the top of the message down to an unknown field, `[]` for elements. One inside of another is named
+    by its path, one at the top by its key."""
+    if not field.startswith("$."):
+        return (field,)
+    return tuple(m[3] or m[1] or re.sub(r"\\(.)", r"\1", m[2], flags=re.DOTALL) for m in _STEP.finditer(field))
 
 
 def propose(field: str, examples: Iterable[str], taken: Iterable[str] = (), seen: int | None = None) -> Proposal:
@@ -58,7 +71,7 @@ def propose(field: str, examples: Iterable[str], taken: Iterable[str] = (), seen
         kind, note = _judged(texts)
     except RecursionError:
         kind, note = "string", "nested too deeply for a type; records with anything but text are dirty"
-    column = _column(field, {t.lower() for t in taken})
+    column = _column("_".join(keys_of(field)), {t.lower() for t in taken})
     return Proposal(field, column, kind, len(texts) if seen is None else seen, note)
 
 

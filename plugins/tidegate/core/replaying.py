@@ -158,10 +158,14 @@ def _meaning(form: Format) -> Format:
 
 
 def _same_extra(old: Pipeline, new: Pipeline) -> bool:
-    """What no column takes is the same only if the same fields are taken."""
+    """What no column takes is the same only if the same fields are taken, those that structs name among them."""
     if old.format.unknown_fields != "capture":
         return False
-    return {c.path for c in old.decoded_columns} == {c.path for c in new.decoded_columns}
+    return _taken(old) == _taken(new)
+
+
+def _taken(pipeline: Pipeline) -> set[tuple[str, str]]:
+    return {(c.path, c.type if "struct<" in c.type else "") for c in pipeline.decoded_columns}
 
 
 def lost(span: OwedSpan, files: Iterable[FileEntry]) -> str | None:

@@ -96,8 +96,9 @@ class FormatSpec(Section):
 
     type: MessageFormat = key("Format of the message's value.", "json")
     unknown_fields: UnknownFields = key(
-        "What to do with fields that no column takes: leave them out, keep them in the map column `_extra`, or refuse "
-        "the batch before it lands, with the field's name. `raw` records have none.",
+        "What to do with fields that no column takes, at the top of a message or inside of others: leave them out, "
+        "keep them in the map column `_extra`, or refuse the batch before it lands, with the field's name. `raw` "
+        "records have none.",
         "ignore",
     )
     fields: Annotated[tuple[Text, ...], Field(min_length=1)] | None = key(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from tidegate.core.batch import INGEST, REDRIVE, JobPlan
+from tidegate.core.batch import COPYING_RULES, INGEST, REDRIVE, JobPlan
 from tidegate.core.errors import (
     AttemptSpoilt,
     BatchRefused,
@@ -92,6 +92,7 @@ def plan_of_files(
         nonce=generation.nonce,
         epoch=generation.epoch,
         spec_version=ctx.spec_version,
+        rules_version=COPYING_RULES,
         window_ms=generation.window.start_ms,
         merges=merges,
     )

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.core.batch import JobPart, JobPlan, Target
+from tidegate.core.batch import JobPart, JobPlan, Target, rules_for, rules_of_replay
 from tidegate.core.errors import BatchRefused, ReplayRefused, SourceError, SourceUnavailable, TidegateError
 from tidegate.core.instants import iso
 from tidegate.core.layout import join
@@ -202,6 +202,7 @@ def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> JobPlan:
         nonce=first.nonce,
         epoch=first.epoch,
         spec_version=ctx.spec_version,
+        rules_version=max((part.rules_version for part in parts), default=rules_for(ctx.pipeline)),
         window_ms=first.window.start_ms,
         targets=tuple(targets),
         copies=tuple(c for choice in choices for c in choice.copies),
@@ -211,14 +212,16 @@ def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> JobPlan:
 def _part(ctx: Context, chooser: Chooser, batch_id: int, spans: dict[int, list[Interval]]) -> JobPart:
     """Each offset once, whatever the number of windows that it is read for."""
     plan = chooser.batches[batch_id].plan
-    pinned = None if plan.spec_version == ctx.spec_version else to_plain(chooser.spec(plan.spec_version))
+    decided_by = ctx.pipeline if plan.spec_version == ctx.spec_version else chooser.spec(plan.spec_version)
+    pinned = None if decided_by is ctx.pipeline else to_plain(decided_by)
     ranges = tuple(
         OffsetRange(plan.topic, partition, i.start, i.end)
         for partition, intervals in sorted(spans.items())
         for i in union(intervals)
     )
     files = redriven.sources(ctx, source_batches(plan)) if plan.is_redrive else ()
-    return JobPart(batch_id, plan.clock_ms, plan.floor, ranges, plan.rules_version, pinned, files, plan.zone)
+    rules = rules_of_replay(plan.rules_version, decided_by, ctx.pipeline)
+    return JobPart(batch_id, plan.clock_ms, plan.floor, ranges, rules, pinned, files, plan.zone)
 
 
 def _recreated(ctx: Context, job: JobPlan) -> ReplayRefused | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core import redriving
-from tidegate.core.batch import REDRIVE, RULES_VERSION, AbandonedBatch, Batch, LandedBatch, Plan
+from tidegate.core.batch import REDRIVE, AbandonedBatch, Batch, LandedBatch, Plan, rules_for
 from tidegate.core.errors import (
     BehindBatch,
     LedgerError,
@@ -265,7 +265,7 @@ def planned(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
         view.next_batch_id,
         1,
         ctx.spec_version,
-        RULES_VERSION,
+        rules_for(ctx.pipeline),
         first.topic,
         first.topic_id,
         clock_ms,

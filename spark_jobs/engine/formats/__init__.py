@@ -28,7 +28,7 @@ class Decoded:
 
     `table` has the pipeline's columns (and `_extra`); the cells of a bad row mean nothing.
     `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.
-    `bad`: row -> why. `unknown`: unknown top-level field -> (row, example) of the first message that had it.
+    `bad`: row -> why. `unknown`: name of an unknown field -> (row, example) of the first message that had it.
     `kept`: a boolean for each row, false where `where` does not hold; None where nothing is filtered.
     """
 
@@ -39,22 +39,27 @@ class Decoded:
     kept: pa.Array | None = None
 
 
+Paths = tuple[tuple[str, ...], ...]
+
+
 class Decoder(Protocol):
     def decode(self, chunk: Chunk) -> Decoded: ...
 
 
-def decoder_for(pipeline: Pipeline, rules_version: int = RULES_VERSION) -> Decoder:
+def decoder_for(pipeline: Pipeline, rules_version: int = RULES_VERSION, also_known: Paths = ()) -> Decoder:
     """The decoder of the pipeline's format, which computes its expressions too. `rules_version`: what a message means.
+    `also_known`: paths that are no unknown fields, though no column takes them.
 
     Raises JobError for a format that does not exist, or an expression that cannot be taken."""
     if pipeline.has_expressions or any(c.hidden for c in pipeline.columns):
         from spark_jobs.engine.computing import ComputingDecoder
 
-        return ComputingDecoder(pipeline, _decoder(replace(pipeline, columns=pipeline.decoded_columns), rules_version))
-    return _decoder(pipeline, rules_version)
+        decoded = replace(pipeline, columns=pipeline.decoded_columns)
+        return ComputingDecoder(pipeline, _decoder(decoded, rules_version, also_known))
+    return _decoder(pipeline, rules_version, also_known)
 
 
-def _decoder(pipeline: Pipeline, rules_version: int) -> Decoder:
+def _decoder(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     builder = _BUILDERS.get(pipeline.format.type)
     if builder is None:
         raise refuse(
@@ -62,40 +67,40 @@ def _decoder(pipeline: Pipeline, rules_version: int) -> Decoder:
             advice="set format.type to one of these",
             field="format.type",
         )
-    return builder(pipeline, rules_version)
+    return builder(pipeline, rules_version, also_known)
 
 
-def _json(pipeline: Pipeline, rules_version: int) -> Decoder:
+def _json(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     from spark_jobs.engine.formats.json_decoder import JsonDecoder
 
-    return JsonDecoder(pipeline, rules_version)
+    return JsonDecoder(pipeline, rules_version, also_known)
 
 
-def _csv(pipeline: Pipeline, rules_version: int) -> Decoder:
+def _csv(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 
-    return CsvDecoder(pipeline)
+    return CsvDecoder(pipeline, also_known)
 
 
-def _avro(pipeline: Pipeline, rules_version: int) -> Decoder:
+def _avro(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 
-    return AvroDecoder(pipeline)
+    return AvroDecoder(pipeline, rules_version=rules_version, also_known=also_known)
 
 
-def _protobuf(pipeline: Pipeline, rules_version: int) -> Decoder:
+def _protobuf(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
 
-    return ProtobufDecoder(pipeline)
+    return ProtobufDecoder(pipeline, rules_version, also_known)
 
 
-def _raw(pipeline: Pipeline, rules_version: int) -> Decoder:
+def _raw(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     from spark_jobs.engine.formats.raw_decoder import RawDecoder
 
     return RawDecoder(pipeline)
 
 
-_BUILDERS: dict[str, Callable[[Pipeline, int], Decoder]] = {
+_BUILDERS: dict[str, Callable[[Pipeline, int, Paths], Decoder]] = {
     "json": _json,
     "csv": _csv,
     "avro": _avro,

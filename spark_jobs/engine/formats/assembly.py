@@ -40,7 +40,8 @@ class Misfits(Exception):
 class Assembly:
     """A pipeline's columns, and its event time if that is in the message."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, also_known: tuple[tuple[str, ...], ...] = ()) -> None:
+        self._also_known = also_known
         self.columns = [(c.name, paths.parse(c.path), parse(c.type), c.nullable) for c in pipeline.columns]
         self.time_path = None if pipeline.event_time.path is None else paths.parse(pipeline.event_time.path)
         self.time_format = pipeline.event_time.format
@@ -58,9 +59,9 @@ class Assembly:
         return [*found, (self.time_path, None)] if self.time_path is not None else found
 
     @property
-    def known(self) -> set[str]:
-        """Top-level fields that a column or the event time takes."""
-        return {path[0] for path, _ in self.targets}
+    def taken(self) -> list[tuple[tuple[str, ...], HiveType | None]]:
+        """Paths that are no unknown fields, with the types that are taken there."""
+        return [*self.targets, *((path, None) for path in self._also_known)]
 
     def decoded(self, values: Sequence[bytes | None], read: Callable[[bytes], Values]) -> Decoded:
         """`read` gives a message's values, or raises Malformed or Misfits."""

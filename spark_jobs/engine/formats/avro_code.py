@@ -26,6 +26,8 @@ from spark_jobs.engine.formats.avro_rules import (
     refusal,
     signed,
 )
+from spark_jobs.engine.formats.avro_unknown import finder, tells
+from spark_jobs.engine.formats.known import Known, as_arrays
 from spark_jobs.engine.strict import Unfit
 from tidegate.core.avro import Schema, struct_field
 from tidegate.core.hivetypes import Array, HiveType, Map, Struct
@@ -37,9 +39,9 @@ Target = tuple[Path, HiveType | None]
 Read = Callable[[bytes, int], tuple]
 
 
-def reader(schema: Schema, targets: list[Target], time_format: str, known: set[str] | None) -> Read:
+def reader(schema: Schema, targets: list[Target], time_format: str, known: dict[str, Known] | None) -> Read:
     """`read(message, start)` gives a value for each target (None as type: the event time), and if `known` is not None
-    a list of (name, text) of the top-level fields that are not in it. Raises Malformed and Misfits."""
+    a list of (name, text) of the fields that are not in it. Raises Malformed and Misfits."""
     if schema.type != "record":
         raise ValueError(f"the messages are {schema}, not records: columns have no fields to look at")
     return _Code(targets, time_format, known).reader(schema)
@@ -48,7 +50,7 @@ def reader(schema: Schema, targets: list[Target], time_format: str, known: set[s
 class _Code:
     """Lines of source. In it `b` is the message, `p` the place, `d` the depth, `v0`.. the values."""
 
-    def __init__(self, targets: list[Target], time_format: str, known: set[str] | None) -> None:
+    def __init__(self, targets: list[Target], time_format: str, known: dict[str, Known] | None) -> None:
         self._targets, self._time_format, self._known = targets, time_format, known
         self._names: dict[str, Any] = {
             "more": more,
@@ -61,6 +63,7 @@ class _Code:
             "Misfits": Misfits,
             "Unfit": Unfit,
             "as_text": as_text,
+            "as_arrays": as_arrays,
             "f4": struct.Struct("<f").unpack_from,
             "f8": struct.Struct("<d").unpack_from,
             "short": struct.error,
@@ -75,13 +78,13 @@ class _Code:
         wanted = [(i, path, kind) for i, (path, kind) in enumerate(self._targets)]
         self._record(body, 2, schema, wanted, 1)
         values = "".join(f"v{i}, " for i in range(len(self._targets)))
-        extra = "x, " if self._known is not None else ""
+        extra = "[*x.items(), *as_arrays(w).items()], " if self._known is not None else ""
         lines = [
             "def read(b, p):",
             f"    {' = '.join([f'v{i}' for i in range(len(self._targets))])} = None",
             "    bad = False",
             "    d = 1",
-            "    x = []",
+            "    x, w = {}, {}",
             "    try:",
             *(body or ["        pass"]),
             "    except (IndexError, short, OverflowError):",
@@ -115,7 +118,7 @@ class _Code:
                 steps.append(lambda i=i, target=target, kind=kind: self._leaf(out, deep, kind, target, f"v{i}"))  # type: ignore[misc]
             if below:
                 steps.append(lambda kind=kind, below=below: self._below(out, deep, kind, below, level))  # type: ignore[misc]
-            if level == 1 and self._known is not None and name not in self._known:
+            if level == 1 and self._known is not None and tells(name, kind, self._known):
                 steps.append(lambda name=name, kind=kind: self._unknown(out, deep, name, kind))  # type: ignore[misc]
             if not steps:
                 self._skip(out, deep, kind)
@@ -143,9 +146,13 @@ class _Code:
                 out.append(f"{'    ' * deep}bad = True")
 
     def _unknown(self, out: list[str], deep: int, name: str, schema: Schema) -> None:
+        assert self._known is not None
         pad = "    " * deep
         self._leaf(out, deep, schema, PLAIN, "y")
-        out.append(f"{pad}x.append(({name!r}, as_text(y)))")
+        if name in self._known:
+            out.append(f"{pad}{self._constant(finder(name, self._known[name]))}(y, x, w)")
+        else:
+            out.append(f"{pad}x[{name!r}] = as_text(y)")
 
     def _leaf(self, out: list[str], deep: int, schema: Schema, target: HiveType | None, var: str) -> None:
         """A value into `var`; what the type refuses is put there as the Unfit that says why."""

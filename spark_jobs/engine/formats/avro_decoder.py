@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
@@ -10,8 +11,11 @@ from spark_jobs.engine.formats import Decoded
 from spark_jobs.engine.formats.assembly import Assembly, Malformed, Values
 from spark_jobs.engine.formats.avro_code import Read, reader
 from spark_jobs.engine.formats.avro_program import AvroProgram, program_for
+from spark_jobs.engine.formats.avro_unknown import known_at
+from spark_jobs.engine.formats.known import known_fields
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
 from tidegate.core.avro import Schema, parse
+from tidegate.core.batch import RULES_VERSION
 from tidegate.core.pipeline import AvroFormat, Pipeline
 
 HEADER = 5
@@ -26,18 +30,19 @@ class AvroDecoder:
         self,
         pipeline: Pipeline,
         registry: Callable[[], SchemaRegistry] = registry_of_job,
+        rules_version: int = RULES_VERSION,
+        also_known: tuple[tuple[str, ...], ...] = (),
         *,
         vectorised: bool = True,
     ) -> None:
-        self._assembly = Assembly(pipeline)
+        self._assembly, self._version = Assembly(pipeline, also_known), rules_version
         self._settings = pipeline.format.avro or AvroFormat()
-        self._known = self._assembly.known if self._assembly.unknown_matter else None
         self._open_registry, self._registry = registry, None
         framed = self._settings.wire != "plain"
         self._program: AvroProgram | None = None
         if vectorised:
             learn = self._learn if framed else None
-            self._program = program_for(pipeline, self._assembly.targets, self._known, learn)
+            self._program = program_for(pipeline, self._assembly.targets, learn)
         self._plain = None if framed else self._reader(0, self._settings.schema or "", ())
         self._readers: dict[int, Read | Malformed] = {}
         self._chunk: Chunk | None = None
@@ -100,11 +105,14 @@ class AvroDecoder:
         """Raises JobError: whoever wrote this schema down has to look at it."""
         try:
             schema: Schema = parse(text, references)
-            read = reader(schema, self._assembly.targets, self._assembly.time_format, self._known)
+            known = None
+            if self._assembly.unknown_matter:
+                known = known_fields(self._assembly.taken, self._version, partial(known_at, schema))
+            read = reader(schema, self._assembly.targets, self._assembly.time_format, known)
         except (ValueError, RecursionError) as e:  # Python's compiler has its limits too
             raise refuse(f"an Avro schema cannot be used: {e}", advice="mend the schema", field="format") from None
         if self._program is not None:
-            self._program.add(number, schema)
+            self._program.add(number, schema, known)
         return read
 
 

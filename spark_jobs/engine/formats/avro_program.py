@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 from spark_jobs.engine.formats import wire_program
 from spark_jobs.engine.formats.avro_rules import EVENT, least_bytes, refusal
+from spark_jobs.engine.formats.avro_unknown import tells
+from spark_jobs.engine.formats.known import Known
 from spark_jobs.engine.formats.wire_program import How, Node, Unsure, WireProgram, laid_out
 from tidegate.core.avro import Schema, struct_field
 from tidegate.core.hivetypes import Array, HiveType, Map, Struct
@@ -34,21 +36,20 @@ Part = Callable[[list[Step]], None]
 
 
 class AvroProgram(WireProgram):
-    """A pipeline's columns, and the schemas that messages were written with. `known`: as for `avro_code.reader`."""
+    """A pipeline's columns, and the schemas that messages were written with."""
 
     def __init__(
         self,
         library: ctypes.CDLL,
         pipeline: Pipeline,
         targets: Sequence[Target],
-        known: set[str] | None,
         learn: Callable[[bytes], None] | None,
     ) -> None:
         """`learn` is called with the first message of each id, and has to `add` it; None: all messages are of the one
         schema 0."""
         super().__init__(library, pipeline)
         self._wanted = [(node, path, kind) for node, (path, kind) in zip(self.nodes, targets, strict=True)]
-        self._form, self._known, self._learn = pipeline.event_time.format, known, learn
+        self._form, self._learn = pipeline.event_time.format, learn
         self._avro = library.tg_avro_new(self._address, learn is not None)
         if not self._avro:
             raise MemoryError("the Avro decoder's library could not be set up")
@@ -58,9 +59,10 @@ class AvroProgram(WireProgram):
             self._library.tg_avro_free(self._avro)
         super().__del__()
 
-    def add(self, number: int, schema: Schema | None) -> None:
-        """What messages of this id are; None: nothing that the library should read."""
-        steps, pool, names = self.code(schema)
+    def add(self, number: int, schema: Schema | None, known: dict[str, Known] | None = None) -> None:
+        """What messages of this id are; None: nothing that the library should read. `known`: as for
+        `avro_code.reader`."""
+        steps, pool, names = self.code(schema, known)
         done = self._library.tg_avro_add(
             self._avro, number, steps.buffer_info()[0], len(steps) // 6, pool.buffer_info()[0], len(pool), names,
             len(names),
@@ -70,10 +72,10 @@ class AvroProgram(WireProgram):
         if done:
             raise AssertionError(f"the library does not take the program for {schema}")
 
-    def code(self, schema: Schema | None) -> tuple[array, array, bytes]:
+    def code(self, schema: Schema | None, known: dict[str, Known] | None = None) -> tuple[array, array, bytes]:
         """Steps, their pool and their names; no step where the row rules read the messages."""
         try:
-            return _Code(self._form, self._known).program(schema, self._wanted) if schema is not None else _NOTHING
+            return _Code(self._form, known).program(schema, self._wanted) if schema is not None else _NOTHING
         except (Unsure, RecursionError):
             return _NOTHING
 
@@ -95,7 +97,7 @@ _NOTHING = array("i"), array("i"), b""
 class _Code:
     """Blocks of steps, each with an end; they name each other by their numbers until all are there."""
 
-    def __init__(self, time_format: str, known: set[str] | None) -> None:
+    def __init__(self, time_format: str, known: dict[str, Known] | None) -> None:
         self._form, self._known = time_format, known
         self._blocks: list[list[Step]] = []
         self._pool: list[int] = []
@@ -152,7 +154,7 @@ class _Code:
             by_name.setdefault(path[0], []).append((node, path[1:], target))
         for name, kind in schema.fields:
             mine = by_name.get(name, ())
-            if level == 1 and self._known is not None and name not in self._known:
+            if level == 1 and self._known is not None and tells(name, kind, self._known):
                 raise Unsure
             parts: list[Part] = [
                 lambda o, kind=kind, node=node, target=target: self._value(o, kind, target or EVENT, node)  # type: ignore[misc]
@@ -301,8 +303,8 @@ def conversion(schema: Schema, kind: HiveType, form: str) -> How:
 
 
 def program_for(
-    pipeline: Pipeline, targets: Sequence[Target], known: set[str] | None, learn: Callable[[bytes], None] | None
+    pipeline: Pipeline, targets: Sequence[Target], learn: Callable[[bytes], None] | None
 ) -> AvroProgram | None:
     """None where there is no library, or it has no columns for what the pipeline wants."""
     library = wire_program.library() if wire_program.fits(pipeline) else None
-    return None if library is None else AvroProgram(library, pipeline, targets, known, learn)
+    return None if library is None else AvroProgram(library, pipeline, targets, learn)

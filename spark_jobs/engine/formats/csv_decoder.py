@@ -108,7 +108,7 @@ def _what(c: str, quote: str | None, escape: str | None) -> str:
 class CsvDecoder:
     """Raises JobError for columns that no position can give."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, also_known: tuple[tuple[str, ...], ...] = ()) -> None:
         settings = pipeline.format.csv
         if settings is None:
             raise refuse("format csv needs format.fields, the names of the fields", field="format.fields")
@@ -119,7 +119,8 @@ class CsvDecoder:
             for path, kind in self._assembly.targets
         ]
         taken = {position for position, _ in self._columns}
-        self._spare = [i for i, n in enumerate(self._names) if i not in taken and n != SKIPPED_FIELD]
+        passed_over = {SKIPPED_FIELD, *(path[0] for path in also_known)}
+        self._spare = [i for i, n in enumerate(self._names) if i not in taken and n not in passed_over]
 
     def _position(self, path: tuple[str, ...]) -> int:
         if len(path) != 1 or path[0] not in self._names or path[0] == SKIPPED_FIELD:

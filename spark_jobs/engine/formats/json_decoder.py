@@ -14,6 +14,7 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.formats.json_program import EVENT, Program
 from spark_jobs.engine.formats.json_rows import Row, RowRules
+from spark_jobs.engine.formats.known import Path
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
 from tidegate.core.batch import RULES_VERSION
@@ -24,18 +25,19 @@ class JsonDecoder:
     """`vectorised=False` sends every message to the row rules: slow, the same result."""
 
     def __init__(
-        self, pipeline: Pipeline, rules_version: int = RULES_VERSION, *, vectorised: bool = True, library: Any = None
-    ) -> None:
+        self, pipeline: Pipeline, rules_version: int = RULES_VERSION, also_known: tuple[Path, ...] = (), *,
+        vectorised: bool = True, library: Any = None,
+    ) -> None:  # fmt: skip
         columns = tuple((c.name, c.type) for c in pipeline.columns)
         self._capture = pipeline.format.unknown_fields == "capture"
         self._schema = schema_of(columns + ((EXTRA_COLUMN,) if self._capture else ()))
-        self._rules = RowRules(pipeline, rules_version)
+        self._rules = RowRules(pipeline, rules_version, also_known)
         self._time = pipeline.event_time.format if pipeline.event_time.path is not None else None
         self._program: Program | None = None
         if vectorised:
             library = library or native.library()
             if library is not None:
-                self._program = Program(library, pipeline, rules_version)
+                self._program = Program(library, pipeline, rules_version, also_known)
 
     def decode(self, chunk: Chunk) -> Decoded:
         values = chunk.values

@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.engine import native, paths
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.formats.json_rows import known_of
+from spark_jobs.engine.formats.known import NESTED, Items, Known, Path, inside, path_of
 from spark_jobs.engine.types import schema_of
 from tidegate.core.batch import RULES_VERSION
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
@@ -22,7 +26,7 @@ EVENT = "*event"
 """The last column of the answer: event time in epoch ms, or its text where Python has to read it."""
 MAX_NESTING = 32
 """Types nested more deeply are left to Python: the library calls itself for each level."""
-_OBJECT, _DECIMAL, _STRING, _LIST, _MAP, _STRUCT, _EXTRA, _EPOCH_MS, _ISO_MS, _PATTERN_MS = (
+_OBJECT, _DECIMAL, _STRING, _LIST, _MAP, _STRUCT, _EXTRA, _EPOCH_MS, _ISO_MS, _PATTERN_MS, _KNOWN = (
     0,
     8,
     9,
@@ -33,6 +37,7 @@ _OBJECT, _DECIMAL, _STRING, _LIST, _MAP, _STRUCT, _EXTRA, _EPOCH_MS, _ISO_MS, _P
     16,
     17,
     18,
+    19,
 )
 _PRIMITIVES = {
     "boolean": 1,
@@ -52,9 +57,13 @@ _KEYS = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "binary", 
 _PLAIN = re.compile(r"(?:%[YmdHMS]|%f(?=%z|$|[^%0-9])|[!#$&'()*+,./:;<=>?@A-Z\[\]^_`a-z{|}~-]| (?! ))*(?:%z)?")
 _AT_ONCE = 1000
 """Messages that are laid out together: few enough to stay in a processor's cache until they are read."""
-_ALL_KNOWN = 1
 _AS_TEXT = 1
 """`a` of a string's node: not the string, but the value's JSON text."""
+_NOT_SURE = -1
+"""`b` of a node with keys: a message with an unknown one is left to Python. Else the length of what comes before such a
+key in `_extra`, 0 where nobody asks."""
+Place = tuple[Any, ...]
+"""Keys, and `Items` for what is inside an array or a map."""
 
 
 @dataclass
@@ -64,6 +73,8 @@ class Description:
     numbers: array = field(default_factory=lambda: array("i"))
     names: bytearray = field(default_factory=bytearray)
     count: int = 0
+    places: dict[int, Place] = field(default_factory=dict)  # of what is inside objects, arrays and maps
+    keys: dict[int, set[str]] = field(default_factory=dict)  # that an object's or struct's node looks for
 
     def node(
         self, kind: int, parent: int, key: str = "", a: int = 0, b: int = 0, required: bool = False, column: int = -1
@@ -71,6 +82,13 @@ class Description:
         name = key.encode()
         self.numbers.extend((kind, parent, len(self.names), len(name), a, b, required, column))
         self.names += name
+        if parent in self.keys:
+            self.keys[parent].add(key)
+        if kind in (_OBJECT, _STRUCT, _LIST, _MAP):
+            place = (*self.places.get(parent, ()), *((key,) if parent in self.keys else ()))
+            self.places[self.count] = place if kind in (_OBJECT, _STRUCT) else (*place, Items)
+            if kind in (_OBJECT, _STRUCT):
+                self.keys[self.count] = set()
         self.count += 1
         return self.count - 1
 
@@ -90,16 +108,43 @@ class Description:
             for name, each in kind.fields:
                 self.typed(each, at, name)
 
+    def watch(self, known: dict[str, Known], policy: str, version: int) -> None:
+        """What the library does about keys that no column takes. Where two nodes look at the same object, neither
+        knows what the other one takes of what is inside: a message with an unknown key there is left to Python."""
+        often = Counter(self.places[n] for n in self.keys)
+        for n, mine in sorted(self.keys.items()):
+            place = self.places[n]
+            taken = inside(known, place)
+            if not isinstance(taken, dict) or policy == "ignore":
+                continue
+            a, b = 0, _NOT_SURE
+            if policy == "capture" and often[place] == 1:
+                before = (path_of(place) + "." if version >= NESTED else "$").encode()
+                a, b = len(self.names), len(before)
+                self.names += before
+            self.numbers[8 * n + 4], self.numbers[8 * n + 5] = a, b
+            for key in sorted(taken.keys() - mine):
+                self.node(_KNOWN, n, key)
+
 
 class Program:
     """A pipeline's columns for the library. Not for two threads at once.
 
     `texts`: columns that come as the JSON text of their values, because Python knows better what they mean."""
 
-    def __init__(self, library: ctypes.CDLL, pipeline: Pipeline, version: int = RULES_VERSION) -> None:
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        pipeline: Pipeline,
+        version: int = RULES_VERSION,
+        also_known: tuple[Path, ...] = (),
+        *,
+        watched: bool = True,
+    ) -> None:
+        """`watched`: the library tells of unknown fields."""
         self._library, self._address = library, None
         self.texts = unreadable(pipeline, version)
-        description = self.description = describe(pipeline, self.texts)
+        description = self.description = describe(pipeline, self.texts, version, also_known, watched=watched)
         columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
         schema = schema_of((*columns, EXTRA_COLUMN) if _captures(pipeline) else tuple(columns))
         if pipeline.event_time.path is not None:
@@ -107,9 +152,7 @@ class Program:
             schema = schema.append(pa.field(EVENT, kind))
         self._schema = schema
         numbers, names = description.numbers, bytes(description.names)
-        self._address = library.tg_new(
-            numbers.buffer_info()[0], description.count, names, len(names), flags_of(pipeline)
-        )
+        self._address = library.tg_new(numbers.buffer_info()[0], description.count, names, len(names))
         if not self._address:
             raise MemoryError("the JSON decoder's library could not be set up")
 
@@ -166,10 +209,6 @@ def unreadable(pipeline: Pipeline, version: int = RULES_VERSION) -> list[str]:
     return [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type), version)]
 
 
-def flags_of(pipeline: Pipeline) -> int:
-    return _ALL_KNOWN if pipeline.format.unknown_fields == "fail" else 0
-
-
 def reads_text(pipeline: Pipeline) -> bool:
     """Whether event times come as text."""
     form = pipeline.event_time.format
@@ -187,8 +226,15 @@ def _captures(pipeline: Pipeline) -> bool:
     return pipeline.format.unknown_fields == "capture"
 
 
-def describe(pipeline: Pipeline, texts: Collection[str]) -> Description:
-    """The tree for a pipeline; the columns `texts` as JSON text."""
+def describe(
+    pipeline: Pipeline,
+    texts: Collection[str],
+    version: int = RULES_VERSION,
+    also_known: tuple[Path, ...] = (),
+    *,
+    watched: bool = True,
+) -> Description:
+    """The tree for a pipeline; the columns `texts` as JSON text. `also_known`: paths that are no unknown fields."""
     found = Description()
     top = found.node(_OBJECT, -1)
     objects: dict[tuple[str, ...], int] = {(): top}
@@ -220,6 +266,11 @@ def describe(pipeline: Pipeline, texts: Collection[str]) -> Description:
             kind, a, b = _PATTERN_MS, len(found.names), len(time.format)
             found.names += time.format.encode()
         found.node(kind, parent(path[:-1]), path[-1], a, b, True, number)
+    for path in also_known if version >= NESTED else ():
+        parent(path[:-1])
+    if not watched:
+        return found
+    found.watch(known_of(pipeline, version, also_known), pipeline.format.unknown_fields, version)
     return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
+from spark_jobs.engine.formats.known import Known, Path, inside, known_fields, unknown_texts
 from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates, version_one
 from spark_jobs.engine.text_rules import convert_text
 from tidegate.core.batch import RULES_VERSION
@@ -156,7 +157,7 @@ class _Text(str):
 class RowRules:
     """A pipeline's columns, event time and unknown fields, applied to one message."""
 
-    def __init__(self, pipeline: Pipeline, version: int = RULES_VERSION) -> None:
+    def __init__(self, pipeline: Pipeline, version: int = RULES_VERSION, also_known: tuple[Path, ...] = ()) -> None:
         self._version = version
         self._columns = [
             (c.name, paths.parse(c.path), self._kind(c.type), c.nullable, _as_text if c.convert == "text" else convert)
@@ -166,7 +167,8 @@ class RowRules:
         self._time_path = None if time.path is None else paths.parse(time.path)
         self._time_field, self._time_format = time.path or "", time.format
         self.unknown_fields = pipeline.format.unknown_fields
-        self.known = {column[1][0] for column in self._columns} | ({self._time_path[0]} if self._time_path else set())
+        self.known = known_of(pipeline, version, also_known)
+        self._nested = {name: inside(self.known, path) for name, path, _, _, _ in self._columns}
 
     def _kind(self, text: str) -> HiveType:
         return version_one(parse(text)) if self._version == 1 else parse(text)
@@ -174,7 +176,17 @@ class RowRules:
     def column_rule(self, name: str) -> Callable[[str], Any]:
         """What turns the JSON text of a column's value into the value. Raises Unfit."""
         kind, rule = next((kind, rule) for column, _, kind, _, rule in self._columns if column == name)
-        return lambda text: rule(parse_value(text), kind)
+        known = None if self.unknown_fields == "ignore" else self._nested[name]
+        if known is None:
+            return lambda text: rule(parse_value(text), kind)
+
+        def checked(text: str) -> Any:
+            value = parse_value(text)
+            if self._unknown({"": value}, {"": known}):
+                raise Unfit("unknown fields inside: the whole message has to be looked at")
+            return rule(value, kind)
+
+        return checked
 
     def read(self, value: bytes | None) -> Row | Bad:
         try:
@@ -207,10 +219,29 @@ class RowRules:
                 return Bad(e.reason, self._time_field)
         unknown = {}
         if self.unknown_fields != "ignore":
-            unknown = {key: dump(item) for key, item in message.items() if key not in self.known}
+            unknown = self._unknown(message, self.known)
         if self.unknown_fields == "capture":
             values[EXTRA_COLUMN[0]] = list(unknown.items())
         return Row(values, moment, unknown)
+
+    def _unknown(self, message: dict[str, Any], known: dict[str, Known]) -> dict[str, str]:
+        return unknown_texts(message, known, self._version, dump, _members, _elements)
+
+
+def known_of(pipeline: Pipeline, version: int, also: tuple[Path, ...] = ()) -> dict[str, Known]:
+    """What the columns and the event time of a pipeline take; `also`: further paths that are known."""
+    taken = [(paths.parse(c.path), parse(c.type)) for c in pipeline.columns]
+    time = pipeline.event_time.path
+    others = (*also, *(() if time is None else (paths.parse(time),)))
+    return known_fields([*taken, *((path, None) for path in others)], version)
+
+
+def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
+    return value.items() if isinstance(value, dict) else None
+
+
+def _elements(value: Any) -> Collection[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _as_text(value: Any, kind: HiveType) -> Any:

@@ -15,9 +15,12 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Decoded
 from spark_jobs.engine.formats.assembly import Assembly, Malformed, Misfits, Values
 from spark_jobs.engine.formats.avro_rules import signed
-from spark_jobs.engine.formats.protobuf_values import Get, event_getter, getter, unknown_texts
+from spark_jobs.engine.formats.known import Known, known_fields
+from spark_jobs.engine.formats.protobuf_unknown import known_of, unknown_of
+from spark_jobs.engine.formats.protobuf_values import Get, event_getter, getter
 from spark_jobs.engine.strict import Unfit
 from tidegate import descriptors
+from tidegate.core.batch import RULES_VERSION
 from tidegate.core.hivetypes import HiveType
 from tidegate.core.pipeline import Pipeline
 
@@ -27,11 +30,16 @@ HEADER = 5
 class ProtobufDecoder:
     """Raises JobError when the descriptors cannot give what the columns ask for."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        rules_version: int = RULES_VERSION,
+        also_known: tuple[tuple[str, ...], ...] = (),
+    ) -> None:
         settings = pipeline.format.protobuf
         if settings is None:
             raise refuse("format protobuf needs format.descriptor_set and format.message", field="format")
-        self._assembly = Assembly(pipeline)
+        self._assembly = Assembly(pipeline, also_known)
         try:
             self._type = descriptors.message_type(settings.descriptor_set, settings.message)
             self._gets = [self._get(path, kind) for path, kind in self._assembly.targets]
@@ -43,7 +51,7 @@ class ProtobufDecoder:
         self._required = _has_required(self._type, set())
         self._confluent = settings.wire == "confluent"
         self._index = descriptors.index_path(self._type)
-        self._known = self._assembly.known
+        self._known = known_fields(self._assembly.taken, rules_version, self._known_at)
         self._read = self._code()
 
     def _get(self, path: tuple[str, ...], kind: HiveType | None) -> Get | None:
@@ -53,6 +61,10 @@ class ProtobufDecoder:
         if kind is None:
             return event_getter(fields, self._assembly.time_format)
         return getter(fields, kind)
+
+    def _known_at(self, path: tuple[str, ...], kind: HiveType | None) -> Known:
+        fields = None if kind is None else descriptors.at(self._type, path)
+        return None if fields is None or kind is None else known_of(fields[-1], kind)
 
     def decode(self, chunk: Chunk) -> Decoded:
         return self._assembly.decoded(chunk.values, self._framed if self._confluent else self._message)
@@ -87,7 +99,7 @@ class ProtobufDecoder:
         if self._required and not message.IsInitialized():
             raise Malformed(f"required fields are missing: {', '.join(itertools.islice(_missing(message), 3))}")
         values = self._read(message)
-        return (*values, unknown_texts(message, self._known)) if self._assembly.unknown_matter else values
+        return (*values, unknown_of(message, self._known)) if self._assembly.unknown_matter else values
 
     def _code(self) -> Callable[[Message], tuple]:
         """All getters in one function: `getattr` and `HasField` without a call in between."""

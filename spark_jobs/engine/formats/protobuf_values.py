@@ -11,10 +11,8 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from spark_jobs.engine.formats import scalars
-from spark_jobs.engine.formats.assembly import as_text
 from spark_jobs.engine.strict import Unfit
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Struct
 from tidegate.descriptors import event_misfit, is_map, misfit, repeated, single, struct_field, wrapped
@@ -219,52 +217,3 @@ def _duration(value: Any, kind: Decimal) -> Number:
     if abs(nanos) >= _NANOS or abs(seconds) > _DURATION_SECONDS or seconds * nanos < 0:
         raise Unfit(f"{seconds} s and {nanos} ns are no duration")
     return scalars.scaled(seconds * _NANOS + nanos, kind, 9)
-
-
-def unknown_texts(message: Message, known: set[str]) -> list[tuple[str, str]]:
-    """Fields that are there and that no column takes, by their names; those that the descriptors do not know by their
-    numbers, `#7`."""
-    found = [(f.name, as_text(_shown(f, value))) for f, value in message.ListFields() if f.name not in known]
-    return found + list(_by_number(UnknownFieldSet(message)).items())
-
-
-def _by_number(fields: Iterable[Any]) -> dict[str, str]:
-    """`#number` -> its JSON text, an array where the number comes more than once."""
-    found: dict[int, list[str]] = {}
-    for item in fields:
-        found.setdefault(item.field_number, []).append(_raw(item.data))
-    return {f"#{n}": t[0] if len(t) == 1 else f"[{','.join(t)}]" for n, t in sorted(found.items())}
-
-
-def _raw(data: Any) -> str:
-    if isinstance(data, int | bytes):
-        return as_text(data)
-    return "{" + ",".join(f'"{name}":{text}' for name, text in _by_number(data).items()) + "}"
-
-
-def _shown(field: FieldDescriptor, value: Any) -> Any:
-    if is_map(field):
-        inner = field.message_type.fields_by_name["value"]
-        keys = list(value)
-        if any(isinstance(key, bytes) for key in keys):  # no UTF-8 (proto2): the library cannot look such a key up
-            return sorted(_key(key) for key in keys)
-        return {_key(key): _single_shown(inner, value[key]) for key in keys}
-    if repeated(field):
-        return [_single_shown(field, item) for item in value]
-    return _single_shown(field, value)
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bytes):
-        return key.decode(errors="backslashreplace")
-    return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def _single_shown(field: FieldDescriptor, value: Any) -> Any:
-    if field.message_type is not None:
-        return {f.name: _shown(f, inner) for f, inner in value.ListFields()}
-    if field.enum_type is not None:
-        return next((v.name for v in field.enum_type.values if v.number == value), value)
-    if field.type == FieldDescriptor.TYPE_STRING and isinstance(value, bytes):  # proto2 verifies nothing
-        return value.decode(errors="backslashreplace")
-    return value

@@ -37,7 +37,7 @@ class WireProgram(Program):
     """A pipeline's columns for binary messages. Not for two threads at once."""
 
     def __init__(self, library: ctypes.CDLL, pipeline: Pipeline) -> None:
-        super().__init__(library, pipeline)
+        super().__init__(library, pipeline, watched=False)
         numbers, nodes = self.description.numbers, [Node(i) for i in range(self.description.count)]
         for i, node in enumerate(nodes[1:], 1):
             nodes[numbers[8 * i + 1]].children.append(node)

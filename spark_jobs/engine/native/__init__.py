@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-VERSION = 4
+VERSION = 5
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
@@ -76,7 +76,7 @@ def open_library(path: Path) -> ctypes.CDLL | str:
         return f"{path} was built from other sources (version {version}, needed is {VERSION})"
     pointer, number, size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
     found.tg_new.restype = pointer
-    found.tg_new.argtypes = [pointer, number, ctypes.c_char_p, size, number]
+    found.tg_new.argtypes = [pointer, number, ctypes.c_char_p, size]
     found.tg_free.restype = None
     found.tg_free.argtypes = [pointer]
     found.tg_read.restype = size

@@ -26,8 +26,9 @@ static bool json_message(struct program *s, void *nothing, text p, text end)
     p = tg_space(p);
     if (*p != '{')
         return false;
+    s->found_count = 0;
     p = tg_members(s, s->nodes, p + 1, 1);
-    return p && tg_space(p) == end;
+    return p && tg_space(p) == end && tg_unknown_of_many(s);
 }
 
 static bool forget(struct program *s, int64_t row)

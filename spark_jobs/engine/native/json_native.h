@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TG_VERSION 4     /* what Python and this library have agreed on; see __init__.py */
+#define TG_VERSION 5     /* what Python and this library have agreed on; see __init__.py */
 #define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
 #define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
 #define TG_LEARNED 1024  /* keys remembered of an object besides those that are looked for */
@@ -36,7 +36,7 @@ typedef unsigned __int128 uint128;
 
 /* Python has the same numbers: json_program.py. */
 enum kind {
-    OBJECT = 0, /* on the path to a column, no column itself */
+    OBJECT = 0, /* on the path to a column, no column itself; a, b: see watched */
     BOOLEAN = 1,
     INT8 = 2,
     INT16 = 3,
@@ -50,13 +50,19 @@ enum kind {
     TIMESTAMP = 11,
     LIST = 12,
     MAP = 13,
-    STRUCT = 14,
-    EXTRA = 15,    /* map<string,string> of the unknown keys at the top */
+    STRUCT = 14,   /* a, b: see watched */
+    EXTRA = 15,    /* map<string,string> of the unknown keys */
     EPOCH_MS = 16, /* event time from a number: a: multiply, b: divide */
     ISO_MS = 17,   /* event time from ISO 8601 */
     PATTERN_MS = 18, /* event time by a pattern of strptime's: a, b: where it is in `names`, its length */
-    KINDS = 19
+    KNOWN = 19,    /* no column: a key of an OBJECT or a STRUCT that is not unknown */
+    KINDS = 20
 };
+
+/* Unknown keys of an OBJECT or a STRUCT. `b` is 0: nobody asks for them; NOT_SURE: the message is not sure; else they
+ * go into EXTRA, behind the `b` bytes at `a` of `names`: their path. Those of the top go there as they are, but for one
+ * that could be taken for a path; with AS_THEY_ARE any of them. */
+enum watched { NOT_SURE = -1, AS_THEY_ARE = 1 };
 
 struct column;
 
@@ -67,6 +73,7 @@ struct slot { /* a key that is looked for, or was seen before; decoded, followed
     uint64_t hash;
     uint64_t stamp;       /* the last object that had it */
     struct column *child; /* NULL: nobody wants the value */
+    bool known;           /* though nobody wants it */
     struct slot *next;    /* the key that came after this one last time */
 };
 
@@ -91,7 +98,16 @@ struct column {
     int64_t rows_before, data_before; /* what the last chunk took: room for the next */
     struct column *parent, *child, *sibling; /* sibling: the parent's next child */
     struct column *twin;       /* wants the same value of the message */
+    bool many;                 /* inside an array or a map */
     struct keys keys;          /* OBJECT, STRUCT */
+};
+
+struct found { /* an unknown key inside an array or a map, until the message's end */
+    struct column *object;
+    text key;
+    uint32_t length;
+    bool done;
+    text from, to;
 };
 
 struct program {
@@ -99,9 +115,10 @@ struct program {
     int count;
     struct column **columns; /* in the order of the table */
     int column_count;
-    struct column *extra; /* where unknown keys at the top go; NULL: nowhere */
+    struct column *extra; /* where unknown keys go; NULL: nowhere */
+    struct found *found;
+    int found_count, found_room;
     uint8_t *names;
-    bool all_known;       /* a message with an unknown key at the top is not sure */
     int64_t rows, bytes; /* read since the last tg_take */
     uint64_t serial;     /* counts objects */
     uint64_t hashes[TG_MAX_HASHES];
@@ -171,6 +188,13 @@ text tg_skip_value(text p, int depth);
 text tg_members(struct program *s, struct column *o, text p, int depth);
 /* A key that an object must not have had yet; `since`: where its hashes begin. Equal hashes are not sure. */
 bool tg_first_time(struct program *s, int since, uint64_t hash);
+
+/* ------------------------------------------------------------------------------------------------ unknown.c */
+
+/* A key that no column takes, with its value in [from, to). False: not sure. */
+bool tg_unknown(struct program *s, struct column *o, text key, uint32_t length, text from, text to);
+/* At the end of a message: what arrays and maps had. */
+bool tg_unknown_of_many(struct program *s);
 
 /* ------------------------------------------------------------------------------------------------ times.c */
 

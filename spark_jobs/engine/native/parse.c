@@ -37,24 +37,6 @@ static inline bool guessed(const struct slot *guess, text p)
     return !strncmp((const char *)p, (const char *)guess->key, (size_t)guess->length + 1);
 }
 
-static bool capture(struct program *s, text key, uint32_t length, text from, text to)
-{
-    struct column *name = s->extra->child, *value = name->sibling;
-    if (!tg_reserve(s, name) || !tg_reserve(s, value))
-        return false;
-    if ((!name->data || name->data_length + length > name->data_room) && !tg_more_data(s, name, length))
-        return false;
-    memcpy(name->data + name->data_length, key, length);
-    name->data_length += length;
-    ((int32_t *)name->values)[name->length + 1] = (int32_t)name->data_length;
-    tg_append_valid(name);
-    if (!tg_dump(s, value, from, to))
-        return false;
-    ((int32_t *)value->values)[value->length + 1] = (int32_t)value->data_length;
-    tg_append_valid(value);
-    return true;
-}
-
 /* An object whose keys matter: no key twice. `p` is behind the brace, `depth` counts it. */
 text tg_members(struct program *s, struct column *o, text p, int depth)
 {
@@ -107,7 +89,7 @@ text tg_members(struct program *s, struct column *o, text p, int depth)
         } else {
             if (!(p = tg_skip_value(p, depth)))
                 return NULL;
-            if (o == s->nodes && (s->all_known || (s->extra && !capture(s, key, length, from, p))))
+            if (o->b && !(slot && slot->known) && !tg_unknown(s, o, key, length, from, p))
                 return NULL;
         }
         p = tg_space(p);

@@ -8,10 +8,8 @@ struct description {
     int32_t kind, parent;   /* parent: an index; -1 for the first node, the top of the message */
     int32_t key, length;    /* below an OBJECT or a STRUCT: the key's bytes in `names` */
     int32_t a, b, required; /* see struct column */
-    int32_t column;         /* of the table; -1: a part of one, or an OBJECT */
+    int32_t column;         /* of the table; -1: a part of one, an OBJECT, or KNOWN */
 };
-
-enum { ALL_KNOWN = 1 };
 
 EXPORTED int32_t tg_version(void)
 {
@@ -28,6 +26,7 @@ EXPORTED void tg_free(struct program *s)
     }
     free(s->nodes);
     free(s->columns);
+    free(s->found);
     free(s->names);
     free(s);
 }
@@ -52,19 +51,22 @@ static bool look_for(struct column *parent, struct column *child, text key, uint
     struct slot *slot = tg_slot(&parent->keys, key, length, tg_hash(key, length));
     if (!slot)
         return false;
+    if (child->kind == KNOWN) {
+        slot->known = true;
+        return true;
+    }
     child->twin = slot->child;
     slot->child = child;
     return true;
 }
 
 /* NULL: out of memory, or a description that makes no sense. */
-EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size, int32_t flags)
+EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, text names, int64_t size)
 {
     struct program *s = calloc(1, sizeof *s);
     if (!s || count < 1 || size < 0 || nodes[0].kind != OBJECT)
         goto wrong;
     s->count = count;
-    s->all_known = flags & ALL_KNOWN;
     s->nodes = calloc((size_t)count, sizeof *s->nodes);
     s->columns = calloc((size_t)count, sizeof *s->columns);
     s->names = malloc((size_t)size + 1);
@@ -82,6 +84,7 @@ EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, 
         c->required = d->required;
         if ((c->kind == EPOCH_MS && (c->a < 1 || c->b < 1)) ||
             (c->kind == PATTERN_MS && (c->a < 0 || c->b < 0 || (int64_t)c->a + c->b > size)) ||
+            (has_keys(c->kind) && (c->b < NOT_SURE || c->a < 0 || (int64_t)c->a + c->b > size)) ||
             (c->kind == DECIMAL && (c->a < 1 || c->a > 38 || c->b < 0 || c->b > c->a)))
             goto wrong;
         if (has_keys(c->kind)) {
@@ -92,7 +95,7 @@ EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, 
                 goto wrong;
         }
         if (d->column >= 0) {
-            if (c->kind == OBJECT || d->column >= count || s->columns[d->column])
+            if (c->kind == OBJECT || c->kind == KNOWN || d->column >= count || s->columns[d->column])
                 goto wrong;
             s->columns[d->column] = c;
             s->column_count++;
@@ -103,9 +106,11 @@ EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, 
             continue;
         struct column *parent = &s->nodes[d->parent];
         /* columns are below objects, their parts below columns */
-        if (parent->kind != OBJECT ? d->column >= 0 || c->kind == OBJECT : (d->column < 0) != (c->kind == OBJECT))
+        if (c->kind == KNOWN ? !has_keys(parent->kind)
+            : parent->kind != OBJECT ? d->column >= 0 || c->kind == OBJECT : (d->column < 0) != (c->kind == OBJECT))
             goto wrong;
-        if (parent->kind != OBJECT)
+        c->many = parent->many || parent->kind == LIST || parent->kind == MAP;
+        if (parent->kind != OBJECT && c->kind != KNOWN)
             adopt(parent, c);
         if (has_keys(parent->kind) && c->kind != EXTRA) {
             if (d->key < 0 || d->length < 0 || (int64_t)d->key + d->length > size)

@@ -208,6 +208,7 @@ class SqlBatches:
             change = self._from(batch).values(
                 revision=plan.revision,
                 spec_version=plan.spec_version,
+                rules_version=plan.rules_version,
                 floor=dumps(plan.floor),
                 epoch=batch.epoch + 1,
                 began_ms=self._store.instant,
