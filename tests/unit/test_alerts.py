@@ -27,7 +27,7 @@ RULES: list[dict[str, Any]] = [
 PLAYED: list[dict[str, Any]] = yaml.safe_load((DOCKER / "prometheus/alerts_test.yml").read_text())["tests"]
 DASHBOARD: dict[str, Any] = json.loads((DOCKER / "grafana/dashboards/tidegate.json").read_text())
 PANELS = [p for p in DASHBOARD["panels"] if p["type"] != "row"]
-LABELS = {"pipeline", "fate", "step"}
+LABELS = {"pipeline", "fate", "step", "dag"}
 
 
 def nodes(expression: Any) -> Iterator[Any]:

@@ -113,6 +113,23 @@ def test_the_list_and_the_page_agree_with_status(world: World, viewer: Any) -> N
     says(viewer, "", 'Waiting for somebody <span class="tg-count tg-count-loud">1</span>')
 
 
+def test_a_pause_on_purpose_waits_for_nobody(world: World, viewer: Any) -> None:
+    fill(world)
+    told = dumps(Finding("unready_window", "unready_window", "readings", "an hour waits"))
+    row = {"pipeline": "readings", "key": "unready_window", "content": told, "first_ms": T0, "told_ms": T0}
+    change(world, schema.notices.insert().values(row))
+    says(viewer, "?show=attention", "an hour waits", "ready and not published")
+    ledger: Any = world.context().ledger
+    ledger.pauses.pause("readings", ["ingest", "archive"], "power & light", None, None)
+    world.close()
+    for path in ("", "readings"):
+        page = says(viewer, path, "tg-badge-paused", "paused on purpose since", ": power &amp; light")
+        assert "an hour waits" not in page
+        assert "ready and not published" not in page
+    says(viewer, "readings", "<code>tidegate unpause readings</code>")
+    says(viewer, "?show=attention", "Nothing waits for somebody")
+
+
 def test_a_search_that_finds_nothing_is_quoted_and_escaped(world: World, viewer: Any) -> None:
     world.context()
     page = says(viewer, "?q=%3Cimg%20src%3Dx%3E", "&lt;img src=x&gt;")

@@ -90,6 +90,12 @@ def test_a_pause_is_kept_with_its_reason_and_ends_with_unpause(tide: Tide, world
     more = the_json(tide("pause", "readings", "--why", "the hall has no power", "--json"))["paused_on_purpose"]
     assert (more["kinds"], more["why"], more["until"]) == (list(ALL), "the hall has no power", None)
     assert running() == set()
+    said = tide("status", "readings", "--no-kafka")
+    assert (said.exit_code, said.stdout.splitlines()[0]) == (0, "readings: paused")
+    assert "the hall has no power" in said.stdout
+    assert "to go on   tidegate unpause readings" in said.stdout
+    assert "the hall has no power" in tide("status", "--no-kafka").stdout
+    assert the_json(tide("status", "--json"))["pipelines"][0]["paused_on_purpose"]["why"] == "the hall has no power"
     part = tide("unpause", "readings", "--only", "archive")
     assert part.exit_code == 0
     assert running() == {"readings.archive"}

@@ -20,7 +20,7 @@ from tidegate.core.plain import dumps
 from tidegate.core.rehearsing import AtWork
 from tidegate.core.waiting import Look, Standing
 from tidegate.core.window import WindowKey
-from tidegate.orchestration import datasets, gauges, hub, operators, replay_runs, runs, sensors
+from tidegate.orchestration import datasets, gauges, hub, operators, replay_runs, runs, sensors, switches
 from tidegate.workflow import announcing, archive, certificates, ingest, reconcile, replay
 from tidegate.workflow.context import Published
 
@@ -57,6 +57,8 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     )
     monkeypatch.setattr(certificates, "published", lambda c, window, number: {"generation": number})
     made = SimpleNamespace(closed=0, ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7)))
+    made.settled = []
+    monkeypatch.setattr(switches, "settle", lambda ctx, dag_ids, log: made.settled.append(list(dag_ids)))
     made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)
     monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: made)
     monkeypatch.setattr(gauges, "tell", lambda ctx, ti, log: log.info("measured"))
@@ -71,7 +73,7 @@ def test_nothing_planned_skips_what_follows(ctx: SimpleNamespace, monkeypatch: p
     monkeypatch.setattr(ingest, "plan", lambda c, run: None)
     with pytest.raises(AirflowSkipException):
         run(operators.PlanOperator, context())
-    assert ctx.closed == 1
+    assert (ctx.closed, ctx.settled) == (1, [["readings.ingest"]])
 
 
 def test_the_run_is_the_key_of_its_batch(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +182,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     assert done == [
         "sweep", "revive", "hand on", "start", "fill ['w']", "maintain seen", f"readings {[WINDOW]}", "announce",
     ]  # fmt: skip
+    assert ctx.settled == [["readings.ingest"]], "a DAG that was unpaused in the UI is not paused on purpose"
 
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")

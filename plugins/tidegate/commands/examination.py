@@ -250,8 +250,9 @@ class Examination:
             for pool in {p.ingest.pool, p.archive.pool}:
                 wanted.setdefault(pool, []).append(p.name)
         found += rules.pools(wanted, facts.pools)
+        pauses = surroundings.pauses(p.name for p in self.pipelines)
         for p in self.pipelines:
-            found += rules.dags(p.name, KINDS, facts.dags)
+            found += rules.dags(p.name, KINDS, facts.dags, pauses.get(p.name))
         ours = [e for e in facts.import_errors if "tidegate" in e[0] or e[0].rpartition(":")[2].endswith(".yaml")]
         return found + rules.import_errors(ours) + parsing.findings([p.name for p in self.pipelines], facts.dags)
 

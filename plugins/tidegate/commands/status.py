@@ -138,6 +138,7 @@ def _plain(line: Line) -> dict[str, Any]:
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
         "blocks": to_plain(s.blocks),
         "side_duties": list(s.side_duties),
+        "paused_on_purpose": s.pause,
         "late_over_budget": [iso(c.window.start_ms) for c in s.late_left if c.over],
     }
     if o is not None:
@@ -196,6 +197,8 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
         for c in line.status.concerns if line.status else ():
             out.print(Text(f"\n{line.name}: {c.what}"))
             out.print(Text(f"  what to do: {c.advice}"), soft_wrap=True)
+        if line.status is not None and line.status.pause is not None:
+            out.print(Text(f"\n{line.name}: {line.status.pause.words()}"))
         if line.status is not None and losses.warns(line.status.loss):
             out.print(Text(f"\n{line.name}: {losses.words(line.status.loss)}"))
     silent = [line for line in lines if line.kafka not in (None, NOT_ASKED)]
@@ -218,7 +221,11 @@ def _print_one(line: Line) -> None:
     if s is None:
         out.print(Text(line.error or "", style="red"))
         return
-    out.print(Text(f"{s.name}: {'well' if s.well else 'NOT WELL'}", style="bold green" if s.well else "bold red"))
+    word, colour = status_table.word(s)
+    out.print(Text(f"{s.name}: {word}", style=f"bold {colour}"))
+    if s.pause is not None:
+        paragraph(out, "paused", s.pause.words(), "yellow")
+        advice(out, "  to go on", f"tidegate unpause {s.name}")
     for c in s.concerns:
         paragraph(out, "why", c.what, "red")
         advice(out, "  to do", c.advice)

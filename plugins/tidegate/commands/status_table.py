@@ -62,10 +62,10 @@ def _row(line: Line) -> list[Any]:
         return [line.name, Text("BROKEN", style="red")]
     if s.overview is None:
         return [line.name, Text("new", style="yellow"), "", "", _behind(line)]
-    o = s.overview
+    o, (said, colour) = s.overview, word(s)
     return [
         line.name,
-        Text("well", style="green") if s.well else Text("NOT WELL", style="red"),
+        Text(said, style=colour),
         f"{o.open_batch.batch_id} {o.open_batch.state}" if o.open_batch else "-",
         iso(s.watermark_ms),
         _behind(line),
@@ -76,6 +76,13 @@ def _row(line: Line) -> list[Any]:
         f"{o.published_rows:,}",
         losses.cell(s.loss),
     ]
+
+
+def word(status: PipelineStatus) -> tuple[str, str]:
+    """How it is in a word, and the word's colour."""
+    if not status.well:
+        return "NOT WELL", "red"
+    return ("paused", "yellow") if status.pause is not None else ("well", "green")
 
 
 def _behind(line: Line) -> str:

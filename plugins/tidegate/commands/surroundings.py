@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.pausing import Pause
     from tidegate.core.pipeline import Pipeline
     from tidegate.core.ports import Catalogue, Source
     from tidegate.settings import Settings
@@ -143,6 +144,22 @@ def ledger() -> Iterator[SqlLedger]:
         yield opened  # type: ignore[misc]
     finally:
         opened.close()
+
+
+def pauses(names: Iterable[str]) -> dict[str, Pause]:
+    """Those on purpose that are not over; none where the ledger gives no answer, which somebody else tells."""
+    from tidegate.adapters.ledger.health import examine
+    from tidegate.core.errors import TidegateError
+    from tidegate.wiring import command_lookup, ledger_address
+
+    try:
+        examine(ledger_address(command_lookup))  # a look must not make the file of one that is not there
+        with ledger() as opened:
+            found = {name: opened.pauses.standing(name) for name in names}
+            now_ms = opened.now_ms()
+    except TidegateError:
+        return {}
+    return {name: pause for name, pause in found.items() if pause is not None and not pause.over(now_ms)}
 
 
 def kafka(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:

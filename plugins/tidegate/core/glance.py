@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.core.completeness import Answer
 from tidegate.core.offsets import Interval
+from tidegate.core.pausing import Pause, silent
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DirtySample
 from tidegate.core.views import BatchRow, Event, LossRow, WindowView
@@ -28,7 +29,7 @@ class Told:
 class Head:
     """A pipeline's newest batch (None: none was planned), how many windows are closing, and the alarms of others.
 
-    `told` are conditions that people were told of and that have not ended."""
+    `told` are conditions that people were told of and that have not ended; `pause`: it is paused on purpose."""
 
     name: str
     batch_id: int | None = None
@@ -42,6 +43,7 @@ class Head:
     closing: int = 0
     alarms: tuple[tuple[int, str], ...] = ()
     told: tuple[Told, ...] = ()
+    pause: Pause | None = None
 
     @property
     def open(self) -> bool:
@@ -52,6 +54,11 @@ class Head:
     def waits(self) -> bool:
         """Whether something of it waits for a human."""
         return bool(self.open and (self.refused or self.blocked)) or bool(self.alarms or self.told)
+
+    def waits_at(self, now_ms: int) -> bool:
+        """Likewise, without what people were told of and a pause on purpose explains."""
+        quiet = silent(self.pause, now_ms)
+        return replace(self, told=tuple(one for one in self.told if one.kind not in quiet)).waits
 
 
 @dataclass(frozen=True)

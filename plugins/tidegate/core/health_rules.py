@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.core import patience
 from tidegate.core.health import OK, WARNING, WRONG, Finding, ok
+from tidegate.core.pausing import Pause
 from tidegate.core.wording import many
 
 PYTHON = "3.11"
@@ -209,15 +210,24 @@ def _set_pool(name: str, slots: int) -> str:
     return f"airflow pools set {name} {slots} 'Tidegate'"
 
 
-def dags(pipeline: str, kinds: Collection[str], found: Mapping[str, DagFacts]) -> list[Finding]:
-    """`found`: Airflow's DAGs by id."""
+def dags(
+    pipeline: str, kinds: Collection[str], found: Mapping[str, DagFacts], pause: Pause | None = None
+) -> list[Finding]:
+    """`found`: Airflow's DAGs by id. `pause`: what the ledger knows of one on purpose, unless that is over."""
     ids = {kind: f"{pipeline}.{kind}" for kind in kinds}
     missing = [i for i in ids.values() if i not in found or not found[i].active]
     if missing:
         what, means = f"Airflow has no DAG {', '.join(missing)}", "nothing of it runs"
         mend = "airflow dags list-import-errors; is the scheduler alive? At once: airflow dags reserialize"
         return [Finding("dags", WRONG, what, means, mend, pipeline)]
-    paused = [i for kind, i in ids.items() if found[i].paused and kind != "replay"]
+    meant = pause.kinds if pause is not None else ()
+    moving = [ids[kind] for kind in meant if kind in ids and not found[ids[kind]].paused]
+    if moving:
+        what = f"the ledger says that {', '.join(moving)} {'is' if len(moving) == 1 else 'are'} paused on purpose"
+        only = " ".join(f"--only {i.rpartition('.')[2]}" for i in moving)
+        means = "they are not: what goes wrong with them is not counted"
+        return [Finding("dags", WARNING, what, means, f"tidegate unpause {pipeline} {only}", pipeline)]
+    paused = [i for kind, i in ids.items() if found[i].paused and kind != "replay" and kind not in meant]
     if paused:
         means = "its schedule does nothing, and cleared tasks wait" + (
             "; nobody makes missing runs, cleans, or frees what a killed backfill left"
@@ -226,6 +236,8 @@ def dags(pipeline: str, kinds: Collection[str], found: Mapping[str, DagFacts]) -
         )
         mend = "; ".join(f"airflow dags unpause {i}" for i in paused)
         return [Finding("dags", WARNING, f"paused: {', '.join(paused)}", means, mend, pipeline)]
+    if pause is not None:
+        return [ok("dags", pause.words(), pipeline)]
     return [ok("dags", "its DAGs are there and not paused", pipeline)]
 
 

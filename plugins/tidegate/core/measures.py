@@ -55,6 +55,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_publication_seconds": (SUMMARY, "From the ends of windows to their first publications."),
     "tidegate_audit_problems": (GAUGE, "What the newest audit that the ledger knows of has found; 0 is good."),
     "tidegate_audit_age_seconds": (GAUGE, "Time since that audit."),
+    "tidegate_paused": (GAUGE, "1 for each DAG, by its kind, that is paused on purpose; left out once that is over."),
     "tidegate_notices_waiting": (GAUGE, "Messages to people that have not been delivered."),
     "tidegate_time_to_loss_seconds": (GAUGE, "Until Kafka's retention passes unread records at the present pace; 0 "
                                              "while it does; left out if it never does, or nobody knows."),
@@ -129,6 +130,8 @@ def measures(
             Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(survey.counts, fate)) for fate in FATES
         ]
         found += _summaries(label, survey.steps, spent or WindowSteps())
+        pause = survey.pause if survey.pause is not None and not survey.pause.over(now_ms) else None
+        found += [Measure("tidegate_paused", (*label, ("dag", kind)), 1) for kind in (pause.kinds if pause else ())]
     return found
 
 

@@ -176,15 +176,24 @@ class Changes:
     over: tuple[Notice, ...]
 
 
-def changes(found: Iterable[Finding], standing: Iterable[Notice], unknown: Collection[str] = ()) -> Changes:
-    """`unknown`: kinds that could not be looked at now, which therefore neither begin nor end."""
+def changes(
+    found: Iterable[Finding],
+    standing: Iterable[Notice],
+    unknown: Collection[str] = (),
+    staying: Collection[str] = (),
+) -> Changes:
+    """`unknown`: kinds that could not be looked at now, which therefore neither begin nor end. `staying`: kinds that do
+    not end now, as while a pause on purpose explains them: nothing was published after all."""
     now = {one.key: one for one in found if one.kind not in unknown}
     known = {notice.finding.key: notice for notice in standing}
     begun = tuple(one for key, one in now.items() if key not in known or known[key].ended_ms is not None)
     over = tuple(
         notice
         for key, notice in known.items()
-        if key not in now and notice.ended_ms is None and not notice.finding.once and notice.finding.kind not in unknown
+        if key not in now
+        and notice.ended_ms is None
+        and not notice.finding.once
+        and notice.finding.kind not in (*unknown, *staying)
     )
     return Changes(begun, over)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.core.instants import iso
+from tidegate.core.losswarning import TimeToLoss
 
 ALL = ("ingest", "archive", "replay", "maintain")
 """The kinds of a pipeline's DAGs, as their ids end."""
@@ -28,6 +29,10 @@ class Pause:
     def over(self, now_ms: int) -> bool:
         """Whether it lasts longer than was said."""
         return self.until_ms is not None and now_ms >= self.until_ms
+
+    def covers(self, kind: str, now_ms: int) -> bool:
+        """Whether a DAG of this kind stands still on purpose now, so that nothing is expected of it."""
+        return kind in self.kinds and not self.over(now_ms)
 
     def words(self) -> str:
         """`paused on purpose since 2026-11-22T20:10Z by anna@host (ingest, until 2026-11-23T06:00Z): why`."""
@@ -52,6 +57,22 @@ class PauseLedger(Protocol):
     def unpause(self, name: str, kinds: Collection[str], old: Pause) -> Pause | None:
         """Take `kinds` out of `old`, which is what was read; what is left of it, None for nothing."""
         ...
+
+
+def silent(pause: Pause | None, now_ms: int) -> frozenset[str]:
+    """Kinds of notices that say only what the pause explains: windows that wait for the DAGs that it holds."""
+    kinds = {"archive": "late_window", "ingest": "unready_window"}
+    return frozenset(kinds[k] for k in kinds if pause is not None and pause.covers(k, now_ms))
+
+
+def near_loss(loss: TimeToLoss) -> bool:
+    """Whether unread records come within `source.loss_warning` of being lost while nothing is read; where Kafka keeps
+    little more than that, within half of what it keeps."""
+    warning_ms = loss.warning_ms
+    if warning_ms is None:
+        return False
+    rooms = [(f.stopped_ms, f.room_ms) for f in loss.partitions if f.unread and f.stopped_ms is not None]
+    return any(left <= (warning_ms if room is None else min(warning_ms, room // 2)) for left, room in rooms)
 
 
 def ordered(kinds: Collection[str]) -> tuple[str, ...]:

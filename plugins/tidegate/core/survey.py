@@ -9,6 +9,7 @@ from typing import Protocol
 from tidegate.core.due import ArchiveNote
 from tidegate.core.notices import AuditOutcome
 from tidegate.core.offsets import Interval
+from tidegate.core.pausing import Pause
 from tidegate.core.progress import Progress
 from tidegate.core.totals import NO_STEPS, NO_TIME, BatchSteps, Spent, Totals
 from tidegate.core.watermark import TopicFacts
@@ -50,7 +51,7 @@ class Survey:
     """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
     for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches;
     `audit`: the newest one; `untold` messages to people have not been delivered; `late_now`: late rows that no
-    generation in force has taken up."""
+    generation in force has taken up; `pause`: it is paused on purpose."""
 
     progress: Progress
     facts: TopicFacts
@@ -64,6 +65,7 @@ class Survey:
     audit: AuditOutcome | None = None
     untold: int = 0
     late_now: int = 0
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True)

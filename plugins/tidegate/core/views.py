@@ -12,6 +12,7 @@ from tidegate.core.lateness import Floor
 from tidegate.core.ledger import Intent
 from tidegate.core.logcut import Resumption
 from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.pausing import Pause
 from tidegate.core.receipt import FileEntry
 from tidegate.core.slabs import Slab
 from tidegate.core.survey import SurveyLedger
@@ -159,7 +160,7 @@ class Event:
 @dataclass(frozen=True)
 class Overview:
     """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force;
-    `late_now` are late rows that none of these has taken up."""
+    `late_now` are late rows that none of these has taken up; `pause`: it is paused on purpose."""
 
     name: str
     topic_id: str | None
@@ -175,6 +176,7 @@ class Overview:
     planned_ends: dict[int, int]
     events: tuple[Event, ...]
     late_now: int = 0
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,9 @@ class PlanOperator(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Raises AirflowSkipException when nothing is new, or a redrive goes first."""
+        from tidegate.orchestration import switches
+
+        switches.settle(ctx, [f"{self.pipeline.name}.ingest"], self.log)
         batch = self._planned(ctx, run_key(context))
         if batch is None:  # a skip leaves no mark that a later Clear would trip over, as a ShortCircuit does
             raise AirflowSkipException("nothing to read: no new records, and no window waits for a watermark")
@@ -270,10 +273,11 @@ class MaintainOperator(PipelineOperator):
         """Archive runs before other duties: a window that waits is what users notice."""
         from airflow.utils.session import create_session
 
-        from tidegate.orchestration import gauges, messages
+        from tidegate.orchestration import gauges, messages, switches
         from tidegate.orchestration.runs import create_missing_runs
         from tidegate.workflow import announcing, reconcile
 
+        switches.settle(ctx, self.dag_ids, self.log)
         looked_ms = to_ms(timezone.utcnow())
         due = reconcile.due(ctx)
         with create_session() as session:

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from logging import Logger
+from typing import TYPE_CHECKING, Any
 
 from tidegate.orchestration.range_runs import scheduler_alive
+
+if TYPE_CHECKING:
+    from tidegate.workflow.context import Context
+
+
+def settle(ctx: Context, dag_ids: Sequence[str], log: Logger) -> None:
+    """A pause on purpose is over for those of these DAGs that somebody has unpaused in the UI."""
+    from tidegate.workflow import paused
+
+    for line in paused.settle(ctx, Switches(dag_ids).look):
+        log.info(line)
 
 
 class Switches:

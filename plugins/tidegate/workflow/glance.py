@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from tidegate.core.instants import iso, span
 from tidegate.core.layout import window_end, window_start
 from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence
 from tidegate.core.offsets import Interval
+from tidegate.core.pausing import silent
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
 from tidegate.core.progress import Progress, begins
@@ -22,7 +23,7 @@ from tidegate.core.survey import Survey, SurveyLedger
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
 from tidegate.core.wording import those
-from tidegate.workflow import overdue
+from tidegate.workflow import overdue, paused
 from tidegate.workflow.measuring import loss_of
 from tidegate.workflow.overdue import Concern
 from tidegate.workflow.overview import after_refusal, first_line, refusal_kind
@@ -202,13 +203,17 @@ def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, late: bool, 
         found.append(Concern(sentence(glance.loss), advice, "loss_ahead"))
     unread = lag.records if lag is not None and not lag.by_plan else None
     found += [Concern(*odd, "watermark") for odd in oddities(pipeline.windows, survey.facts, now_ms, unread)]
-    waited = f"more than {span(pipeline.archive.sla_ms)}" if late else ""
+    quiet = silent(survey.pause, now_ms)
+    waited = f"more than {span(pipeline.archive.sla_ms)}" if late and "late_window" not in quiet else ""
     found += overdue.concerns(pipeline, glance.due, None, survey.note, now_ms, waited=waited)
-    return with_told(found, told)
+    found += paused.concerns(pipeline, survey.pause, glance.loss, now_ms)
+    return with_told(found, told, quiet)
 
 
-def with_told(found: Sequence[Concern], told: Sequence[Told]) -> list[Concern]:
-    """What is the matter now, and what people were told of and nothing else here shows."""
+def with_told(found: Sequence[Concern], told: Sequence[Told], quiet: Collection[str] = ()) -> list[Concern]:
+    """What is the matter now, and what people were told of and nothing else here shows; nothing of the kinds `quiet`,
+    which a pause on purpose explains."""
     kinds = {c.kind for c in found}
+    told = [t for t in told if t.kind not in quiet]
     more = [t for t in told if t.kind not in kinds and (t.kind in TOLD or not kinds)]
     return [*found, *(Concern(t.what, t.advice, t.kind) for t in more)]

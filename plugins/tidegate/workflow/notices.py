@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from tidegate.core import notices as rules
 from tidegate.core.errors import LostComparison, SourceError, TidegateError
 from tidegate.core.notices import RAISED, Finding, Message, NotTold
+from tidegate.core.pausing import silent
 from tidegate.core.tables import data_table
 from tidegate.core.views import LedgerReads
 from tidegate.core.wording import those
@@ -61,8 +62,8 @@ def look(ctx: Context, reads: LedgerReads) -> dict[str, Finding]:
     if left_out:
         _drop(ctx, left_out)
     standing = ledger.standing(ctx.name)
-    found, unknown = _conditions(ctx, reads)
-    changes = rules.changes(found, standing.values(), (*unknown, *left_out))
+    found, unknown, staying = _conditions(ctx, reads)
+    changes = rules.changes(found, standing.values(), (*unknown, *left_out), staying)
     with suppress(LostComparison):  # another run is at it, and sees the same
         for finding in changes.begun:
             ledger.note(ctx.name, finding)
@@ -100,8 +101,8 @@ def _wanted(ctx: Context) -> Any:
     return lambda finding: not kinds or finding.kind in kinds
 
 
-def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[str, ...]]:
-    """What holds now, and the kinds that could not be looked at."""
+def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[str, ...], Collection[str]]:
+    """What holds now, the kinds that could not be looked at, and those that a pause on purpose explains."""
     try:
         topic = ctx.source.describe(ctx.pipeline.source.topic)
     except SourceError:
@@ -117,7 +118,7 @@ def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[
         advice = before.advice if before else concern.advice
         by_key[key] = Finding(concern.kind, key, concern.subject or ctx.name, what, advice)
     found = [*by_key.values(), *rules.of_audit(ctx.name, ctx.ledger.notices.audit(ctx.name))]
-    return found, OF_KAFKA if topic is None else ()
+    return found, OF_KAFKA if topic is None else (), silent(status.pause, ctx.clock.now_ms())
 
 
 def _news(ctx: Context) -> None:

@@ -15,6 +15,7 @@ from tidegate.core.layout import window_end, window_start
 from tidegate.core.ledger import Block
 from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss
 from tidegate.core.offsets import Interval
+from tidegate.core.pausing import Pause, silent
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import Clock, TopicState
 from tidegate.core.progress import begins
@@ -26,7 +27,7 @@ from tidegate.core.views import LedgerReads, Overview
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
 from tidegate.core.wording import those
-from tidegate.workflow import overdue, reconcile, reopen, truth
+from tidegate.workflow import overdue, paused, reconcile, reopen, truth
 from tidegate.workflow.context import Context
 from tidegate.workflow.overdue import Concern
 from tidegate.workflow.reopen import Choice
@@ -70,6 +71,7 @@ class PipelineStatus:
     held: tuple[Held, ...] = ()  # of the due windows, those that another system's count holds
     late_left: tuple[Choice, ...] = ()  # windows whose late rows wait for a human
     replays_left: tuple[Unfinished, ...] = ()  # begun, not ended: somebody may be at work on them
+    pause: Pause | None = None  # on purpose, and not over
 
     @property
     def well(self) -> bool:
@@ -110,9 +112,15 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     free = due(pipeline.windows, look.due.parts, [h.window_ms for h in found.held])
     if found.held:
         since = overdue.due_since(reads, [(pipeline, free)]).get(pipeline.name)
+    if "late_window" in silent(overview.pause, clock.now_ms()):
+        since = None  # nobody is expected to publish them
     found = _with_concerns(pipeline, found, clock, facts, free, since)
-    late = overdue.unready(pipeline, reads, waits, found.expected, clock.now_ms())
-    return replace(found, concerns=(*found.concerns, *late))
+    now_ms, pause = clock.now_ms(), overview.pause
+    late = overdue.unready(pipeline, reads, waits, found.expected, now_ms)
+    quiet = silent(pause, now_ms)
+    late = [one for one in late if one.kind not in quiet] + paused.concerns(pipeline, pause, found.loss, now_ms)
+    standing = pause if pause is not None and not pause.over(now_ms) else None
+    return replace(found, concerns=(*found.concerns, *late), pause=standing)
 
 
 def _lag(ends: dict[int, int], topic: TopicState) -> Lag:

@@ -6,13 +6,15 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, union_all, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.adapters.ledger.store import Store, row_of
 from tidegate.core.errors import LostComparison
 from tidegate.core.notices import AuditOutcome, Finding, Happening, Notice
+from tidegate.core.pausing import Pause
 from tidegate.core.plain import dumps, loads
 from tidegate.core.window import CURRENT, WindowKey
 
@@ -131,16 +133,28 @@ class SqlNotices:
 
 
 def newest_audits(c: Connection, names: Sequence[str]) -> dict[str, AuditOutcome]:
-    """One statement; for each pipeline a probe of an index."""
-    p, mine = schema.pipelines, e.alias()
-    where = and_(mine.c.pipeline == p.c.name, mine.c.subject == AUDIT, mine.c.what == AUDITED)
-    newest = select(mine.c.id).where(where).order_by(mine.c.id.desc()).limit(1).scalar_subquery()
-    statement = select(p.c.name, e.c.at_ms, e.c.detail).select_from(p.join(e, e.c.id == newest))
-    found = {}
-    for name, at_ms, text in c.execute(statement.where(p.c.name.in_(names))):
-        detail = json.loads(text)
-        found[name] = AuditOutcome(at_ms, detail["problems"], detail["first"], detail["advice"])
-    return found
+    """As below."""
+    return audits_and_pauses(c, names)[0]
+
+
+def audits_and_pauses(c: Connection, names: Sequence[str]) -> tuple[dict[str, AuditOutcome], dict[str, Pause]]:
+    """What the newest events about audits and about pauses say: one statement, for each pipeline a probe of an index
+    each."""
+    p, columns = schema.pipelines, [e.c[x] for x in ("id", "at_ms", "what", "subject", "detail")]
+
+    def newest(subject: str, what: str | None = None) -> Any:
+        found = p.join(e, e.c.id == newest_of(p.c.name, subject, what))
+        return select(p.c.name, *columns).select_from(found).where(p.c.name.in_(names))
+
+    audits: dict[str, AuditOutcome] = {}
+    pauses: dict[str, Pause] = {}
+    for row in c.execute(union_all(newest(AUDIT, AUDITED), newest(SUBJECT))):
+        if row.subject == AUDIT:
+            detail = json.loads(row.detail)
+            audits[row.name] = AuditOutcome(row.at_ms, detail["problems"], detail["first"], detail["advice"])
+        elif (pause := pause_of(row)) is not None:
+            pauses[row.name] = pause
+    return audits, pauses
 
 
 def undelivered(c: Connection, names: Sequence[str]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import select
@@ -26,7 +26,7 @@ class SqlPauses:
 
     def standing(self, name: str) -> Pause | None:
         with self._store.begin() as c:
-            return _standing(c, name)
+            return standing(c, name)
 
     def pause(self, name: str, kinds: Collection[str], why: str, until_ms: int | None, old: Pause | None) -> Pause:
         with self._store.begin() as c:
@@ -35,7 +35,7 @@ class SqlPauses:
             since_ms = now_ms if old is None else old.since_ms
             mine = ordered({*kinds, *(old.kinds if old is not None else ())})
             self._say(c, name, Pause(0, since_ms, self._store.actor, why, mine, until_ms))
-            made = _standing(c, name)
+            made = standing(c, name)
         assert made is not None
         return made
 
@@ -47,7 +47,7 @@ class SqlPauses:
                 self._store.note(c, name, UNPAUSED, SUBJECT, {"kinds": list(old.kinds), "why": old.why})
             else:
                 self._say(c, name, left)
-            return _standing(c, name)
+            return standing(c, name)
 
     def _say(self, c: Connection, name: str, pause: Pause) -> None:
         detail = {
@@ -63,28 +63,23 @@ class SqlPauses:
                 f"the ledger does not know {name}: no run has registered it",
                 advice="a new DAG is paused until it is unpaused: nothing runs, and there is nothing to explain",
             )
-        if _standing(c, name) != old:
+        if standing(c, name) != old:
             raise LostComparison(f"the pause of {name}: somebody else has changed it meanwhile")
 
 
-def _standing(c: Connection, name: str) -> Pause | None:
+def standing(c: Connection, name: str) -> Pause | None:
     mine = select(e).where(e.c.pipeline == name, e.c.subject == SUBJECT)
     row = c.execute(mine.order_by(e.c.id.desc()).limit(1)).one_or_none()
     return None if row is None else pause_of(row)
 
 
-def newest_of(name: Any, subject: str) -> Any:
+def newest_of(name: Any, subject: str, what: str | None = None) -> Any:
     """Id of the newest event about `subject`, as a part of another statement: a probe of an index."""
     one = e.alias()
-    where = (one.c.pipeline == name, one.c.subject == subject)
+    where = [one.c.pipeline == name, one.c.subject == subject]
+    if what is not None:
+        where.append(one.c.what == what)
     return select(one.c.id).where(*where).order_by(one.c.id.desc()).limit(1).scalar_subquery()
-
-
-def pauses(c: Connection, names: Sequence[str]) -> dict[str, Pause]:
-    """By pipeline, of those that are paused on purpose: one statement."""
-    found = select(p.c.name, e).select_from(p.join(e, e.c.id == newest_of(p.c.name, SUBJECT)))
-    rows = c.execute(found.where(p.c.name.in_(names)))
-    return {row.name: pause for row in rows if (pause := pause_of(row)) is not None}
 
 
 def pause_of(row: Any) -> Pause | None:

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import rows, schema
 from tidegate.adapters.ledger.ends import planned_ends
 from tidegate.adapters.ledger.late import lost_and_late
+from tidegate.adapters.ledger.pauses import standing
 from tidegate.adapters.ledger.reads_audit import AuditReads
 from tidegate.adapters.ledger.reads_board import BoardReads
 from tidegate.adapters.ledger.reads_rows import (
@@ -78,6 +79,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 planned_ends(c, name, pipeline.topic_id),
                 tuple(events_of(c, name, events, None)),
                 late.get(name, 0),
+                standing(c, name),
             )
 
     def landed(self, name: str) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from sqlalchemy import and_, func, literal_column, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.adapters.ledger.reads_rows import (
     Snapshots,
     batch_row,
@@ -57,13 +58,17 @@ class BoardReads(Snapshots):
         p = schema.pipelines
         newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == p.c.name).scalar_subquery()
         with self._snapshot() as c:
-            ids = {x.name: x.newest for x in c.execute(select(p.c.name, newest.label("newest")))}
+            e = schema.events
+            said = p.outerjoin(e, e.c.id == newest_of(p.c.name, SUBJECT))
+            rows = c.execute(select(p.c.name, newest.label("newest"), e).select_from(said)).all()
+            ids = {x.name: x.newest for x in rows}
+            pauses = {x.name: pause_of(x) for x in rows if x.id is not None}
             batches = _newest(c, [(name, i) for name, i in ids.items() if i is not None])
             closing, alarms = _at_work(c)
             told = _told(c)
         found = {}
         for name in ids:
-            around = (closing.get(name, 0), tuple(alarms.get(name, ())), tuple(told.get(name, ())))
+            around = (closing.get(name, 0), tuple(alarms.get(name, ())), tuple(told.get(name, ())), pauses.get(name))
             found[name] = Head(name, *batches.get(name, _NO_BATCH), *around)
         return found
 

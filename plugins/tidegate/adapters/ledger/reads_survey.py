@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.facts import NOTHING, partition_facts
 from tidegate.adapters.ledger.late import lost_and_late
-from tidegate.adapters.ledger.notices import newest_audits, undelivered
+from tidegate.adapters.ledger.notices import audits_and_pauses, undelivered
 from tidegate.adapters.ledger.reads_rows import Snapshots
 from tidegate.adapters.ledger.totals import totals
 from tidegate.core.batch import INGEST
@@ -95,7 +95,7 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
     sums, published = totals(c, names), _generations(c, names)
     waiting, notes = _waiting(c, names), _notes(c, names)
     lost, late = lost_and_late(c, names)
-    audits, untold = newest_audits(c, names), undelivered(c, names)
+    (audits, pauses), untold = audits_and_pauses(c, names), undelivered(c, names)
     found = {}
     for name, (progress, facts) in _progress(c, names, now_ms).items():
         since, held = waiting.get(name, (None, 0))
@@ -112,6 +112,7 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
             audits.get(name),
             untold.get(name, 0),
             late.get(name, 0),
+            pauses.get(name),
         )
     return found
 

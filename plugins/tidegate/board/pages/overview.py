@@ -22,12 +22,13 @@ FEW = 100
 """So many pipelines are all looked at, so that those which need somebody are counted and come first. Of more,
 those that people were told of are known beforehand, and those of the page at hand."""
 ALL, ATTENTION = "all", "attention"
-BROKEN, ATTEND, NEW, WELL = "broken", "attention", "new", "well"
+BROKEN, ATTEND, PAUSED, NEW, WELL = "broken", "attention", "paused", "new", "well"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One pipeline. `level`: broken (its YAML is none) | attention | new (no run has registered it) | well."""
+    """One pipeline. `level`: broken (its YAML is invalid) | attention | paused (on purpose) | new (no run has
+    registered it) | well. `pause`: since when, by whom and why it is paused on purpose."""
 
     name: str
     level: str
@@ -37,6 +38,7 @@ class Line:
     error: str = ""
     time_to_loss: str = ""
     loss_level: str = ""
+    pause: str = ""
 
     @property
     def waits_for(self) -> str:
@@ -95,7 +97,7 @@ def gather(reach: Reach, search: str = "", show: str = ALL, number: int = 1) -> 
     heads = reads.heads()
     names = {*folder.names, *heads}
     broken = {name for name, spec in folder.specs.items() if spec.error is not None}
-    waits = {name for name, head in heads.items() if head.waits}
+    waits = {name for name, head in heads.items() if head.waits_at(now_ms)}
     few = {one.name: one for one in _lines(reach, folder, heads, names, now_ms)} if len(names) <= FEW else {}
     waits |= {name for name, line in few.items() if line.level == ATTEND}
     found = [n for n in names if search.lower() in n.lower() and (show != ATTENTION or n in broken or n in waits)]
@@ -133,13 +135,17 @@ def _lines(
         if name in errors:
             yield Line(name, BROKEN, error=str(errors[name]))
         elif name in seen:
-            yield _line(pipelines[name], seen[name])
+            yield _line(pipelines[name], seen[name], now_ms)
         else:
             yield Line(name, NEW)
 
 
-def _line(pipeline: Pipeline, glance: Glance) -> Line:
-    level = ATTEND if glance.concerns else WELL if glance.head and glance.head.batch_id is not None else NEW
+def _line(pipeline: Pipeline, glance: Glance, now_ms: int) -> Line:
+    pause = glance.survey.pause if glance.survey is not None else None
+    if pause is not None and pause.over(now_ms):
+        pause = None
+    level = WELL if glance.head and glance.head.batch_id is not None else NEW
+    level = ATTEND if glance.concerns else PAUSED if pause is not None else level
     loss = glance.loss
     return Line(
         pipeline.name,
@@ -150,4 +156,5 @@ def _line(pipeline: Pipeline, glance: Glance) -> Line:
         "",
         "" if loss is None else short(loss),
         loss.level if loss is not None and loss.level in (WARN, CRITICAL) else "",
+        "" if pause is None else pause.words(),
     )

@@ -9,6 +9,7 @@ from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
 from tidegate.core.glance import DirtyShare
 from tidegate.core.losswarning import CRITICAL, WARN, sentence, short
+from tidegate.core.pausing import silent
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
 from tidegate.core.windowmap import Judge
@@ -57,7 +58,9 @@ class Page:
         """As the badge shows it."""
         if self.spec_error:
             return "broken"
-        return "new" if self.status.overview is None else "well" if not self.concerns else "attention"
+        if self.status.overview is None:
+            return "new"
+        return "attention" if self.concerns else "paused" if self.status.pause is not None else "well"
 
     @property
     def loss(self) -> tuple[str, str, str]:
@@ -113,7 +116,7 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
         address,
         "" if error is None else str(error),
         now_ms,
-        tuple(with_told(found.concerns, reads.told(name))),
+        tuple(with_told(found.concerns, reads.told(name), silent(found.pause, now_ms))),
     )
 
 
