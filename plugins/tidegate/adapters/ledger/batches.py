@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import ends, redrives, resumptions, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
-from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.adapters.ledger.store import Store, insert_all, row_of, rows_of, update_all
 from tidegate.adapters.ledger.values import landed_values
 from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
@@ -24,6 +24,7 @@ from tidegate.core.zonedata import ZoneData
 
 b = schema.batches
 _OPEN = ("PLANNED", "WRITING", "SEALED")
+_ADVANCED = ("max_event_ms", "advanced_ms", "open_transaction_since_ms", "timed_ms")
 
 
 class SqlBatches:
@@ -154,25 +155,15 @@ class SqlBatches:
             if not plan.is_redrive:
                 resumptions.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
             c.execute(insert(b).values(**rows.batch_values(plan), planned_ms=now))
-            for r in plan.ranges:
-                c.execute(
-                    insert(schema.batch_ranges).values(
-                        pipeline=name, batch_id=batch_id, partition=r.partition, start=r.start, end=r.end
-                    )
-                )
-            for part in plan.partitions:
-                c.execute(insert(schema.batch_partitions).values(**_partition_values(name, batch_id, part)))
-            for loss in plan.losses:
-                c.execute(
-                    insert(schema.losses).values(
-                        pipeline=name,
-                        batch_id=batch_id,
-                        partition=loss.partition,
-                        start=loss.start,
-                        end=loss.end,
-                        reason=loss.reason,
-                    )
-                )
+            key = {"pipeline": name, "batch_id": batch_id}
+            ranges = [key | {"partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges]
+            losses = [
+                key | {"partition": x.partition, "start": x.start, "end": x.end, "reason": x.reason}
+                for x in plan.losses
+            ]
+            insert_all(c, schema.batch_ranges, ranges)
+            insert_all(c, schema.batch_partitions, [_partition_values(name, batch_id, p) for p in plan.partitions])
+            insert_all(c, schema.losses, losses)
             if run is not None:
                 c.execute(insert(schema.run_bindings).values(pipeline=name, run=run, batch_id=batch_id))
             detail = {"records": plan.records, "ranges": plan.ranges, "losses": plan.losses, "run": run}
@@ -249,21 +240,13 @@ class SqlBatches:
                 blocked=None,
             )
             self._store.compare_and_set(c, change, f"sealing batch {plan.batch_id}")
-            if manifest.files:
-                values = [key | {"window_ms": f.window_ms} | rows.file_values(f) for f in manifest.files]
-                c.execute(insert(schema.batch_files), values)
-            r = schema.batch_ranges
-            for result in manifest.ranges:
-                c.execute(
-                    update(r)
-                    .where(
-                        r.c.pipeline == plan.pipeline,
-                        r.c.batch_id == plan.batch_id,
-                        r.c.partition == result.range.partition,
-                        r.c.start == result.range.start,
-                    )
-                    .values(rows.range_values(result))
-                )
+            values = [key | {"window_ms": f.window_ms} | rows.file_values(f) for f in manifest.files]
+            insert_all(c, schema.batch_files, values)
+            found = [
+                (key | {"partition": r.range.partition, "start": r.range.start}, rows.range_values(r))
+                for r in manifest.ranges
+            ]
+            update_all(c, schema.batch_ranges, found)
             detail = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
             if manifest.overflow:
                 detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
@@ -284,26 +267,15 @@ class SqlBatches:
             )
             self._store.compare_and_set(c, change, f"landing batch {plan.batch_id}")
             totals = _window_totals(plan, batch.manifest)
-            if totals:
-                c.execute(insert(schema.batch_window_totals), totals)
+            insert_all(c, schema.batch_window_totals, totals)
             redrives.take_over(self._store, c, plan)
             events = {r.range.partition: r.max_event_ms for r in batch.manifest.ranges}
-            p = schema.batch_partitions
-            for facts in advance(before, plan, events).partitions:
-                c.execute(
-                    update(p)
-                    .where(
-                        p.c.pipeline == plan.pipeline,
-                        p.c.batch_id == plan.batch_id,
-                        p.c.partition == facts.partition,
-                    )
-                    .values(
-                        max_event_ms=facts.max_event_ms,
-                        advanced_ms=facts.advanced_ms,
-                        open_transaction_since_ms=facts.open_transaction_since_ms,
-                        timed_ms=facts.timed_ms,
-                    )
-                )
+            key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
+            moved = [
+                (key | {"partition": f.partition}, {name: getattr(f, name) for name in _ADVANCED})
+                for f in advance(before, plan, events).partitions
+            ]
+            update_all(c, schema.batch_partitions, moved)
             self._store.note(c, plan.pipeline, "landed", f"batch {plan.batch_id}", {"rows": batch.manifest.rows})
         return LandedBatch(plan, batch.epoch, batch.nonce, not side)
 

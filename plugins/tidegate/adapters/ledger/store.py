@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -207,3 +207,18 @@ def _rows_where(table: Any, columns: tuple[str, ...]) -> Select:
 def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
     rows = rows_of(connection, table, **where)
     return rows[0] if rows else None
+
+
+def insert_all(connection: Connection, table: Any, found: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with the same columns, by one statement however many they are."""
+    if found:
+        connection.execute(insert(table), found)
+
+
+def update_all(
+    connection: Connection, table: Any, found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> None:
+    """Likewise: of each row the columns that name it, and those that change; the same ones of all rows."""
+    if found:
+        statement = update(table).where(*(table.c[n] == bindparam(f"of_{n}") for n in found[0][0]))
+        connection.execute(statement, [{f"of_{n}": v for n, v in key.items()} | values for key, values in found])
