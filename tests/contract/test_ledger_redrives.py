@@ -25,7 +25,7 @@ from tidegate.core.batch import REDRIVE, DirtySource, Plan, PlannedBatch, Sealed
 from tidegate.core.errors import LostComparison
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.redriving import DirtyBatch
+from tidegate.core.redriving import ASK_LASTS_MS, DirtyBatch
 
 SOURCES = (DirtySource(1, 0, 2, 1, 4),)
 
@@ -226,3 +226,43 @@ def test_an_older_ledger_is_brought_up_with_its_data(url: str) -> None:  # noqa:
     assert made.redrives.duties(NAME) == [(1, 2)]
     assert made.batches.planning_view(NAME).planned_ends == {0: 5}
     made.close()
+
+
+def test_whose_turn_is_next(ledger: SqlLedger, now: list[int]) -> None:  # noqa: F811
+    asks = ledger.redrives
+    assert asks.asked(NAME) is None
+    mine = asks.ask(NAME, None)
+    assert asks.asked(NAME) == mine
+    assert mine.until_ms == mine.asked_ms + ASK_LASTS_MS
+    now[0] += ASK_LASTS_MS - 1
+    longer = asks.ask(NAME, mine)
+    assert (longer.id, longer.asked_ms, longer.until_ms) == (mine.id, mine.asked_ms, now[0] + ASK_LASTS_MS)
+    with pytest.raises(LostComparison):
+        asks.ask(NAME, mine)
+    now[0] += 1
+    assert asks.asked(NAME) == longer
+    other = asks.ask(NAME, None)
+    assert asks.asked(NAME) == longer, "the oldest"
+    asks.withdraw(NAME, mine)
+    assert asks.asked(NAME) == longer, "not the one that was read"
+    asks.withdraw(NAME, longer)
+    assert asks.asked(NAME) == other
+    now[0] = other.until_ms
+    assert asks.asked(NAME) is None, "lapsed"
+    with pytest.raises(LostComparison):
+        asks.ask(NAME, other)
+
+
+def test_who_is_in_the_way(ledger: SqlLedger) -> None:  # noqa: F811
+    assert ledger.redrives.in_the_way(NAME) is None
+    batch = planned(ledger, 1, 0, 5)
+    ledger.batches.bind(NAME, "flights.ingest/r9", 1)
+    found = ledger.redrives.in_the_way(NAME)
+    assert found is not None
+    assert (found.batch_id, found.state, found.epoch, found.blocked) == (1, "PLANNED", 0, "")
+    assert "flights.ingest/r9" in found.runs
+    writing = ledger.batches.take(batch, "n1")
+    ledger.batches.block(writing, "landed/1 differs\nin two lines")
+    found = ledger.redrives.in_the_way(NAME)
+    assert found is not None
+    assert (found.state, found.epoch, found.blocked) == ("WRITING", 1, "landed/1 differs")
