@@ -51,6 +51,33 @@ def test_blocked_by_a_partition_whose_producer_is_idle(world: World) -> None:
     assert not found.published
 
 
+def test_a_drained_partition_is_not_idle_while_records_wait_in_kafka(world: World) -> None:
+    live(world, idle="wait")
+    for n in range(3):
+        world.produce(record(f"new-{n}", 3.5), partition=1)
+    world.clock.advance(2 * HOUR)
+
+    def asked(hour: int) -> Explanation:
+        ctx = world.context()
+        return explain(ctx, ctx.ledger.reads, window(hour), world.kafka.describe(TOPIC))  # type: ignore[attr-defined]
+
+    found = asked(0)
+    assert "is 31 min short; 3 records wait there that no batch has read;" in found.summary
+    assert "idle since" not in found.summary
+    wait = "records wait: 3 in partition 1; "
+    assert found.next_step == f"{wait}readings.ingest has no schedule: airflow dags trigger readings.ingest"
+    world.change_spec(ingest=replace(world.pipeline.ingest, schedule="@hourly"))
+    assert asked(0).next_step == (
+        f"{wait}the next run of readings.ingest reads them; no batch has landed for 2.0 h: is it paused, or failing? "
+        "Look at its runs"
+    )
+    ledger = world.context().ledger
+    ledger.pauses.pause("readings", ["ingest"], "no power", None, None)
+    assert asked(0).next_step.startswith(f"{wait}readings.ingest is paused on purpose since 2013-01-05T04:00Z by ")
+    assert asked(0).next_step.endswith(": no power; to go on: tidegate unpause readings --only ingest")
+    assert "idle since" in told(world, 0).summary, "nobody has asked Kafka"
+
+
 def test_blocked_and_expected_by_its_pace(world: World) -> None:
     live(world, idle="clock")
     found = told(world, 1)

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from tidegate.core.grounds import Grounds
     from tidegate.core.pipeline import Pipeline
+    from tidegate.core.ports import TopicState
     from tidegate.core.watermark import Certificate
     from tidegate.core.window import WindowKey
     from tidegate.workflow.explanation import Explanation
 
+KAFKA_S = 2.0
 MANY = 10
 """Lines of a list that people read; `--json` has all."""
 
@@ -48,12 +50,22 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
     spec = surroundings.pipeline_named(pipeline)
     key = parse_window(spec, window)
     with surroundings.ledger() as ledger:
-        found = explanation_of(surroundings.context(spec, ledger), ledger.reads, key)
+        found = explanation_of(surroundings.context(spec, ledger), ledger.reads, key, _topic(spec))
     if as_json:
         print_json(found)
     else:
         _print(found)
     raise SystemExit(WELL if found.published else NOT_WELL)
+
+
+def _topic(spec: Pipeline) -> TopicState | None:
+    """None where Kafka gives no answer: the words are by the ledger alone then."""
+    from tidegate.core.errors import TidegateError
+
+    try:
+        return surroundings.kafka(spec, timeout_s=KAFKA_S).describe(spec.source.topic)
+    except TidegateError:
+        return None
 
 
 def parse_window(spec: Pipeline, text: str) -> WindowKey:

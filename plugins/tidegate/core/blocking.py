@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate.core.instants import iso, span
+from tidegate.core.pausing import Pause
 from tidegate.core.pipeline import Windows
 from tidegate.core.watermark import Certificate, Held, PartitionWatermark, TopicFacts, lag_ms, watermarks
 from tidegate.core.window import WindowKey
@@ -19,6 +22,25 @@ def next_step(pipeline: str, windows: Windows, certificate: Certificate) -> str:
     if not blocking:
         return f"look at the runs of {pipeline}.ingest"
     return _advice(pipeline, windows, (stuck or blocking)[0], now_ms)
+
+
+def unread_step(
+    pipeline: str, certificate: Certificate, unread: Mapping[int, int], pause: Pause | None, scheduled: bool,
+    landed_ms: int | None,
+) -> str:  # fmt: skip
+    """Where records wait that no batch has planned, in a partition that blocks: what reads them; "" for none."""
+    waiting = {p: unread[p] for p in certificate.blockers if unread.get(p)}
+    if not waiting:
+        return ""
+    now_ms = certificate.decided_ms
+    where = ", ".join(map(str, sorted(waiting)))
+    said = f"records wait: {sum(waiting.values()):,} in partition{'s' if len(waiting) > 1 else ''} {where}"
+    if pause is not None and pause.covers("ingest", now_ms):
+        return f"{said}; {pipeline}.ingest is {pause.words()}; to go on: tidegate unpause {pipeline} --only ingest"
+    if not scheduled:
+        return f"{said}; {pipeline}.ingest has no schedule: airflow dags trigger {pipeline}.ingest"
+    quiet = "" if landed_ms is None else f"; no batch has landed for {span(max(0, now_ms - landed_ms))}"
+    return f"{said}; the next run of {pipeline}.ingest reads them{quiet}: is it paused, or failing? Look at its runs"
 
 
 def should_be_ready_ms(windows: Windows, window: WindowKey, front_ms: int) -> int:

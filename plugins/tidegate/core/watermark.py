@@ -19,13 +19,14 @@ clock is read before the broker is asked, and the broker's ends are those that t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.core.completeness import Comparison
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import EventTime, Windows
 from tidegate.core.window import WindowKey
-from tidegate.core.wording import many
+from tidegate.core.wording import many, those
 
 
 @dataclass(frozen=True)
@@ -223,8 +224,18 @@ def global_watermark(marks: tuple[PartitionWatermark, ...]) -> int | None:
     return None if not values or None in values else min(v for v in values if v is not None)
 
 
-def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKey, now_ms: int) -> Certificate:
-    """Whether `window` may be closed, and why (not). A window before `windows.start` holds nothing: ready at once."""
+def certify(
+    pipeline: str,
+    windows: Windows,
+    facts: TopicFacts,
+    window: WindowKey,
+    now_ms: int,
+    unread: Mapping[int, int] | None = None,
+) -> Certificate:
+    """Whether `window` may be closed, and why (not). A window before `windows.start` holds nothing: ready at once.
+
+    `unread`: how many records wait in each Kafka partition that no batch has planned, where somebody has asked. They
+    decide nothing: only the words are others."""
     marks = watermarks(windows, facts, now_ms)
     blocking = tuple(m for m in marks if _blocks(m, window))
     low = global_watermark(marks)
@@ -235,7 +246,7 @@ def certify(pipeline: str, windows: Windows, facts: TopicFacts, window: WindowKe
     elif not marks:
         ready, reason = False, "the topic has no partitions"
     elif blocking:
-        ready, reason = False, "; ".join(_blocked(m, window) for m in blocking[:3])
+        ready, reason = False, "; ".join(_blocked(m, window, (unread or {}).get(m.partition, 0)) for m in blocking[:3])
         if len(blocking) > 3:
             reason += f"; and {many(len(blocking) - 3, 'more partition')}"
     else:
@@ -249,7 +260,7 @@ def _blocks(mark: PartitionWatermark, window: WindowKey) -> bool:
     return mark.watermark_ms is None or mark.watermark_ms < window.end_ms
 
 
-def _blocked(mark: PartitionWatermark, window: WindowKey) -> str:
+def _blocked(mark: PartitionWatermark, window: WindowKey, unread: int) -> str:
     who = f"partition {mark.partition}"
     if mark.open_transaction_since_ms is not None:
         at = "" if mark.last_stable_offset is None else f", from offset {mark.last_stable_offset} on"
@@ -257,6 +268,8 @@ def _blocked(mark: PartitionWatermark, window: WindowKey) -> str:
     why = f"; {_HELD[mark.held]}" if mark.held else ""
     if not mark.drained:
         why = "; more is waiting to be ingested"
+    elif unread:
+        why = f"; {those(unread, 'record', 'wait')} there that no batch has read"
     elif mark.advanced_ms is not None:
         why = f"; idle since {iso(mark.advanced_ms)}{why}"
     last = f"last event {iso(mark.max_event_ms)}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core import forecast, watermark
-from tidegate.core.blocking import next_step
+from tidegate.core.blocking import next_step, unread_step
 from tidegate.core.forecast import Forecast
 from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
 from tidegate.core.layout import time_values
+from tidegate.core.ports import TopicState
+from tidegate.core.progress import Progress, begins
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import over_budget
 from tidegate.core.rollback import Origin
@@ -63,18 +65,22 @@ class Explanation:
     grounds: Grounds | None = None
 
 
-def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
-    """Raises LedgerError."""
+def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: TopicState | None = None) -> Explanation:
+    """`topic`: what Kafka has said; None where nobody has asked, or it gave no answer. Raises LedgerError."""
     name, spec = ctx.name, ctx.pipeline
     view = reads.window(name, key)
     facts = ctx.ledger.windows.facts(name)
-    certificate = watermark.certify(name, spec.windows, facts, key, ctx.clock.now_ms())
+    progress = None if topic is None else reads.progress([name], ctx.clock.now_ms()).get(name)
+    unread = _unread(progress, topic)
+    certificate = watermark.certify(name, spec.windows, facts, key, ctx.clock.now_ms(), unread)
     if view.window is None:
         certificate = truth.as_known(truth.counts_of(ctx), certificate)
     expected = forecast_of(ctx, certificate, facts) if view.window is None else None
     waits_for = _waits_for(ctx, reads, view)
     state = view.window.state if view.window is not None else OPEN
     summary, step = _words(ctx, view, certificate, waits_for, expected)
+    if unread and state == OPEN and certificate.blockers and not _stuck_batch(ctx):
+        step = _reading(ctx, certificate, unread, progress) or step
     values = time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)
     return Explanation(
         name,
@@ -92,6 +98,23 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey) -> Explanation:
         expected,
         _grounds(ctx, view, key),
     )
+
+
+def _unread(progress: Progress | None, topic: TopicState | None) -> dict[int, int]:
+    """Records by partition that no batch has planned; {} where nobody can tell."""
+    if topic is None or progress is None or progress.newest is None or progress.topic_id != topic.topic_id:
+        return {}
+    ends = {p: look.end for p, look in progress.newest.partitions.items()}
+    parts = topic.partitions.items()
+    found = {p: o.last_stable_offset - max(begins(ends, p, o.log_start), o.log_start) for p, o in parts}
+    return {p: records for p, records in found.items() if records > 0}
+
+
+def _reading(ctx: Context, now: Certificate, unread: dict[int, int], progress: Progress | None) -> str:
+    """What reads the records that wait; "" where none wait in a partition that blocks."""
+    landed = progress.landed.landed_ms if progress is not None and progress.landed is not None else None
+    pause, scheduled = ctx.ledger.pauses.standing(ctx.name), ctx.pipeline.ingest.schedule is not None
+    return unread_step(ctx.name, now, unread, pause, scheduled, landed)
 
 
 def forecast_of(ctx: Context, certificate: Certificate, facts: watermark.TopicFacts) -> Forecast | None:

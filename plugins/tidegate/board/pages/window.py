@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from tidegate.core.glance import Mark
 from tidegate.core.layout import parse_window_id, window_end, window_start
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
+from tidegate.core.progress import Progress
 from tidegate.core.views import LedgerReads, WindowView
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
@@ -62,6 +64,9 @@ class _Reads:
     def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView:
         return self._reads.window_view(name, key, events)
 
+    def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
+        return self._reads.progress(names, now_ms)
+
 
 def key_of(pipeline: Pipeline, text: str) -> WindowKey:
     """The window that holds the instant `text`, or whose id it is. Raises NoWindow."""
@@ -83,7 +88,8 @@ def gather(reach: Reach, name: str, window: str) -> Page:
     key = key_of(pipeline, window)
     ctx, reads = reach.context(pipeline), reach.ledger().reads
     reading: LedgerReads = _Reads(reach)  # type: ignore[assignment]
-    found = explain(ctx, reading, key)
+    topic, _ = reach.topics.known([pipeline]).get(name, (None, 0))
+    found = explain(ctx, reading, key, topic)
     now_ms = ctx.clock.now_ms()
     judge = Judge(pipeline, ctx.ledger.windows.facts(name), ctx.ledger.due.note(name), now_ms)
     marks: list[Mark] = reads.marks(name, Interval(key.start_ms, key.start_ms + 1))
