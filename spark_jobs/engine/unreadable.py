@@ -45,6 +45,18 @@ def gone(wanted: OffsetRange, at: int, now: str) -> JobError:
     )
 
 
+def damaged(wanted: OffsetRange, at: int, why: str) -> JobError:
+    """The client goes on behind such records as if there were none: with `gaps: allow` nobody would notice."""
+    return refuse(
+        f"{wanted.topic} partition {wanted.partition}: the records at offset {at} are damaged ({why})",
+        advice="the broker's log, or what lies between, has changed them: look at the leader's disk, or make another "
+        "replica the leader; the next try reads the same offsets",
+        partition=wanted.partition,
+        offset=at,
+        retry=True,
+    )
+
+
 def too_large(wanted: OffsetRange, at: int, limit: str) -> JobError:
     """The client drops any answer above its limit, so asking again gives the same."""
     return refuse(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -231,3 +232,33 @@ def test_an_empty_topic_plans_nothing_and_latest_begins_before_its_first_record(
     assert ranges(world, world.ingest("r2")) == ranges(late, late.ingest("r2")) == [(0, 0, 2)]
     world.close()
     late.close()
+
+
+# ---------------------------------------------------------------- a damaged log
+
+
+def test_a_record_that_is_damaged_on_the_brokers_disk_is_no_gap(kafka, tmp_path):
+    """The client tells of it once and goes on behind it, as over a gap: and gaps are allowed here."""
+    topic = Topic(kafka.kafka_bootstrap)
+    world = world_on(topic, tmp_path)
+    for n in range(3):
+        topic.produce(*numbered(n, 1))
+    (log,) = Path(kafka.root).rglob(f"{topic.name}-0/00000000000000000000.log")
+    whole = log.read_bytes()
+    at = whole.index(b'"1"')
+    _overwrite(log, at + 1, b"7")
+    ingest.plan(world.context(), "r1")
+    with pytest.raises(JobFailed, match=r"the records at offset 1 are damaged .*CRC") as damaged:
+        ingest.write(world.context(), "r1")
+    assert damaged.value.retry
+    _overwrite(log, at + 1, b"1")
+    ingest.write(world.context(), "r1")
+    ingest.land(world.context(), "r1")
+    assert landed(world, 1) == [(0, 0), (0, 1), (0, 2)]
+    world.close()
+
+
+def _overwrite(path: Path, at: int, what: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(what)
