@@ -105,12 +105,11 @@ class SqlRecovery:
 
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         wanted, known = sorted(set(found)), set()
+        starts = sorted({start for start, _ in wanted})
         with self._store.begin() as c:
-            for at in range(0, len(wanted), _CHUNK):
-                part = wanted[at : at + _CHUNK]
-                same = or_(*(and_(g.c.window_ms == start, g.c.number == number) for start, number in part))
-                statement = select(g.c.window_ms, g.c.number).where(g.c.pipeline == name, same)
-                known |= {(r.window_ms, r.number) for r in c.execute(statement)}
+            for at in range(0, len(starts), _CHUNK):
+                mine = and_(g.c.pipeline == name, g.c.window_ms.in_(starts[at : at + _CHUNK]))
+                known |= {(start, number) for start, number in c.execute(select(g.c.window_ms, g.c.number).where(mine))}
         return [one for one in wanted if one not in known]
 
     def unfinished_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
