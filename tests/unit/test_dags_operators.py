@@ -15,6 +15,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tests.world import make_pipeline
+from tidegate.core.due import RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
 from tidegate.core.plain import dumps
 from tidegate.core.rehearsing import AtWork
@@ -163,15 +164,17 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr("tidegate.orchestration.cleared.hand_on", lambda ids, session: done.append("hand on") or ["h"])
     monkeypatch.setattr("tidegate.orchestration.cleared.start", lambda dag_id, session: done.append("start") or ["z"])
 
-    def fill(dag: str, windows: list[str], looked_ms: int, session: None) -> runs.Filled:
+    def fill(dag: str, windows: list[str], looked_ms: int, session: None, create: bool) -> runs.Filled:
+        assert create
         done.append(f"fill {windows}")
-        return runs.Filled(("a run",), ("another",), "seen")  # type: ignore[arg-type]
+        return runs.Filled(("a run",), ("another",), RunsSeen(False, ()))
 
-    def maintain(c: Any, seen: str, at_work: AtWork) -> list[str]:
-        done.append(f"maintain {seen}")
+    def maintain(c: Any, seen: RunsSeen, at_work: AtWork) -> list[str]:
+        done.append(f"maintain {seen.paused}")
         assert at_work([WINDOW]) == {1}
         return []
 
+    monkeypatch.setattr(runs, "without_run", lambda dag, windows, looked_ms, session: [WINDOW] * 19)
     monkeypatch.setattr(runs, "create_missing_runs", fill)
     monkeypatch.setattr(reconcile, "due", lambda c: ["w"])
     monkeypatch.setattr(reconcile, "maintain", maintain)
@@ -180,7 +183,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
     assert done == [
-        "sweep", "revive", "hand on", "start", "fill ['w']", "maintain seen", f"readings {[WINDOW]}", "announce",
+        "sweep", "revive", "hand on", "start", "fill ['w']", "maintain False", f"readings {[WINDOW]}", "announce",
     ]  # fmt: skip
     assert ctx.settled == [["readings.ingest"]], "a DAG that was unpaused in the UI is not paused on purpose"
 
@@ -191,6 +194,46 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     with pytest.raises(AirflowException, match="ledger is down"):
         run(operators.MaintainOperator, context(), **more)
     assert done[8:] == ["sweep", "revive", "hand on", "start"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    monkeypatch.setattr(operators.MaintainOperator, "prepare", lambda self: None)
+    monkeypatch.setattr(reconcile, "due", lambda c: [])
+    monkeypatch.setattr(announcing, "due", lambda c: [])
+    created: list[bool] = []
+    monkeypatch.setattr(runs, "without_run", lambda dag, windows, looked_ms, session: [WINDOW] * 20)
+    monkeypatch.setattr(runs, "create_missing_runs", lambda *_, create=True: created.append(create) or runs.Filled())
+
+    def maintain(*_: Any) -> list[str]:
+        if fails:
+            raise Alarm("a batch waits for somebody")
+        return []
+
+    monkeypatch.setattr(reconcile, "maintain", maintain)
+    skipped: list[set[str]] = []
+    monkeypatch.setattr("tidegate.orchestration.cleared.free", lambda ti, followers, session: [])
+    monkeypatch.setattr("tidegate.orchestration.cleared.skip", lambda ti, followers: skipped.append(followers))
+    task = operators.MaintainOperator(
+        task_id="maintain", dag=None, pipeline=PIPELINE, dag_ids=[], archive_dag_id="readings.archive"
+    )
+    task.downstream_task_ids = {"catch_up"}
+    where = context()
+    if fails:
+        with pytest.raises(AirflowFailException):
+            task.execute(where)
+        assert created == [False, True]  # a failed task has no followers
+        return
+    task.execute(where)
+    task.post_execute(where)
+    assert (created, skipped) == ([False], [])
+    monkeypatch.setattr(runs, "without_run", lambda dag, windows, looked_ms, session: [WINDOW] * 19)
+    task.execute(where)
+    task.post_execute(where)
+    assert (created, skipped) == ([False, True], [{"catch_up"}])
 
 
 class _Session:

@@ -111,7 +111,7 @@ def _with_tasks(session: Any, rows: Sequence[Any]) -> tuple[Run, ...]:
     return tuple(Run(x.dag_id, x.run_id, x.state or "", _ordered(tasks.get((x.dag_id, x.run_id), []))) for x in rows)
 
 
-_ORDER = ("plan", "write", "land", "ready", "publish", "replay", "maintain")
+_ORDER = ("plan", "write", "land", "ready", "publish", "replay", "maintain", "catch_up")
 
 
 def _ordered(tasks: list[Task]) -> tuple[Task, ...]:

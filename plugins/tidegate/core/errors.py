@@ -29,6 +29,7 @@ TidegateError
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
 |  |- FilesLost          files that a manifest names are missing, or not as it says
 |- TruthUnknown          another system gives no usable count of a window (retry)
+|- CatchUpStopped        several windows in a row could not be published (retry)
 |- StepMissing           a step before this one is not done
 |- NotReady              a window may not be closed yet (retry), its certificate inside
 |  |- BehindBatch        another batch is open, and only one is at a time
@@ -243,6 +244,13 @@ class TruthUnknown(TidegateError):
     """Another system gave no count that could be used; the message says why, in one line and without secrets."""
 
     retry = True
+
+
+class CatchUpStopped(TidegateError):
+    """Several windows in a row could not be published, so it's no fault of theirs."""
+
+    retry = True
+    advice = f"fix what the error says (is Hive's endpoint up?); {GOES_ON}, and so does the next maintenance run"
 
 
 class StepMissing(TidegateError):

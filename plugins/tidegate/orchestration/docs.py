@@ -25,6 +25,10 @@ TASKS = {
     "told of, and deletes what nobody can need any more (section `clean` of the YAML). It sends what is measured to "
     "Airflow's metrics, and says in its log and under XCom when Kafka's retention would pass unread records. "
     "**Clear**: does it again.",
+    "catch_up": "Skipped unless 20 or more windows are ready and have no run, as after a pause. Then it publishes them "
+    "in this one process, oldest first, at most 200 windows or five minutes, and triggers the next run for the rest. "
+    "Each window gets a run of `archive` that has succeeded, with a note that names this run; a window that fails gets "
+    "an ordinary one. **Clear**: publishes what is left.",
 }
 
 _PURPOSES = {
@@ -33,7 +37,7 @@ _PURPOSES = {
     "replay": ("Rebuild windows from Kafka", "replay"),
     "maintain": ("Housekeeping", "maintain"),
 }
-_TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "replay": ("replay",)}
+_TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "maintain": ("maintain", "catch_up")}
 _USE = {
     "ingest": "Runs by its schedule, one at a time; trigger it for a batch at once. Backfilling it means nothing: "
     "a run reads what is new, whatever its date.",

@@ -3,7 +3,7 @@
 <name>.ingest    plan >> write >> land     by `ingest.schedule`, one run at a time
 <name>.archive   ready >> publish          one run for each window
 <name>.replay    replay                    by backfill or by hand
-<name>.maintain  maintain                  every ten minutes
+<name>.maintain  maintain >> catch_up      every ten minutes
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidegate.core.pipeline import Pipeline
 from tidegate.orchestration import docs, messages, weights
 from tidegate.orchestration.backfill import to_scheduled
 from tidegate.orchestration.operators import (
+    CatchUpOperator,
     LandOperator,
     MaintainOperator,
     PlanOperator,
@@ -247,7 +248,7 @@ def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> D
         schedule=CronDataIntervalTimetable(MAINTAIN_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
     )  # fmt: skip
     with dag:
-        MaintainOperator(
+        maintain = MaintainOperator(
             task_id="maintain",
             pipeline=pipeline,
             dag_ids=[f"{pipeline.name}.{kind}" for kind in _KINDS],
@@ -257,6 +258,12 @@ def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> D
             doc_md=docs.TASKS["maintain"],
             **_weight(weights.MAINTAIN),
         )
+        catch_up = CatchUpOperator(
+            task_id="catch_up", pipeline=pipeline, archive_dag_id=f"{pipeline.name}.archive",
+            pool=pipeline.archive.pool, retries=MAINTAIN_RETRIES, doc_md=docs.TASKS["catch_up"],
+            **_weight(weights.CATCH_UP),
+        )  # fmt: skip
+        maintain >> catch_up
     return dag
 
 

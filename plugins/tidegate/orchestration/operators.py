@@ -255,6 +255,15 @@ class MaintainOperator(PipelineOperator):
     def __init__(self, *, pipeline: Pipeline, dag_ids: Sequence[str], archive_dag_id: str, **operator_args: Any):
         super().__init__(pipeline=pipeline, **operator_args)
         self.dag_ids, self.archive_dag_id = tuple(dag_ids), archive_dag_id
+        self._catches_up = False
+
+    def post_execute(self, context: Context, result: Any = None) -> None:
+        """`catch_up` is skipped here, without a process, where there is nothing for it."""
+        super().post_execute(context, result)
+        if not self._catches_up:
+            from tidegate.orchestration import cleared
+
+            cleared.skip(context["ti"], self.downstream_task_ids)
 
     def prepare(self) -> None:
         """Runs that a killed backfill left behind."""
@@ -273,15 +282,21 @@ class MaintainOperator(PipelineOperator):
         """Archive runs before other duties: a window that waits is what users notice."""
         from airflow.utils.session import create_session
 
+        from tidegate.core import catchup
         from tidegate.orchestration import gauges, messages, switches
-        from tidegate.orchestration.runs import create_missing_runs
+        from tidegate.orchestration.catchup import part_of
+        from tidegate.orchestration.runs import create_missing_runs, without_run
         from tidegate.workflow import announcing, reconcile
 
         switches.settle(ctx, self.dag_ids, self.log)
         looked_ms = to_ms(timezone.utcnow())
         due = reconcile.due(ctx)
         with create_session() as session:
-            filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session)
+            many_ready = without_run(self.archive_dag_id, due, looked_ms, session)
+            self._catches_up = catchup.worth_it(many_ready, part_of(context))
+            filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session, create=not self._catches_up)
+        if filled.seen is not None and filled.seen.paused and due:
+            self.log.info("%s is paused: windows that are ready wait until it is unpaused", self.archive_dag_id)
         for run_id in filled.created:
             self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
         for run_id in filled.started:
@@ -289,6 +304,11 @@ class MaintainOperator(PipelineOperator):
         try:
             for line in reconcile.maintain(ctx, filled.seen, self._at_work):
                 self.log.info(line)
+        except TidegateError:  # then `catch_up` does not run
+            if self._catches_up:
+                with create_session() as session:
+                    create_missing_runs(self.archive_dag_id, due, looked_ms, session)
+            raise
         finally:  # also where something waits for a human: other DAGs wait for these
             for notice in announcing.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
@@ -302,6 +322,22 @@ class MaintainOperator(PipelineOperator):
 
         with create_session() as session:
             return at_work(self.pipeline.name, windows, session)
+
+
+class CatchUpOperator(PipelineOperator):
+    """Publish many windows that are ready and have no run, in this one process; each gets a run that has succeeded."""
+
+    runs_spark = True
+
+    def __init__(self, *, pipeline: Pipeline, archive_dag_id: str, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, **operator_args)
+        self.archive_dag_id = archive_dag_id
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """At most `core.catchup.MOST` windows or LONGEST_S seconds; then the next maintenance run goes on."""
+        from tidegate.orchestration import catchup
+
+        catchup.carry_out(self, ctx, context)
 
 
 @contextmanager

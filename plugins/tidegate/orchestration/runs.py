@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 8
 MOST_TOLD = 200
 """Windows whose run has ended that are noted by name."""
+MOST_LOOKED_AT = 20_000
+"""Windows without a run that are counted; what a catch-up says of more of them is a lower bound."""
 PAGE = 2000
 """Windows whose runs are asked for at once."""
 LOST_S, LOOK_S = 60.0, 2.0
@@ -36,7 +38,7 @@ def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -
     run_id, until = f"backlog_after_batch_{batch_id}", time.monotonic() + LOST_S
     while True:
         try:
-            return f"a backlog is left; {_trigger(dag_id, run_id)}"
+            return f"a backlog is left; {trigger(dag_id, run_id)}"
         except DagNotFound:
             if time.monotonic() < until:
                 time.sleep(LOOK_S)
@@ -49,8 +51,8 @@ def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -
                 ) from None
 
 
-def _trigger(dag_id: str, run_id: str) -> str:
-    """Raises DagNotFound."""
+def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str:
+    """A manual run of this id, once. What was done, in words. Raises DagNotFound."""
     from airflow.api.common.trigger_dag import trigger_dag
     from airflow.exceptions import DagNotFound, DagRunAlreadyExists
     from airflow.models.dag import DagModel
@@ -62,7 +64,7 @@ def _trigger(dag_id: str, run_id: str) -> str:
         return f"{dag_id} is paused, so nothing was triggered"
     try:
         # whole seconds would make two triggers within one second the same logical date
-        trigger_dag(dag_id, run_id=run_id, replace_microseconds=False)
+        trigger_dag(dag_id, run_id=run_id, conf=conf or None, replace_microseconds=False)
     except DagRunAlreadyExists:
         return f"{run_id} exists already"
     return f"triggered {run_id}"
@@ -78,7 +80,20 @@ class Filled:
     seen: RunsSeen | None = None
 
 
-def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> Filled:
+def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> list[WindowKey]:
+    """Those of these windows that have no run at all, also where the schedule has not come yet; none while the DAG is
+    paused: whoever pauses it wants nothing published."""
+    from airflow.models.dag import DagModel
+
+    model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
+    if model is None or not model.is_active or model.is_paused:
+        return []
+    return _look(dag_id, due, looked_ms, session, most=MOST_LOOKED_AT).missing
+
+
+def create_missing_runs(
+    dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session, create: bool = True
+) -> Filled:
     """Scheduled runs for windows that are due (oldest first, as the ledger said after `looked_ms`, UTC ms) and that the
     schedule has gone past, few at a time.
 
@@ -86,7 +101,7 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     while the DAG is paused, and none from the schedule's front on: it comes there by itself. They run at once, and so
     do queued ones (somebody has cleared them), whatever max_active_runs says: runs that wait for their windows may fill
     it for hours, and these are ready. So never more than MOST_AT_ONCE of them are on their way; the schedule makes no
-    new runs meanwhile.
+    new runs meanwhile. Without `create` only queued ones are started: a catch-up publishes the others.
     """
     from airflow.models.dagbag import DagBag
 
@@ -99,6 +114,8 @@ def create_missing_runs(dag_id: str, due: Iterable[WindowKey], looked_ms: int, s
     if model.is_paused:
         return Filled(seen=seen)
     started = _start(dag_id, found.queued[: max(0, MOST_AT_ONCE - found.busy)], session)
+    if not create:
+        return Filled((), started, seen)
     bag = DagBag(read_dags_from_db=True)
     missing = [key for key in found.missing if front is None or key.start_ms < front]
     missing = missing[: max(0, MOST_AT_ONCE - found.busy - len(started))]
@@ -132,8 +149,8 @@ def _front(model: DagModel, session: Session) -> int | None:
 
 @dataclass
 class _Found:
-    """Due windows: without a run (MOST_AT_ONCE at most), those (starts) whose runs have all ended, queued runs, and how
-    many have a run at work; one that waits in the triggerer, as for another system's count, is not."""
+    """Due windows: without a run (as many as asked for), those (starts) whose runs have all ended, queued runs, and
+    how many have a run at work; one that waits in the triggerer, as for another system's count, is not."""
 
     missing: list[WindowKey] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -141,14 +158,14 @@ class _Found:
     busy: int = 0
 
 
-def _look(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> _Found:
+def _look(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session, most: int = MOST_AT_ONCE) -> _Found:
     found, windows, deferred = _Found(), iter(due), _deferred(dag_id, session)
     while page := list(islice(windows, PAGE)):
-        runs = _runs(dag_id, page, session)
+        runs = runs_of(dag_id, page, session)
         for key in page:
             mine = runs.get(key.start_ms, [])
             if not mine:
-                found.missing += [key] if len(found.missing) < MOST_AT_ONCE else []
+                found.missing += [key] if len(found.missing) < most else []
             elif all(_over(run, looked_ms) for run in mine):
                 found.ended.append(key.start_ms)
             elif all(_over(run, looked_ms) or run.state == "queued" for run in mine):
@@ -176,7 +193,7 @@ def _over(run: Any, looked_ms: int) -> bool:
     return run.state in State.finished_dr_states and (run.end_date is None or to_ms(run.end_date) < looked_ms)
 
 
-def _runs(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[int, list[Any]]:
+def runs_of(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[int, list[Any]]:
     """By window; a run by hand has a date of its own within it."""
     from airflow.models.dagrun import DagRun
     from sqlalchemy import select
@@ -229,3 +246,15 @@ def create_run(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session)
         session=session,
     )
     return run.run_id
+
+
+def write_note(run_id: int, text: str, session: Session) -> None:
+    """Of a run that has none yet. By the table: the model's foreign key leads to users, whom only the webserver's
+    library knows."""
+    from airflow.models.dagrun import DagRunNote
+    from airflow.utils import timezone
+    from sqlalchemy import insert
+
+    now = timezone.utcnow()
+    values = {"dag_run_id": run_id, "content": text[:1000], "created_at": now, "updated_at": now}
+    session.execute(insert(DagRunNote.__table__).values(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -12,7 +13,7 @@ from tidegate.core.batch import AbandonedBatch, Plan, PlannedBatch, WritingBatch
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, SourceError, SourceUnavailable, StepMissing
 from tidegate.core.layout import DAY_MS
-from tidegate.core.offsets import Interval, OffsetRange
+from tidegate.core.offsets import Interval, OffsetRange, without
 from tidegate.core.planning import still_there
 from tidegate.core.rehearsing import AtWork
 from tidegate.core.stranded import stranded
@@ -205,3 +206,9 @@ def look(ctx: Context) -> Look:
     note = ctx.ledger.due.note(ctx.name)
     parts = () if low is None else rules.unknown(spec, note.published if note else (), low)
     return Look(note, parts, rules.due(spec, parts, ctx.ledger.due.published_within(ctx.name, parts)))
+
+
+def published_since(ctx: Context, seen: Look) -> Iterator[WindowKey]:
+    """Windows of these parts that are published: since `note_archive` last remembered which are."""
+    spec = ctx.pipeline.windows
+    return iter(Due(spec, without(seen.parts, seen.due.parts)))

@@ -1,0 +1,104 @@
+"""When many windows are ready and none of them has a run, one process publishes them one after the other.
+
+Which ones, in what order, when it ends, and what it says meanwhile. Times are UTC ms, durations seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.core.asking import instant
+from tidegate.core.errors import AskedWrong
+from tidegate.core.offsets import Interval
+from tidegate.core.window import WindowKey
+from tidegate.core.wording import many
+
+FEWEST = 20
+"""Fewer windows get runs of their own at once."""
+MOST, LONGEST_S = 200, 300.0
+"""Windows, and seconds, of one run: then other pipelines have their turn."""
+FAILURES_IN_A_ROW = 3
+"""So many are no fault of single windows."""
+SAY_EVERY = 25
+
+
+def asked_part(conf: Any) -> Interval | None:
+    """The part of time that the run's conf wants first, by `from` (inclusive) and `until` (exclusive); None where the
+    conf names none. Raises AskedWrong."""
+    if not isinstance(conf, Mapping) or not {"from", "until"} & conf.keys():
+        return None
+    begin, end = instant(conf.get("from"), "from"), instant(conf.get("until"), "until")
+    if begin >= end:
+        raise AskedWrong("`from` is not before `until`", advice="trigger it with the first one first")
+    return Interval(begin, end)
+
+
+def conf_of(part: Interval | None) -> dict[str, str]:
+    """Inverse of `asked_part`."""
+    from tidegate.core.instants import iso
+
+    return {} if part is None else {"from": iso(part.start), "until": iso(part.end)}
+
+
+def worth_it(without_run: Iterable[WindowKey], part: Interval | None = None) -> bool:
+    """Whether windows that are ready and have no run are published by one process. A range that somebody has asked for
+    is, however few of its windows are left."""
+    found = list(without_run)
+    return len(found) >= FEWEST or any(_within(key, part) for key in found)
+
+
+def in_turn(without_run: Iterable[WindowKey], part: Interval | None = None, most: int = MOST) -> list[WindowKey]:
+    """The windows of one run: those that were asked for, then the others, each oldest first."""
+    return sorted(without_run, key=lambda key: (not _within(key, part), key.start_ms))[:most]
+
+
+def _within(key: WindowKey, part: Interval | None) -> bool:
+    return part is not None and part.start <= key.start_ms < part.end
+
+
+@dataclass
+class Tally:
+    """What one run has come to. `ready`: windows without a run as it began; `closing` wait for a batch to land;
+    `left` were given an ordinary run, or to somebody else who works on them."""
+
+    ready: int
+    published: int = 0
+    closing: int = 0
+    left: int = 0
+
+    @property
+    def seen(self) -> int:
+        return self.published + self.closing + self.left
+
+    @property
+    def remain(self) -> int:
+        """How many a next run would find."""
+        return self.ready - self.published - self.left
+
+    def words(self, seconds: float) -> str:
+        """`1,450 windows: 640 published, 130 a minute, about 6 minutes left`."""
+        found = f"{many(self.ready, 'window')}: {self.published:,} published"
+        if self.closing:
+            found += f", {self.closing:,} wait for a batch to land"
+        if self.left:
+            found += f", {self.left:,} left to runs of their own"
+        return found + pace(self.published, self.remain, seconds)
+
+
+def pace(published: int, remain: int, seconds: float) -> str:
+    """`, 130 a minute, about 6 minutes left`; nothing where it cannot be told."""
+    if not published or seconds <= 0:
+        return ""
+    a_minute = published / seconds * 60
+    speed = f", {a_minute / 60:,.0f} a second" if a_minute >= 600 else f", {a_minute:,.0f} a minute"
+    if a_minute < 1:
+        speed = f", {a_minute * 60:,.0f} an hour"
+    return speed if not remain else f"{speed}, about {_span(remain / a_minute)} left"
+
+
+def _span(minutes: float) -> str:
+    if minutes < 1:
+        return "a minute"
+    return many(round(minutes), "minute") if minutes < 120 else many(round(minutes / 60), "hour")
