@@ -48,6 +48,7 @@ class Scheduler:
         self.free, self.begun, self.fails, self.stuck = 1, [], set(), False
         self.state = Ground()
         self.interrupt_at = 0
+        self.catches_up, self.starts = False, []
 
     def ground(self) -> Ground:
         return self.state
@@ -69,6 +70,16 @@ class Scheduler:
 
     def room(self, own: int, most: int | None) -> int:
         return (most or self.free) - own
+
+    def catch_up(self, keys: Sequence[WindowKey], start: bool) -> bool:
+        """The next look finds the oldest two of them published, each with a run."""
+        self.starts.append(start)
+        if not self.catches_up:
+            return False
+        for key in keys[:2]:
+            self.world.archive((key.start_ms - self.world.hour_0_ms) // HOUR_MS)
+            self.runs[key.start_ms] = replace(ENDED, succeeded=True)
+        return True
 
     def begin(self, keys: Sequence[WindowKey], runs: Mapping[int, Run], note: str) -> list[WindowKey]:
         for key in keys:
@@ -95,7 +106,7 @@ def scheduler(world: World, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
         return made
 
     monkeypatch.setattr(command, "_runs", runs)
-    monkeypatch.setattr(command, "_airflow", nullcontext)
+    monkeypatch.setattr(command, "airflow_library", lambda what: nullcontext())
     return made
 
 
@@ -234,3 +245,37 @@ def test_wrong_usage(tide: Tide, scheduler: Scheduler, words: tuple[str, ...], t
     done = tide("backfill", "readings", *words)
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_many_windows_without_a_run_are_published_by_one_process(
+    tide: Tide, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it goes on, and however few are left; then, or where it cannot be had, by runs of their own."""
+    monkeypatch.setattr("tidegate.core.catchup.FEWEST", 3)
+    dry = tide(*FILL, "--dry-run")
+    assert "2013-01-05T01:00Z has no run: the catch_up task of its maintenance DAG would publish it" in dry.stdout
+    assert "would create one" in tide(*FILL, "--dry-run", "--at-once", "2").stdout
+    scheduler.catches_up = True
+    done = tide(*FILL)
+    assert (done.exit_code, scheduler.begun) == (0, []), done.output
+    assert scheduler.starts == [True, False]
+    assert "4 of 4 windows are published" in done.stdout
+
+
+def test_where_it_cannot_be_had_runs_are_begun(
+    tide: Tide, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.core.catchup.FEWEST", 3)
+    assert tide(*FILL).exit_code == 0
+    assert scheduler.begun == [1, 2, 3]
+    assert scheduler.starts[0]
+    assert not any(scheduler.starts[1:])
+
+
+def test_who_holds_the_pool_is_said_where_nothing_gets_done(
+    tide: Tide, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "STILL_S", 0.0)
+    scheduler.state = Ground(full="weather holds the 4 slots of tidegate_archive (weather.archive 4)")
+    done = tide(*FILL)
+    assert "weather holds the 4 slots of tidegate_archive (weather.archive 4): its runs wait for a slot" in done.stderr

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 
 from tidegate.core.filling import Run
 from tidegate.core.window import WindowKey
+from tidegate.orchestration import runs
 from tidegate.orchestration.range_runs import Ground, RangeRuns
 from tidegate.orchestration.timetable import to_ms
 
@@ -197,3 +198,47 @@ def test_failed_tasks(session: Session, dags: DagBag) -> None:
     session.query(TaskInstance).filter_by(task_id="publish").update({"state": "failed"})
     session.commit()
     assert archive().failed_tasks(run.run_id) == ["publish"]
+
+
+MAINTAIN = "tram_positions.maintain"
+
+
+def maintenance(session: Session) -> list[DagRun]:
+    session.expire_all()
+    return session.query(DagRun).filter_by(dag_id=MAINTAIN).all()
+
+
+def test_a_catch_up_is_a_maintenance_run_that_names_the_range(session: Session) -> None:
+    range_runs, keys = archive(), [key(n) for n in range(30)]
+    assert not range_runs.catch_up(keys[:5], start=False)
+    assert maintenance(session) == []
+    assert range_runs.catch_up(keys, start=True)
+    (run,) = maintenance(session)
+    assert (run.state, run.run_type) == ("queued", "manual")
+    assert run.conf == {"from": "2024-10-27T01:00Z", "until": "2024-10-27T08:30Z"}
+    assert range_runs.catch_up(keys[20:], start=False)  # it is on its way to them
+    assert not range_runs.catch_up([key(40)], start=False)
+    assert len(maintenance(session)) == 1
+
+
+def test_one_that_brought_nothing_was_the_last(session: Session) -> None:
+    range_runs, keys = archive(), [key(n) for n in range(30)]
+    for left in (keys, keys[10:]):
+        assert range_runs.catch_up(left, start=True)
+        session.query(DagRun).filter_by(dag_id=MAINTAIN).update({"state": "success"})
+        session.commit()
+    assert not range_runs.catch_up(keys[10:], start=True)
+    assert len(maintenance(session)) == 2
+
+
+def test_paused_maintenance_catches_up_with_nothing(session: Session) -> None:
+    session.query(DagModel).filter_by(dag_id=MAINTAIN).update({"is_paused": True})
+    session.commit()
+    assert not archive().catch_up([key(n) for n in range(30)], start=True)
+    assert maintenance(session) == []
+
+
+def test_a_conf_that_somebody_mistyped_holds_up_nothing(session: Session) -> None:
+    runs.trigger(MAINTAIN, "by_hand", {"from": "yesterday"})
+    assert archive().catch_up([key(n) for n in range(30)], start=True)
+    assert len(maintenance(session)) == 2

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidegate.workflow.context import Context
     from tidegate.workflow.filling import Asked, Progress
 
+STILL_S = 30.0
+"""Nothing got done for so long: then it's said who holds the pool."""
 PATIENCE_S = 600.0
 """How long the ledger and Airflow's database may give no answer in the middle."""
 
@@ -71,7 +73,9 @@ def backfill(
     WINDOW is an instant in it, its partition or its id. A window that is published is left alone; one whose run has
     ended without a publication is cleared; one without a run gets one; one that is being published is waited for.
     It takes as many runs at a time as leave room for the schedule, and they are the scheduler's: whatever becomes of
-    this command, they go on, and the same command goes on with the rest.
+    this command, they go on, and the same command goes on with the rest. Twenty or more windows that are ready and have
+    no run are published by the task catch_up of <pipeline>.maintain, which makes their runs (not with --replay,
+    --at-once, --newest-first, --stop-on-failure, or while that DAG is paused).
 
     Runs where Airflow is installed, with the database that its scheduler has. `airflow dags backfill` goes on to work:
     docs/scheduling.md has what differs.
@@ -194,6 +198,7 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
     from tidegate.workflow.filling import advance, look
 
     tried: set[int] = set()
+    still = _Still()
     found, answered, give_up = look(ctx, runs, asked, tried), time.monotonic(), time.monotonic() + options.wait_s
     with shown(runs.dag_id, asked) as show:
         try:
@@ -201,7 +206,7 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
                 try:
                     found = advance(ctx, runs, asked, tried)
                     answered = time.monotonic()
-                    show(found, _hindrance(runs))
+                    show(found, _hindrance(runs, still.stands(found)))
                 except (LedgerError, OperationalError) as e:
                     if time.monotonic() - answered > PATIENCE_S or (isinstance(e, LedgerError) and not e.retry):
                         raise
@@ -217,8 +222,23 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
             return found, True
 
 
-def _hindrance(runs: RangeRuns) -> str:
-    """Why nothing goes on, in words; empty where it does."""
+class _Still:
+    """How long no more windows have been done."""
+
+    def __init__(self) -> None:
+        self._done, self._since = -1, time.monotonic()
+
+    def stands(self, found: Progress) -> bool:
+        """For STILL_S."""
+        done = found.counts.get("done", 0)
+        if done != self._done:
+            self._done, self._since = done, time.monotonic()
+        return time.monotonic() - self._since >= STILL_S
+
+
+def _hindrance(runs: RangeRuns, stands: bool) -> str:
+    """Why nothing goes on, in words; empty where it does. Who holds the pool is said where nothing has got done for a
+    while."""
     ground = runs.ground()
     if ground.unknown:
         return f"Airflow has no DAG {runs.dag_id} any more: `airflow dags list-import-errors` says why"
@@ -226,6 +246,8 @@ def _hindrance(runs: RangeRuns) -> str:
         return f"there is no pool {ground.missing_pools[0]}: its runs wait until there is one"
     if ground.paused:
         return f"{runs.dag_id} is paused: its runs wait until it is unpaused"
+    if stands and ground.full:
+        return f"{ground.full}: its runs wait for a slot"
     return "" if ground.scheduler else "no scheduler has given a sign for a minute: runs wait until one does"
 
 

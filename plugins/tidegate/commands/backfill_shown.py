@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.commands.output import progress
+from tidegate.core.catchup import SAY_EVERY, pace
+from tidegate.core.filling import by_catch_up
 
 if TYPE_CHECKING:
     from tidegate.orchestration.range_runs import RangeRuns
@@ -35,7 +38,7 @@ def _bar(dag_id: str, total: int) -> Iterator[Show]:
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Bar(*columns, TextColumn("{task.fields[now]}"), console=Console(file=sys.__stderr__)) as bar:
-        task = bar.add_task(dag_id, total=total, now="")
+        task, speed = bar.add_task(dag_id, total=total, now=""), _Pace()
 
         def show(found: Progress, hindrance: str) -> None:
             counts = found.counts
@@ -44,7 +47,8 @@ def _bar(dag_id: str, total: int) -> Iterator[Show]:
                 for word in ("working", "failed", "not ready", "not published")
                 if word in counts
             ]
-            bar.update(task, completed=counts.get("done", 0), now=hindrance or ", ".join(now))
+            now_done = counts.get("done", 0)
+            bar.update(task, completed=now_done, now=hindrance or ", ".join(now) + speed.words(found))
 
         yield show
 
@@ -54,7 +58,7 @@ def _lines(asked: Asked) -> Show:
     from tidegate.core.instants import iso
 
     before: dict[int, str] = {}
-    said = [""]
+    said, speed = [""], _Pace()
 
     def show(found: Progress, hindrance: str) -> None:
         done = found.counts.get("done", 0)
@@ -64,11 +68,36 @@ def _lines(asked: Asked) -> Show:
             if changed and line.verdict in ("done", "working", "failed"):
                 progress(f"{iso(start)} {_word(line, asked)} ({done:,} of {len(found.lines):,} done)")
             before[start] = line.verdict
+        if speed.due(found):
+            progress(f"{done:,} of {len(found.lines):,} done{speed.words(found)}")
         if hindrance and hindrance != said[0]:
             progress(hindrance)
         said[0] = hindrance
 
     return show
+
+
+class _Pace:
+    """How fast windows get done, since the first look."""
+
+    def __init__(self) -> None:
+        self._began, self._first, self._said = time.monotonic(), -1, 0
+
+    def due(self, found: Progress) -> bool:
+        """Whether so many have been done since it was said last that it's worth a line."""
+        self.words(found)
+        done = found.counts.get("done", 0) - self._first
+        if done - self._said < SAY_EVERY:
+            return False
+        self._said = done
+        return True
+
+    def words(self, found: Progress) -> str:
+        """`, 130 a minute, about 6 minutes left`."""
+        done = found.counts.get("done", 0)
+        if self._first < 0:
+            self._first = done
+        return pace(done - self._first, found.counts.get("working", 0), time.monotonic() - self._began)
 
 
 def _word(line: Line, asked: Asked) -> str:
@@ -90,6 +119,8 @@ def dry_lines(found: Progress, asked: Asked) -> Iterator[str]:
         "not ready": "is not ready: the watermark has not passed its end",
         "not published": "is not published: nothing to rebuild",
     }
+    if asked.may_catch_up and by_catch_up(line.verdict for line in found.lines):
+        words["create"] = "has no run: the catch_up task of its maintenance DAG would publish it"
     for line in found.lines:
         run = f" ({line.run.run_id})" if line.run is not None and line.verdict in ("working", "clear") else ""
         yield f"{iso(line.key.start_ms)} {words[line.verdict]}{run}"

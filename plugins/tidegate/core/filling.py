@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate.core import catchup
 from tidegate.core.window import WindowKey
 
 DONE = "done"  # published, or rebuilt by this backfill
@@ -80,6 +81,11 @@ def unfinished_mark(runs: Mapping[int, Run], keys: Sequence[WindowKey], prefix: 
     newest = max(marks)
     done = sum(1 for key in keys if (run := runs.get(key.start_ms)) and run.succeeded and run.mark == newest)
     return newest if done < len(keys) else None
+
+
+def by_catch_up(verdicts: Iterable[str]) -> bool:
+    """Whether so many windows have no run that one process publishes them, instead of two for each."""
+    return sum(verdict == CREATE for verdict in verdicts) >= catchup.FEWEST
 
 
 def chosen(verdicts: Iterable[tuple[WindowKey, str]], room: int, newest_first: bool) -> list[WindowKey]:

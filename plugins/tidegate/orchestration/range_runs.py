@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.utils import timezone
+
+from tidegate.core import catchup
+from tidegate.core.errors import AskedWrong
 from tidegate.core.filling import Run
+from tidegate.core.offsets import Interval
 from tidegate.core.window import WindowKey
-from tidegate.orchestration import headroom
+from tidegate.orchestration import headroom, pools, runs
 from tidegate.orchestration.backfill import sweep
 from tidegate.orchestration.runs import create_run, locked
 from tidegate.orchestration.timetable import from_ms, to_ms
@@ -34,20 +39,22 @@ ACTIVE = ("queued", "running")
 @dataclass(frozen=True)
 class Ground:
     """What a backfill stands on: `unknown`, Airflow has no such DAG (or it's gone); `paused`; pools without which its
-    tasks would wait for ever; whether a scheduler is alive."""
+    tasks would wait for ever; whether a scheduler is alive; who holds a pool that is `full`, in words."""
 
     unknown: bool = False
     paused: bool = False
     missing_pools: tuple[str, ...] = ()
     scheduler: bool = True
+    full: str = ""
 
 
 class RangeRuns:
-    """Implements `workflow.filling.Runs`; `pools` are those of the DAG's tasks. One that `settles` nothing changes
+    """Implements `workflow.filling.Runs`; `pool_names` are those of the DAG's tasks. One that `settles` nothing changes
     nothing by looking."""
 
-    def __init__(self, dag_id: str, pools: Sequence[str], settles: bool = True) -> None:
-        self.dag_id, self._pools, self.settles = dag_id, tuple(pools), settles
+    def __init__(self, dag_id: str, pool_names: Sequence[str], settles: bool = True) -> None:
+        self.dag_id, self._pools, self.settles = dag_id, tuple(pool_names), settles
+        self._asked_for: int | None = None
 
     def ground(self) -> Ground:
         """Whether runs would go on now."""
@@ -55,7 +62,8 @@ class RangeRuns:
             model = self._model(session)
             if model is None or not model.is_active:
                 return Ground(unknown=True)
-            return Ground(False, bool(model.is_paused), self._missing(session), scheduler_alive(session))
+            held = next(filter(None, (pools.full(pool, session) for pool in self._pools)), "")
+            return Ground(False, bool(model.is_paused), self._missing(session), scheduler_alive(session), held)
 
     def unpause(self) -> None:
         """As `airflow dags unpause`."""
@@ -124,6 +132,22 @@ class RangeRuns:
                 begun.append(key)
             return begun
 
+    def catch_up(self, keys: Sequence[WindowKey], start: bool) -> bool:
+        """By a run of `<pipeline>.maintain` whose conf names the range; see `orchestration.catchup`. One that has ended
+        without publishing any of them was the last."""
+        part = Interval(min(key.start_ms for key in keys), max(key.end_ms for key in keys))
+        dag_id = f"{self.dag_id.rpartition('.')[0]}.maintain"
+        with _session() as session:
+            if _paused(dag_id, session):
+                return False
+            if _catching_up(dag_id, part, session):
+                return True
+        if not start or (self._asked_for is not None and len(keys) >= self._asked_for):
+            return False
+        self._asked_for = len(keys)
+        runs.trigger(dag_id, f"catch_up_asked__{timezone.utcnow().isoformat()}", catchup.conf_of(part))
+        return True
+
     def failed_tasks(self, run_id: str) -> list[str]:
         """Of a run, for people."""
         from airflow.models.taskinstance import TaskInstance
@@ -173,6 +197,30 @@ def _session() -> AbstractContextManager[Any]:
     from airflow.utils.session import create_session
 
     return create_session()
+
+
+def _paused(dag_id: str, session: Session) -> bool:
+    from airflow.models.dag import DagModel
+
+    model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
+    return model is None or not model.is_active or bool(model.is_paused)
+
+
+def _catching_up(dag_id: str, part: Interval, session: Session) -> bool:
+    """Whether a run that is asked for windows of this part is queued or at work."""
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import select
+
+    asked = select(DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.state.in_(ACTIVE))
+    return any(_overlaps(conf, part) for conf in session.scalars(asked))
+
+
+def _overlaps(conf: Any, part: Interval) -> bool:
+    try:
+        other = catchup.asked_part(conf)
+    except AskedWrong:
+        return False
+    return other is not None and other.start < part.end and part.start < other.end
 
 
 def _active(run: Any) -> bool:

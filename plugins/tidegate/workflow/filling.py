@@ -52,6 +52,11 @@ class Asked:
     newest_first: bool = False
     stop_on_failure: bool = False
 
+    @property
+    def may_catch_up(self) -> bool:
+        """Whether windows without a run may be published by one process: oldest first, whatever fails."""
+        return self.mark is None and self.most is None and not (self.newest_first or self.stop_on_failure)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -123,6 +128,7 @@ def advance(ctx: Context, runs: Runs, asked: Asked, tried: set[int]) -> Progress
     found = look(ctx, runs, asked, tried)
     if asked.stop_on_failure and found.counts.get(rules.FAILED):
         return found
+    found = _caught_up(runs, asked, found)
     working = sum(line.verdict == rules.WORKING and line.key.start_ms in tried for line in found.lines)
     verdicts = [(line.key, line.verdict) for line in found.lines]
     if not any(verdict in rules.STARTABLE for _, verdict in verdicts):
@@ -136,6 +142,17 @@ def advance(ctx: Context, runs: Runs, asked: Asked, tried: set[int]) -> Progress
     starts = {key.start_ms for key in begun}
     lines = (Line(x.key, rules.WORKING, x.run) if x.key.start_ms in starts else x for x in found.lines)
     return Progress(tuple(lines), tried)
+
+
+def _caught_up(runs: Runs, asked: Asked, found: Progress) -> Progress:
+    """Windows that a catch-up is on its way to are being worked on."""
+    keys = [line.key for line in found.lines if line.verdict == rules.CREATE]
+    if not keys or not asked.may_catch_up:
+        return found
+    if not runs.catch_up(keys, rules.by_catch_up(line.verdict for line in found.lines)):
+        return found
+    lines = (Line(x.key, rules.WORKING, x.run) if x.verdict == rules.CREATE else x for x in found.lines)
+    return Progress(tuple(lines), found.tried)
 
 
 def _facts(ctx: Context, keys: Sequence[WindowKey]) -> Facts:
