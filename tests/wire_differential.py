@@ -3,29 +3,42 @@ schemas, most of them damaged.
 
     .venv/bin/python -m tests.wire_differential [--format avro] [--messages 1000000] [--seed 1]
 
+With the address and undefined-behaviour sanitizers (x is any place):
+
+    gcc -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fvisibility=hidden -fPIC -shared \\
+        spark_jobs/engine/native/*.c -o x/lib.so
+    LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \\
+        PYTHONMALLOC=malloc .venv/bin/python -m tests.wire_differential --library x/lib.so
+
 Each row that the library takes has to be what the row rules make of it, floats to the bit; every reason is theirs.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from spark_jobs.engine import native
+from spark_jobs.engine.formats import wire_program
 from spark_jobs.engine.formats.avro_decoder import AvroDecoder
+from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
 from tests.engine_fixtures import chunk_of
-from tests.value_rules import encode_avro, oracle_avro_binary
+from tests.value_rules import encode_avro, oracle_avro_binary, seeds_protobuf
+from tests.value_rules.encode_protobuf import Declared
 from tests.value_rules.engine_formats import compiled
 from tests.value_rules.families import FAMILIES
 from tests.value_rules.mutations import mutate_binary
 from tests.value_rules.oracle_avro import AvroSettings
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec
+from tidegate import descriptors
 from tidegate.core import avro
 from tidegate.core.hivetypes import parse
 
@@ -34,7 +47,7 @@ DAMAGED = 0.6
 RANDOM_SPECS = 40
 """Specs of random schemas for each seed."""
 Make = Callable[[Random], bytes | None]
-DECODERS: dict[str, Any] = {"avro": AvroDecoder}
+DECODERS: dict[str, Any] = {"avro": AvroDecoder, "protobuf": ProtobufDecoder}
 
 
 @dataclass
@@ -47,7 +60,7 @@ class Case:
 def cases(form: str, rng: Random, random_specs: int = RANDOM_SPECS) -> list[Case]:
     seeds = FAMILIES[form].seeds()
     found = [Case(f"{row} {i}", *each) for row, some in seeds.items() for i, each in enumerate(some)]
-    return found + [Case(f"random {i}", *RANDOM[form](rng)) for i in range(random_specs)]
+    return found + [Case(f"random {i}", *RANDOM[form](rng)) for i in range(random_specs if form in RANDOM else 0)]
 
 
 # ---------------------------------------------------------------- random Avro schemas
@@ -146,7 +159,55 @@ def _random_avro(rng: Random) -> tuple[PlainSpec, Make]:
     return spec, make
 
 
-RANDOM: dict[str, Callable[[Random], tuple[PlainSpec, Make]]] = {"avro": _random_avro}
+# ---------------------------------------------------------------- random columns of one protobuf message
+
+_FIELDS = (
+    *seeds_protobuf.MANY,
+    Declared("ps", 30, "message", "t.Part", "repeated"), Declared("ds", 31, "double", label="repeated"),
+    Declared("ws", 32, "message", "google.protobuf.Timestamp", "repeated"), Declared("o", 33, "string", presence=True),
+    Declared("wi", 34, "message", "google.protobuf.Int64Value"),
+    Declared("du", 35, "message", "google.protobuf.Duration"),
+    Declared("wss", 36, "message", "google.protobuf.StringValue", "repeated"), Declared("fx", 37, "sfixed32"),
+    Declared("bs", 38, "bool", label="repeated"), Declared("bys", 39, "bytes", label="repeated"),
+    Declared("q", 40, "message", "t.Part"), Declared("si", 41, "sint64"), Declared("far", 200_000, "uint64"),
+)  # fmt: skip
+_MORE_TYPES = (
+    "array<int>", "array<boolean>", "array<binary>", "array<timestamp>", "array<double>", "map<string,bigint>",
+    "array<struct<a:bigint,b:string,p:struct<a:int>>>", "struct<a:int,b:string,c:string,p:struct<a:tinyint,b:binary>>",
+)  # fmt: skip
+
+
+def _random_protobuf(rng: Random) -> tuple[PlainSpec, Make]:
+    proto3 = rng.random() < 0.7
+    some = [f for f in _FIELDS if proto3 or (f.of != "t.Part" and not f.presence)]  # a proto2 part has required fields
+    fields = tuple(rng.sample(some, rng.randint(3, len(some))))
+    made = seeds_protobuf.settings((*fields, Declared("zz", 1000, "int32")), proto3)
+    message = descriptors.message_type(base64.b64encode(made.descriptor_set).decode(), made.message)
+    columns, tries = [], 0
+    while len(columns) < 8 and tries < 300:
+        tries += 1
+        field, kind = rng.choice(fields), rng.choice(_TYPES + _MORE_TYPES)
+        path = (field.name, *(rng.choice((("a",), ("B",), ("p",), ("p", "a"))) if field.of == "t.Part" else ()))
+        path = path[:1] if field.label == "repeated" or rng.random() < 0.3 else path
+        found = descriptors.at(message, path)
+        if found is not None and descriptors.misfit(found[-1], parse(kind)) is None:
+            columns.append((kind, path))
+    time = rng.choice(("i", "w", "up", "wi", "si"))
+    extra = {"time": (time,)} if rng.random() < 0.2 and time in {f.name for f in fields} else {}
+    unknown, confluent = rng.choice(("ignore", "ignore", "capture")), rng.random() < 0.3
+    spec, one = seeds_protobuf.seed(fields, columns, proto3=proto3, confluent=confluent, unknown=unknown, **extra)
+
+    def make(rng: Random) -> bytes | None:
+        """In the order of the fields, as writers do, or anyhow."""
+        if confluent or rng.random() < 0.4:
+            return one(rng)
+        some = [f for f in fields if rng.random() < 0.7]
+        return b"".join(seeds_protobuf.value(f, rng) for f in sorted(some, key=lambda f: f.number))
+
+    return spec, make
+
+
+RANDOM: dict[str, Callable[[Random], tuple[PlainSpec, Make]]] = {"avro": _random_avro, "protobuf": _random_protobuf}
 
 
 # ---------------------------------------------------------------- comparing
@@ -172,6 +233,7 @@ def compare(form: str, case: Case, rng: Random, count: int) -> Counter[str]:
         chunk = chunk_of(made[at : at + CHUNK])
         one, other = fast.decode(chunk), slow.decode(chunk)
         if fast._program is None:
+            assert not wire_program.fits(pipeline) or slow._required, case
             found["no program"] += len(chunk)
             continue
         batch, look = fast._program.run(chunk.values)
@@ -204,7 +266,11 @@ def main() -> None:
     parser.add_argument("--format", choices=sorted(DECODERS), action="append")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of each format")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--library", type=Path, help="another build, such as one with sanitizers")
     asked = parser.parse_args()
+    if asked.library:
+        found_there = native.open_library(asked.library)
+        native._load = lambda: found_there  # type: ignore[assignment]
     if native.library() is None:
         sys.exit(native.why_not())
     for form in asked.format or sorted(DECODERS):

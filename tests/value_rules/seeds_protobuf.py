@@ -175,7 +175,7 @@ _PLAIN = {
     "enum": (("enum",), ("string",)), "enum-number": (("enum",), _HIVE_INTEGERS),
 }  # fmt: skip
 _PART = "struct<a:int,b:string,c:string,p:struct<a:tinyint,b:binary>>"
-_MANY = (
+MANY = (
     Declared("i", 1, "int64"), Declared("s", 2, "string"), Declared("r", 3, "sint32", label="repeated"),
     Declared("p", 4, "message", "t.Part"), Declared("e", 5, "enum", "t.Colour"),
     Declared("es", 6, "enum", "t.Colour", "repeated"), Declared("x", 7, "message", "t.Top.TextEntry", "repeated"),
@@ -199,7 +199,7 @@ def many_seeds(unknown: str = "ignore", confluent: bool = False) -> list[Seed]:
     ]
     rest = [("int", ("p", "p", "a")), ("map<string,bigint>", ("x",)), ("int", ("up",)), ("array<string>", ("ss",))]
     return [
-        seed(_MANY, columns, proto3=proto3, unknown=unknown, confluent=confluent)
+        seed(MANY, columns, proto3=proto3, unknown=unknown, confluent=confluent)
         for columns in (some, more, rest)
         for proto3 in (True, False)
     ]

@@ -62,15 +62,18 @@ class AvroProgram(WireProgram):
     def add(self, number: int, schema: Schema | None, known: dict[str, Known] | None = None) -> None:
         """What messages of this id are; None: nothing that the library should read. `known`: as for
         `avro_code.reader`."""
-        steps, pool, names = self.code(schema, known)
+        if self._added(number, self.code(schema, known)) == -2:
+            self._added(number, _NOTHING)
+
+    def _added(self, number: int, code: tuple[array, array, bytes]) -> int:
+        steps, pool, names = code
         done = self._library.tg_avro_add(
             self._avro, number, steps.buffer_info()[0], len(steps) // 6, pool.buffer_info()[0], len(pool), names,
             len(names),
         )  # fmt: skip
         if done == -1:
             raise MemoryError("no memory for an Avro schema")
-        if done:
-            raise AssertionError(f"the library does not take the program for {schema}")
+        return int(done)
 
     def code(self, schema: Schema | None, known: dict[str, Known] | None = None) -> tuple[array, array, bytes]:
         """Steps, their pool and their names; no step where the row rules read the messages."""

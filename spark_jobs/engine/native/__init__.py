@@ -16,7 +16,7 @@ VERSION = 5
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
-NAME, ROW_HASHES, WIRE = "_native", "tg_row_hashes", "tg_avro_read"
+NAME, ROW_HASHES, WIRE = "_native", "tg_row_hashes", "tg_protobuf_read"
 FOLDER = Path(__file__).parent
 
 
@@ -92,6 +92,12 @@ def open_library(path: Path) -> ctypes.CDLL | str:
         found.tg_avro_add.argtypes = [pointer, size, pointer, number, pointer, number, ctypes.c_char_p, size]
         found.tg_avro_stranger.restype = size
         found.tg_avro_stranger.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size]
+        found.tg_protobuf_new.restype = pointer
+        found.tg_protobuf_new.argtypes = [pointer, pointer]
+        found.tg_protobuf_free.restype = None
+        found.tg_protobuf_free.argtypes = [pointer]
+        found.tg_protobuf_read.restype = size
+        found.tg_protobuf_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
         found.tg_avro_read.restype = size
         found.tg_avro_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
     if hasattr(found, ROW_HASHES):

@@ -67,6 +67,14 @@ static bool decimal(struct column *c, int128 value, int32_t scale)
     return true;
 }
 
+bool tg_wire_decimal(struct column *c, int128 value, int32_t scale)
+{
+    if (!decimal(c, value, scale))
+        return false;
+    tg_append_valid(c);
+    return true;
+}
+
 bool tg_wire_real(struct program *s, const struct taking *t, double value)
 {
     struct column *c = t->column;
@@ -127,9 +135,7 @@ bool tg_wire_whole(struct program *s, const struct taking *t, int64_t value)
         case FLOAT: case DOUBLE:
             return tg_wire_real(s, t, (double)value);
         case DECIMAL:
-            if (!decimal(c, value, 0))
-                return false;
-            break;
+            return tg_wire_decimal(c, value, 0);
         case DATE:
             if (value < FIRST_DAY || value > LAST_DAY)
                 return false;
@@ -150,8 +156,7 @@ bool tg_wire_boolean(struct program *s, const struct taking *t, bool value)
     return true;
 }
 
-/* Whether [p, p + length) is UTF-8. What is read behind it belongs to the message's padding. */
-static bool utf8(text p, int64_t length)
+bool tg_utf8(text p, int64_t length)
 {
     text end = p + length;
     while (p < end) {
@@ -224,10 +229,7 @@ static bool decimal_of_bytes(const struct taking *t, text p, int64_t length)
         bits = bits << 8 | p[i];
     int128 value;
     memcpy(&value, &bits, sizeof value);
-    if (!decimal(t->column, value, t->a))
-        return false;
-    tg_append_valid(t->column);
-    return true;
+    return tg_wire_decimal(t->column, value, t->a);
 }
 
 static bool uuid(struct program *s, struct column *c, text p, int64_t length)
@@ -248,7 +250,7 @@ static bool uuid(struct program *s, struct column *c, text p, int64_t length)
 bool tg_wire_bytes(struct program *s, const struct taking *t, text p, int64_t length)
 {
     switch (t->how) {
-    case AS_TEXT: return utf8(p, length) && put(s, t->column, p, length);
+    case AS_TEXT: return tg_utf8(p, length) && put(s, t->column, p, length);
     case AS_BYTES: return put(s, t->column, p, length);
     case AS_DECIMAL: return decimal_of_bytes(t, p, length);
     case AS_UUID: return uuid(s, t->column, p, length);

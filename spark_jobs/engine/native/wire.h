@@ -38,9 +38,14 @@ bool tg_wire_whole(struct program *s, const struct taking *t, int64_t value);
 bool tg_wire_real(struct program *s, const struct taking *t, double value);
 bool tg_wire_boolean(struct program *s, const struct taking *t, bool value);
 bool tg_wire_bytes(struct program *s, const struct taking *t, text p, int64_t length);
+/* `value` is the number times 10 to the `scale`. */
+bool tg_wire_decimal(struct column *c, int128 value, int32_t scale);
 bool tg_wire_list_end(struct column *c, int64_t items);
 /* Fields of the struct's next row that have no value are null; then it is a row. */
 bool tg_wire_struct_end(struct program *s, struct column *c);
+
+/* Whether [p, p + length) is UTF-8. What is read behind it belongs to the message's padding. */
+bool tg_utf8(text p, int64_t length);
 
 /* At most 10 bytes and 64 bits. */
 static inline text tg_varint(text p, uint64_t *value)
