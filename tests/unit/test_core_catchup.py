@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tidegate.core import catchup as rules
@@ -28,6 +30,14 @@ def test_a_range_that_somebody_asked_for_is_caught_up_with_to_its_last_window() 
     assert not rules.worth_it(hours(4, 7), part)
 
 
+def test_a_run_that_goes_on_ends_what_was_begun_however_little_is_left() -> None:
+    following = rules.next_run(hours(6)[0])
+    assert following == "catch_up_from_1970-01-01T06:00Z"
+    assert rules.worth_it(hours(6), None, following)
+    assert not rules.worth_it([], None, following)
+    assert not rules.worth_it(hours(6), None, "scheduled__1970-01-01T06:00:00+00:00")
+
+
 def test_oldest_first_and_what_was_asked_for_before_all_others() -> None:
     assert rules.in_turn(hours(3, 1, 2)) == hours(1, 2, 3)
     assert rules.in_turn(hours(*range(9)), Interval(5 * HOUR_MS, 7 * HOUR_MS), 4) == hours(5, 6, 0, 1)
@@ -52,13 +62,53 @@ def test_a_conf_that_names_no_part_is_refused(conf: object) -> None:
 @pytest.mark.parametrize(
     ("tally", "seconds", "words"),
     [
-        (Tally(1450, 640), 295.4, "1,450 windows: 640 published, 130 a minute, about 6 minutes left"),
+        (Tally(1450, 640), 295.4, "1,450 windows: 640 published, 130 a minute, about 6 minutes left; goes on in the "
+         "next run"),
+        (Tally(200, 100), 100, "200 windows: 100 published, 60 a minute, about 2 minutes left"),
+        (Tally(201, 100), 100, "201 windows: 100 published, 60 a minute, about 2 minutes left; goes on in the next "
+         "run"),
+        (Tally(200, 100), 170, "200 windows: 100 published, 35 a minute, about 3 minutes left; goes on in the next "
+         "run"),
         (Tally(1450, 1450), 60, "1,450 windows: 1,450 published, 24 a second"),
-        (Tally(30, 1), 240, "30 windows: 1 published, 15 an hour, about 116 minutes left"),
+        (Tally(30, 1), 240, "30 windows: 1 published, 15 an hour, about 116 minutes left; goes on in the next run"),
         (Tally(30, 10, 3, 2), 10, "30 windows: 10 published, 3 wait for a batch to land, 2 left to runs of their own, "
          "60 a minute, about a minute left"),
-        (Tally(30), 10, "30 windows: 0 published"),
     ],
 )  # fmt: skip
 def test_progress_in_words(tally: Tally, seconds: float, words: str) -> None:
-    assert tally.words(seconds) == words
+    assert rules.Progress(tally, 1000.0, min(tally.ready, rules.MOST)).line(1000.0 + seconds) == words
+
+
+def told(seconds_each: float, most: int = 200) -> list[tuple[float, str]]:
+    """What a run of windows says that take so long each, and when."""
+    tally, now, lines = Tally(most), 0.0, []
+    progress = rules.Progress(tally, 0.0, most)
+    for _ in range(most):
+        now, tally.published = now + seconds_each, tally.published + 1
+        if line := progress.line(now):
+            lines.append((now, line))
+    return lines
+
+
+@pytest.mark.parametrize("seconds_each", [0.01, 1.3, 7.0, 12.0, 20.0])
+def test_lines_come_by_time_the_first_after_the_first_window(seconds_each: float) -> None:
+    at = [when for when, _ in told(seconds_each)]
+    assert at[0] == seconds_each
+    assert all(10 <= b - a <= 30 for a, b in pairwise(at))
+    assert (len(at) == 1) == (seconds_each * 200 < 10)
+
+
+def test_the_pace_is_that_of_the_last_minutes() -> None:
+    tally = Tally(100)
+    progress, lines = rules.Progress(tally, 0.0, 100), list[str]()
+    for n in range(1, 91):  # the first forty take three seconds each, the others one
+        tally.published = n
+        lines.append(progress.line(3.0 * n if n <= 40 else 120.0 + n - 40))
+    assert [line.partition(" published, ")[2] for line in lines[:40] if line][-1] == "20 a minute, about 3 minutes left"
+    assert progress.last(170.0).startswith("100 windows: 90 published, 36 a minute, about a minute left")
+
+
+def test_what_is_left_at_the_end_goes_on_where_anything_was_published() -> None:
+    assert rules.Progress(Tally(9, 5), 0.0, 9).last(60.0).endswith("left; goes on in the next run")
+    assert rules.Progress(Tally(9, 9), 0.0, 9).last(60.0) == "9 windows: 9 published, 9 a minute"
+    assert rules.Progress(Tally(9, 0, 9), 0.0, 9).last(60.0) == "9 windows: 0 published, 9 wait for a batch to land"

@@ -21,8 +21,8 @@ from sqlalchemy.orm import Session
 from tests.unit.test_dags_backfill import ARCHIVE, FIRST, QUARTER, add_run, dag, front, session, set_task, windows
 from tidegate.core.announcing import Notice
 from tidegate.core.offsets import Interval
-from tidegate.orchestration import catchup, cleared, pools, runs
-from tidegate.orchestration.operators import CatchUpOperator
+from tidegate.orchestration import catchup, cleared, gauges, messages, pools, runs, switches
+from tidegate.orchestration.operators import CatchUpOperator, MaintainOperator
 from tidegate.orchestration.timetable import to_ms
 from tidegate.workflow import announcing, archive, certificates, reconcile
 from tidegate.workflow import catchup as catchup_workflow
@@ -76,7 +76,7 @@ def catch_up(session: Session, ctx: Any, run: DagRun, conf: dict[str, str] | Non
     task = dag(MAINTAIN).get_task("catch_up")
     assert isinstance(task, CatchUpOperator)
     ti = instance(session, run, "catch_up")
-    catchup.carry_out(task, ctx, {"ti": ti, "dag_run": SimpleNamespace(conf=conf)})
+    catchup.carry_out(task, ctx, {"ti": ti, "dag_run": SimpleNamespace(conf=conf, run_id=ti.run_id)})
     session.expire_all()
 
 
@@ -163,6 +163,28 @@ def test_what_is_left_is_the_next_runs_once(
     assert (following.run_id, following.conf) == ("catch_up_from_2024-10-27T02:15Z", conf)
     assert following.state == "queued"
     assert "exists already" in catchup.trigger(MAINTAIN, windows(5)[0], part)
+
+
+def test_the_run_that_goes_on_publishes_the_few_that_are_left(
+    session: Session, ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of its tasks: the first neither makes their runs nor has the second skipped."""
+    ctx.due = windows(*range(3))
+    task = dag(MAINTAIN).get_task("maintain")
+    assert isinstance(task, MaintainOperator)
+    run_id = catchup.trigger(MAINTAIN, windows(0)[0], None).split()[-1]
+    session.expire_all()
+    run = session.query(DagRun).filter_by(dag_id=MAINTAIN, run_id=run_id).one()
+    for module, name in ((gauges, "tell"), (messages, "tell"), (switches, "settle")):
+        monkeypatch.setattr(module, name, lambda *given: None)
+    for module, name in ((reconcile, "maintain"), (announcing, "due")):
+        monkeypatch.setattr(module, name, lambda *given: ())
+    monkeypatch.setattr(reconcile, "due", lambda c: c.due)
+    task.work(ctx, {"ti": instance(session, run, "maintain"), "dag_run": run})  # type: ignore[typeddict-item]
+    assert task._catches_up
+    assert archive_runs(session) == []
+    catch_up(session, ctx, run)
+    assert [run.state for run in archive_runs(session)] == ["success"] * 3
 
 
 def test_a_window_whose_catch_up_died_before_its_run_was_made_gets_it(

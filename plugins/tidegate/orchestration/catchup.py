@@ -54,7 +54,7 @@ def carry_out(task: CatchUpOperator, ctx: PipelineContext, context: Context) -> 
     made = Runs(task, ctx, context)
     if context["ti"].try_number > 1:
         made.complete(ctx, list(islice(reconcile.published_since(ctx, seen), rules.MOST)))
-    if not rules.worth_it(ready, part):
+    if not rules.worth_it(ready, part, run_of(context)):
         raise AirflowSkipException("nothing to catch up with: few windows, or none, are ready and have no run")
     keys = rules.in_turn(ready, part)
     task.log.info(
@@ -74,13 +74,18 @@ def part_of(context: Context) -> Interval | None:
     return rules.asked_part(getattr(context["dag_run"], "conf", None))
 
 
+def run_of(context: Context) -> str:
+    """The maintenance run's id."""
+    return str(getattr(context["dag_run"], "run_id", ""))
+
+
 def trigger(dag_id: str, left: WindowKey, part: Interval | None) -> str:
     """The maintenance run that goes on, named by the first window that is left: a Clear triggers nothing twice, and
     what gets nowhere does not trigger itself. What was done, in words."""
     from airflow.exceptions import DagNotFound
 
     try:
-        return runs_module.trigger(dag_id, f"catch_up_from_{iso(left.start_ms)}", rules.conf_of(part))
+        return runs_module.trigger(dag_id, rules.next_run(left), rules.conf_of(part))
     except DagNotFound:
         return f"Airflow doesn't know {dag_id} now: its next run by its schedule goes on"
 

@@ -26,9 +26,9 @@ TASKS = {
     "Airflow's metrics, and says in its log and under XCom when Kafka's retention would pass unread records. "
     "**Clear**: does it again.",
     "catch_up": "Skipped unless 20 or more windows are ready and have no run, as after a pause. Then it publishes them "
-    "in this one process, oldest first, at most 200 windows or five minutes, and triggers the next run for the rest. "
-    "Each window gets a run of `archive` that has succeeded, with a note that names this run; a window that fails gets "
-    "an ordinary one. **Clear**: publishes what is left.",
+    "in this one process, oldest first, at most 200 windows or five minutes, and triggers the next run for the rest, "
+    "which takes them however few they are. Each window gets a run of `archive` that has succeeded, with a note that "
+    "names this run; a window that fails gets an ordinary one. **Clear**: publishes what is left.",
 }
 
 _PURPOSES = {

@@ -284,7 +284,7 @@ class MaintainOperator(PipelineOperator):
 
         from tidegate.core import catchup
         from tidegate.orchestration import gauges, messages, switches
-        from tidegate.orchestration.catchup import part_of
+        from tidegate.orchestration.catchup import part_of, run_of
         from tidegate.orchestration.runs import create_missing_runs, without_run
         from tidegate.workflow import announcing, reconcile
 
@@ -293,7 +293,7 @@ class MaintainOperator(PipelineOperator):
         due = reconcile.due(ctx)
         with create_session() as session:
             many_ready = without_run(self.archive_dag_id, due, looked_ms, session)
-            self._catches_up = catchup.worth_it(many_ready, part_of(context))
+            self._catches_up = catchup.worth_it(many_ready, part_of(context), run_of(context))
             filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session, create=not self._catches_up)
         if filled.seen is not None and filled.seen.paused and due:
             self.log.info("%s is paused: windows that are ready wait until it is unpaused", self.archive_dag_id)

@@ -62,20 +62,20 @@ def catch_up(
     finds them. Raises at once what concerns all windows."""
     ctx = comparing_once(ctx)
     tally, began, failed = Tally(ready), clock(), list[WindowKey]()
+    now, progress = began, rules.Progress(tally, began, len(keys))
     for key in keys:
-        if clock() - began >= rules.LONGEST_S or (tally.seen and runs.yields()):
+        if now - began >= rules.LONGEST_S or (tally.seen and runs.yields()):
             ctx.say("others have their turn now; the next run goes on")
             break
         if not runs.free(key):
             tally.left += 1  # the schedule has come to it
-            continue
-        done = _one(ctx, key, runs, tally, failed)
-        if done and failed:
+        elif _one(ctx, key, runs, tally, failed) and failed:
             _leave(runs, tally, failed)
-        if tally.seen and tally.seen % rules.SAY_EVERY == 0:
-            ctx.say(tally.words(clock() - began))
+        now = clock()
+        if line := progress.line(now):
+            ctx.say(line)
     _leave(runs, tally, failed)
-    ctx.say(tally.words(clock() - began))
+    ctx.say(progress.last(clock()))
     return tally
 
 
