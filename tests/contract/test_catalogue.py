@@ -258,3 +258,20 @@ def test_a_value_that_no_metastore_takes_is_refused(place: Place, value: str) ->
     with pytest.raises(CatalogueError) as refused:
         place.catalogue.add_partitions(table, {of(value): place.uri("x")})
     assert not refused.value.retry
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def test_calls_that_share_sessions_mean_the_same(place: Place) -> None:
+    with place.catalogue.keeping_sessions():
+        table = place.created()
+        place.catalogue.add_partitions(table.name, {of("UA"): place.uri("a")})
+        assert place.catalogue.partitions(table.name) == {of("UA"): place.uri("a")}
+        with pytest.raises(CatalogueError):
+            place.catalogue.set_location(table.name, of("missing"), place.uri("b"))
+        place.catalogue.set_location(table.name, of("UA"), place.uri("b"))
+        place.catalogue.add_partitions(table.name, {of("AA"): place.uri("c"), of(None): place.uri("d")})
+        place.catalogue.drop_partitions(table.name, [of("AA")])
+        assert place.catalogue.partitions(table.name) == {of("UA"): place.uri("b"), of(None): place.uri("d")}
+    assert place.catalogue.partitions(table.name) == {of("UA"): place.uri("b"), of(None): place.uri("d")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,9 @@ class FakeCatalogue:
         copied = FakeCatalogue()
         copied._tables, copied.statements = copy.deepcopy((self._tables, self.statements), memo)
         return copied
+
+    def keeping_sessions(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def ensure_table(self, table: TableDef) -> None:
         hive_sql.create_table(table)  # refuses what the real ones would

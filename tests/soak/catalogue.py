@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pickle
@@ -26,6 +27,9 @@ class FileCatalogue:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def keeping_sessions(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def ensure_table(self, table: TableDef) -> None:
         self._change(lambda c: c.ensure_table(table))

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import TypeVar
 
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive_link import AnswerLost, Endpoint, Link
+from tidegate.adapters.hive_sessions import Sessions
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.layout import PartitionValues, partition_path
 from tidegate.core.ports import TableDef
@@ -35,7 +37,7 @@ _Located = list[tuple[PartitionValues, str]]
 
 
 class PyHiveCatalogue:
-    """One connection for each call, closed at its end; safe to share between threads."""
+    """A session for each call, closed at its end unless `keeping_sessions`; safe to share between threads."""
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class PyHiveCatalogue:
         self._endpoint = Endpoint(
             host, port, username, password, auth, kerberos_service_name, connect_timeout_s, request_timeout_s
         )
+        self._sessions = Sessions(self._endpoint)
         self._database = database
         self._settings = dict(configuration or {})
         self._partition_columns: dict[str, dict[str, str]] = {}
@@ -97,6 +100,10 @@ class PyHiveCatalogue:
             connect_timeout_s=connect_timeout_s,
             request_timeout_s=request_timeout_s,
         )
+
+    def keeping_sessions(self) -> AbstractContextManager[None]:
+        """Inside, a call leaves its session to the next one: to open one costs the server as much as a statement."""
+        return self._sessions.keeping()
 
     def ensure_table(self, table: TableDef) -> None:
         """Create database and table if absent. Raises CatalogueMismatch when the table is another one."""
@@ -156,7 +163,7 @@ class PyHiveCatalogue:
 
     def execute(self, statement: str) -> list[tuple]:
         """An operator's own statement (`archive.on_publish`), in the connection's database; its rows, if any."""
-        with self._endpoint.link(self._database, self._settings) as link:
+        with self._sessions.link(self._database, self._settings) as link:
             try:
                 return link.query(statement)
             except AnswerLost as error:
@@ -164,7 +171,7 @@ class PyHiveCatalogue:
 
     def first_rows(self, query: str, at_most: int) -> list[tuple]:
         """The first rows of a query in the connection's database. Raises CatalogueError."""
-        with self._endpoint.link(self._database, self._settings) as link:
+        with self._sessions.link(self._database, self._settings) as link:
             try:
                 return link.query(query, at_most)
             except AnswerLost as error:
@@ -207,7 +214,7 @@ class PyHiveCatalogue:
         if not statements:
             return
         began = time.monotonic()
-        with self._endpoint.link(settings=self._settings | dict(settings or {})) as link:
+        with self._sessions.link(settings=self._settings | dict(settings or {})) as link:
             for number, statement in enumerate(statements):
                 if time.monotonic() - began > self._endpoint.request_timeout_s:
                     raise CatalogueError(
@@ -223,7 +230,7 @@ class PyHiveCatalogue:
         """A dropped connection is worth a second one; a silent server has taken its time already."""
         for last in (False, True):
             try:
-                with self._endpoint.link(settings=self._settings | _DESCRIBE) as link:
+                with self._sessions.link(settings=self._settings | _DESCRIBE) as link:
                     return ask(link)
             except AnswerLost as error:
                 if last or error.timed_out:

@@ -135,6 +135,7 @@ class Link:
 
     def __init__(self, endpoint: Endpoint, connection: hive.Connection) -> None:
         self._endpoint, self._connection, self.broken = endpoint, connection, False
+        self._cursors: list[hive.Cursor] = []
 
     def change(self, statement: str) -> None:
         """Execute; what it answers is not read. Raises CatalogueError, AnswerLost."""
@@ -152,8 +153,14 @@ class Link:
                 # No result set; Spark claims to have one after DDL and then describes it with None.
                 return []
 
+    def done(self) -> None:
+        """Let the server forget the statements so far, as a session that stays open needs. Raises whatever it meets."""
+        while self._cursors:
+            self._cursors.pop().close()
+
     def _execute(self, statement: str) -> hive.Cursor:
         cursor = self._connection.cursor()
+        self._cursors.append(cursor)
         with self._judged(statement):
             cursor.execute(statement)
         return cursor

@@ -7,6 +7,7 @@ The ledger's port is in `core.ledger`.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -145,6 +146,10 @@ class TableDef:
 
 class Catalogue(Protocol):
     """Raises CatalogueError (definite) or CatalogueUnsure (may still be executed)."""
+
+    def keeping_sessions(self) -> AbstractContextManager[None]:
+        """Inside, a call may use the connection of the one before; each means what it means outside."""
+        ...
 
     def ensure_table(self, table: TableDef) -> None:
         """Create database and table if absent. Raises CatalogueMismatch when the table is another one.

@@ -60,7 +60,11 @@ def catch_up(
     A window that fails is left to a run of its own once another has been published since: it was the window's fault.
     Raises CatchUpStopped after FAILURES_IN_A_ROW, and makes no runs for these: something else is down, and the next try
     finds them. Raises at once what concerns all windows."""
-    ctx = comparing_once(ctx)
+    with ctx.catalogue.keeping_sessions():
+        return _catch_up(comparing_once(ctx), keys, ready, runs, clock)
+
+
+def _catch_up(ctx: Context, keys: Sequence[WindowKey], ready: int, runs: Runs, clock: Callable[[], float]) -> Tally:
     tally, began, failed = Tally(ready), clock(), list[WindowKey]()
     now, progress = began, rules.Progress(tally, began, len(keys))
     for key in keys:

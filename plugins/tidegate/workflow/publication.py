@@ -34,6 +34,11 @@ def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
 
     Storage records what is about to move (R11) before anything moves. The ledger is asked last (R12): what took long
     lies behind, and a database that failed over meanwhile may have forgotten the generation."""
+    with ctx.catalogue.keeping_sessions():
+        return _publish(ctx, generation)
+
+
+def _publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     zoning.refuse_other_spelling(ctx, generation)
     bring_up(ctx, data_table(ctx.pipeline))  # before anything moves: a mismatch must not strand a swap
     location = final_location(ctx, generation)
