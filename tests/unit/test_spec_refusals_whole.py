@@ -51,6 +51,16 @@ def test_an_empty_list_of_columns_is_refused(tmp_path):
     assert_refused(tmp_path, text, "columns", "must not be empty")
 
 
+def test_a_list_without_right_entries_is_not_called_empty(tmp_path):
+    text = re.sub(r"columns:\n( .*\n)+", "columns:\n  - {name: id, type: strng}\n", GOOD).replace(
+        "size: 1h", "size: 7h"
+    )
+    error, _ = refusal(tmp_path, text)
+    assert "must not be empty" not in str(error)
+    assert "type 'strng'" in str(error)
+    assert "windows.size: must be whole minutes and divide a day" in str(error)
+
+
 @pytest.mark.parametrize(
     ("size", "needed", "short"),
     [

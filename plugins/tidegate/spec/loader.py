@@ -19,7 +19,7 @@ from tidegate.spec.expressions import Judge, expression_problems
 from tidegate.spec.formats import compile_format
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import problems
-from tidegate.spec.rules import check, unknown_partitions
+from tidegate.spec.rules import at_first_sight, check
 from tidegate.spec.territory import Territory
 
 SUFFIX, NEAR_SUFFIX, DEFAULTS = ".yaml", ".yml", "defaults.yaml"
@@ -120,7 +120,7 @@ def _pipeline(
     try:
         spec = PipelineSpec.model_validate(value)
     except ValidationError as e:
-        raise spec_error(root, [*problems(e), *unknown_partitions(value)]) from None
+        raise spec_error(root, [*problems(e), *at_first_sight(value)]) from None
     found = check(spec, path.stem)
     if found:
         raise spec_error(root, found)

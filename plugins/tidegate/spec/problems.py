@@ -31,11 +31,19 @@ _EXPECTED = {
 
 
 def problems(error: ValidationError) -> Iterator[Problem]:
-    """One for each thing that pydantic found."""
-    for found in error.errors(include_url=False, include_context=True):
+    """One for each thing that pydantic found, but for lists that it calls too short for lack of right entries."""
+    errors = error.errors(include_url=False, include_context=True)
+    for found in errors:
         # the key of a wrong `spark.conf` entry is followed by the marker "[key]"
         path = tuple(part for part in found["loc"] if part != "[key]")
+        if found["type"] == "too_short" and any(len(e["loc"]) > len(path) == _shared(e["loc"], path) for e in errors):
+            continue
         yield Problem(path, _message(found["type"], path, found["input"], found["msg"], found.get("ctx", {})))
+
+
+def _shared(one: Path, other: Path) -> int:
+    """How many parts they begin with that are equal."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _message(kind: str, path: Path, value: object, text: str, context: dict) -> str:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pydantic import TypeAdapter, ValidationError
+
 from tidegate.core.hivetypes import Primitive, is_primitive, parse
 from tidegate.core.instants import iso
 from tidegate.core.layout import (
@@ -25,7 +27,7 @@ from tidegate.core.pipeline import TIME_PARTITIONS, Windows
 from tidegate.spec import completeness
 from tidegate.spec.document import Problem
 from tidegate.spec.model import ColumnSpec, PipelineSpec
-from tidegate.spec.values import KAFKA_TIMESTAMP, nearest
+from tidegate.spec.values import KAFKA_TIMESTAMP, Period, nearest
 
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint")
 LEAST_ARCHIVE_RUNS = 16
@@ -49,6 +51,22 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_archive(spec),
         *completeness.check(spec),
     ]
+
+
+_UNEVEN = Problem(("windows", "size"), "must be whole minutes and divide a day: 15m, 1h, 6h, 1d")
+
+
+def at_first_sight(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems that need no whole spec, of a document with problems elsewhere: its author is told of all at once."""
+    yield from _unknown_partitions(document)
+    windows = document.get("windows")
+    if isinstance(windows, Mapping):
+        try:
+            size = TypeAdapter(Period).validate_python(windows.get("size"))
+        except ValidationError:
+            return  # told already
+        if not _divides_a_day(size):
+            yield _UNEVEN
 
 
 def _name(spec: PipelineSpec, stem: str) -> Iterator[Problem]:
@@ -108,7 +126,7 @@ def epoch_ms(moment: datetime) -> int:
 def _windows(spec: PipelineSpec) -> Iterator[Problem]:
     windows = spec.windows
     if not _divides_a_day(windows.size):
-        yield Problem(("windows", "size"), "must be whole minutes and divide a day: 15m, 1h, 6h, 1d")
+        yield _UNEVEN
     else:
         yield from _window_start(windows.start, windows.size, windows.timezone)
     if windows.max_age is not None and windows.max_age < windows.watermark_delay + windows.size:
@@ -230,8 +248,7 @@ def _overflow_name(spec: PipelineSpec, columns: Mapping[str, ColumnSpec]) -> Ite
         yield Problem(("partition_by",), message)
 
 
-def unknown_partitions(document: Mapping[str, Any]) -> Iterator[Problem]:
-    """Those of a document with problems elsewhere, so that its author is told of all at once."""
+def _unknown_partitions(document: Mapping[str, Any]) -> Iterator[Problem]:
     words, columns = document.get("partition_by"), document.get("columns")
     if not isinstance(words, list) or not isinstance(columns, list):
         return

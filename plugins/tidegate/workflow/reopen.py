@@ -241,7 +241,11 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
             advice="the lines above say why; try again once Hive answers",
         )
     if choice.over and not over_budget:
-        raise OverBudget(f"{ctx.name} {iso(key.start_ms)} is over its budget: {'; '.join(choice.over)}")
+        raise OverBudget(
+            f"{ctx.name} {iso(key.start_ms)} is over its budget: {'; '.join(choice.over)}",
+            advice="raise that key; or, for once: "
+            f"tidegate reopen {ctx.name} {iso(key.start_ms)} --over-budget --why ...",
+        )
     bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
     number = ctx.ledger.windows.begin_generation(ctx.name, key, newest.number, REOPEN, why)
     rows = sum(b.rows for b in choice.late.settled)
