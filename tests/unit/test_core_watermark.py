@@ -11,7 +11,15 @@ from tidegate.core.lateness import Floor
 from tidegate.core.pipeline import Windows
 from tidegate.core.plain import dumps, loads
 from tidegate.core.planning import advance
-from tidegate.core.watermark import Certificate, PartitionFacts, TopicFacts, certify, global_watermark, watermarks
+from tidegate.core.watermark import (
+    Certificate,
+    PartitionFacts,
+    TopicFacts,
+    certify,
+    first_batch,
+    global_watermark,
+    watermarks,
+)
 from tidegate.core.window import WindowKey
 
 HOUR = 3_600_000
@@ -96,6 +104,10 @@ def test_certificates_name_the_blocker_and_what_it_lacks() -> None:
 def test_certificates_for_everything_that_is_missing() -> None:
     window = WindowKey(9 * HOUR, 10 * HOUR)
     assert "no batch has landed" in certify("p", SPEC, TopicFacts(None, None, ()), window, 0).reason
+    first = first_batch(1, "WRITING")
+    reason = certify("p", SPEC, TopicFacts(None, None, ()), window, 0, first=first).reason
+    assert reason == "no batch has landed yet: batch 1 is being written (WRITING)"
+    assert first_batch(1, "SEALED", stuck=True) == "batch 1 is SEALED, and waits for somebody"
     never = certify("p", SPEC, facts(part(0, None, drained=True)), window, 0)
     assert "partition 0: never had a record" in never.reason
     many = certify("p", SPEC, facts(*[part(i, 1) for i in range(20)]), window, 0)

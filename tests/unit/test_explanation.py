@@ -10,7 +10,10 @@ import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.plain import to_plain
+from tidegate.workflow import archive, ingest
 from tidegate.workflow.explanation import Explanation, explain
+from tidegate.workflow.glance import glances
+from tidegate.workflow.overview import status
 
 MINUTE = 60_000
 
@@ -126,6 +129,31 @@ def test_nothing_has_landed_yet(world: World) -> None:
     found = told(world, 0)
     assert found.summary == "not ready: no batch has landed yet: run the ingest DAG (an empty topic has none)"
     assert found.forecast is None
+
+
+def test_the_first_batch_is_on_its_way(world: World) -> None:
+    """Nobody is told to run what is running, on any screen."""
+    world.produce(record("a", 0.1), record("b", 3.1))
+    ctx, steps = world.context(), {
+        "PLANNED": (ingest.plan, "is planned, and about to be written"),
+        "WRITING": (lambda c, run: c.ledger.batches.take(c.ledger.batches.open(c.name), "0" * 32), "is being written"),
+        "SEALED": (ingest.write, "is written, and about to land"),
+    }  # fmt: skip
+    for state, (step, words) in steps.items():
+        step(ctx, "r1")
+        reason = f"no batch has landed yet: batch 1 {words} ({state})"
+        assert told(world, 0).summary == f"not ready: {reason}"
+        assert archive.ready(ctx, window(0)).reason == reason
+        waits = status(ctx, ctx.ledger.reads, None).next_window
+        reads, now_ms = ctx.ledger.reads, world.clock.now_ms()
+        glance = glances([world.pipeline], reads.heads(), {}, reads, now_ms)[ctx.name]
+        assert waits is not None
+        assert glance.next_window is not None
+        assert waits.reason == glance.next_window.reason == reason
+    batch = ctx.ledger.batches.open(ctx.name)
+    assert batch is not None
+    ctx.ledger.batches.block(batch, "odd")
+    assert archive.ready(ctx, window(0)).reason.endswith("batch 1 is SEALED, and waits for somebody")
 
 
 def test_a_published_window_says_what_it_rests_on(world: World) -> None:

@@ -231,18 +231,19 @@ def certify(
     window: WindowKey,
     now_ms: int,
     unread: Mapping[int, int] | None = None,
+    first: str = "",
 ) -> Certificate:
     """Whether `window` may be closed, and why (not). A window before `windows.start` holds nothing: ready at once.
 
-    `unread`: how many records wait in each Kafka partition that no batch has planned, where somebody has asked. They
-    decide nothing: only the words are others."""
+    `unread`: how many records wait in each Kafka partition that no batch has planned, where somebody has asked. `first`
+    says where the first batch is, see `first_batch`. They decide nothing: only the words are others."""
     marks = watermarks(windows, facts, now_ms)
     blocking = tuple(m for m in marks if _blocks(m, window))
     low = global_watermark(marks)
     if window.end_ms <= windows.start_ms:
         ready, reason, blocking = True, "ends before windows.start: nothing belongs here", ()
     elif facts.batch_id is None:
-        ready, reason = False, "no batch has landed yet: run the ingest DAG (an empty topic has none)"
+        ready, reason = False, f"no batch has landed yet: {first or 'run the ingest DAG (an empty topic has none)'}"
     elif not marks:
         ready, reason = False, "the topic has no partitions"
     elif blocking:
@@ -254,6 +255,20 @@ def certify(
     return Certificate(
         pipeline, window, ready, reason, now_ms, facts.batch_id, low, marks, tuple(m.partition for m in blocking)
     )
+
+
+_ON_ITS_WAY = {
+    "PLANNED": "is planned, and about to be written",
+    "WRITING": "is being written",
+    "SEALED": "is written, and about to land",
+}
+
+
+def first_batch(batch_id: int, state: str, stuck: bool = False) -> str:
+    """Of the open batch while none has landed; `stuck`: it was refused or is blocked."""
+    if stuck or state not in _ON_ITS_WAY:
+        return f"batch {batch_id} is {state}, and waits for somebody"
+    return f"batch {batch_id} {_ON_ITS_WAY[state]} ({state})"
 
 
 def _blocks(mark: PartitionWatermark, window: WindowKey) -> bool:

@@ -49,13 +49,15 @@ def ready(ctx: Context, window: WindowKey) -> Certificate:
     decided = truth.begun(ctx.ledger, ctx.name, window, ctx.clock)
     if decided is not None:
         return decided
-    certificate = truth.weighed(truth.counts_of(ctx), _certify(ctx, window, ctx.ledger.windows.facts(ctx.name)))
+    facts = ctx.ledger.windows.facts(ctx.name)
+    first = truth.first_of(ctx.ledger, ctx.name, facts)
+    certificate = truth.weighed(truth.counts_of(ctx), _certify(ctx, window, facts, first))
     ctx.ledger.windows.save_certificate(certificate)
     return certificate
 
 
-def _certify(ctx: Context, window: WindowKey, facts: watermark.TopicFacts) -> Certificate:
-    return watermark.certify(ctx.name, ctx.pipeline.windows, facts, window, ctx.clock.now_ms())
+def _certify(ctx: Context, window: WindowKey, facts: watermark.TopicFacts, first: str = "") -> Certificate:
+    return watermark.certify(ctx.name, ctx.pipeline.windows, facts, window, ctx.clock.now_ms(), first=first)
 
 
 def publish(ctx: Context, window: WindowKey) -> Published:

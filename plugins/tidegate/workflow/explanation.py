@@ -72,7 +72,8 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: TopicState 
     facts = ctx.ledger.windows.facts(name)
     progress = None if topic is None else reads.progress([name], ctx.clock.now_ms()).get(name)
     unread = _unread(progress, topic)
-    certificate = watermark.certify(name, spec.windows, facts, key, ctx.clock.now_ms(), unread)
+    first, now_ms = truth.first_of(ctx.ledger, name, facts), ctx.clock.now_ms()
+    certificate = watermark.certify(name, spec.windows, facts, key, now_ms, unread, first)
     if view.window is None:
         certificate = truth.as_known(truth.counts_of(ctx), certificate)
     expected = forecast_of(ctx, certificate, facts) if view.window is None else None

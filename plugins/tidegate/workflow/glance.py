@@ -98,7 +98,7 @@ def glances(
             )
             continue
         there = published.get(one.name, [])
-        waits = _waits(one, survey, nexts[one.name], set(there), now_ms)
+        waits = _waits(one, survey, nexts[one.name], set(there), now_ms, heads.get(one.name))
         loss = loss_of(one, topic[0], survey, now_ms) if topic is not None else None
         low = lows.get(one.name)
         glance = Glance(
@@ -140,11 +140,16 @@ def _ahead(pipeline: Pipeline, survey: Survey, start: int) -> tuple[Interval, ..
     return (Interval(start, window_end(newest, pipeline.windows)),)
 
 
-def _waits(pipeline: Pipeline, survey: Survey, start: int, published: set[int], now_ms: int) -> Certificate:
+def _waits(
+    pipeline: Pipeline, survey: Survey, start: int, published: set[int], now_ms: int, head: Head | None
+) -> Certificate:
     while start in published:
         start = window_end(start, pipeline.windows)
     key = WindowKey(start, window_end(start, pipeline.windows))
-    return watermark.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms)
+    first = ""
+    if head is not None and head.open and head.batch_id is not None and head.state is not None:
+        first = watermark.first_batch(head.batch_id, head.state, bool(head.refused or head.blocked))
+    return watermark.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms, first=first)
 
 
 def _lag(survey: Survey | None, topic: tuple[TopicState, int] | None) -> Lag | None:

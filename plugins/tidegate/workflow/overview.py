@@ -87,7 +87,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
         return PipelineStatus(pipeline.name, None, lag, None, None, Due(pipeline.windows, ()), None, None, (), (), ())
     facts = ledger.windows.facts(pipeline.name)
     marks = watermark.watermarks(pipeline.windows, facts, clock.now_ms())
-    waits = _next_window(ctx, facts)
+    waits = _next_window(ctx, facts, overview)
     look = reconcile.look(ctx)
     since = overdue.due_since(reads, [(pipeline, look.due)]).get(pipeline.name)
     lag = None if topic is None else _lag(overview.planned_ends, topic)
@@ -137,7 +137,7 @@ def _loss(pipeline: Pipeline, reads: LedgerReads, topic: TopicState, now_ms: int
     return time_to_loss(topic, progress, now_ms, pipeline.source.loss_warning_ms)
 
 
-def _next_window(ctx: Context, facts: TopicFacts) -> Certificate:
+def _next_window(ctx: Context, facts: TopicFacts, overview: Overview) -> Certificate:
     """A watermark may fall back behind windows that are published: what they waited for is over."""
     spec, now = ctx.pipeline.windows, ctx.clock.now_ms()
     low = watermark.global_watermark(watermark.watermarks(spec, facts, now))
@@ -145,7 +145,13 @@ def _next_window(ctx: Context, facts: TopicFacts) -> Certificate:
     published = set(ctx.ledger.due.published_within(ctx.name, [Interval(start, max(start, now))]))
     while start in published:
         start = window_end(start, spec)
-    return watermark.certify(ctx.name, spec, facts, WindowKey(start, window_end(start, spec)), now)
+    key, batch = WindowKey(start, window_end(start, spec)), overview.open_batch
+    first = (
+        ""
+        if batch is None
+        else watermark.first_batch(batch.batch_id, batch.state, bool(batch.refused or batch.blocked))
+    )
+    return watermark.certify(ctx.name, spec, facts, key, now, first=first)
 
 
 def _expected(ctx: Context, waits: Certificate, facts: TopicFacts) -> Forecast | None:

@@ -19,7 +19,7 @@ from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Completeness, Pipeline
 from tidegate.core.ports import Clock
 from tidegate.core.truth import Truth, TruthLedger
-from tidegate.core.watermark import Certificate, certify
+from tidegate.core.watermark import Certificate, TopicFacts, certify, first_batch
 from tidegate.core.window import OPEN, WindowKey
 from tidegate.workflow.context import Context
 
@@ -72,9 +72,22 @@ def look(pipeline: Pipeline, ledger: Ledger, truth: Truth | None, clock: Clock, 
     settings = pipeline.completeness
     counts = None if settings is None else Counts(pipeline, settings, ledger.truths, truth, clock)
     facts = ledger.windows.facts(pipeline.name)
-    certificate = weighed(counts, certify(pipeline.name, pipeline.windows, facts, window, clock.now_ms()))
+    first, now_ms = first_of(ledger, pipeline.name, facts), clock.now_ms()
+    certificate = weighed(counts, certify(pipeline.name, pipeline.windows, facts, window, now_ms, first=first))
     ledger.windows.save_certificate(certificate)
     return certificate
+
+
+def first_of(ledger: Ledger, name: str, facts: TopicFacts) -> str:
+    """Where the first batch is, in words; "" where none is open, or one has landed."""
+    batch = ledger.batches.open(name) if facts.batch_id is None else None
+    if batch is None:
+        return ""
+    number = batch.plan.batch_id
+    stuck = ledger.batches.refusal(name, number) or f"batch {number}" in {
+        b.subject for b in ledger.pipelines.blocks(name)
+    }
+    return first_batch(number, batch.state, bool(stuck))
 
 
 def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certificate | None:

@@ -28,7 +28,7 @@ from tidegate.core.tables import told_columns
 from tidegate.core.views import LedgerReads
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import CURRENT, SWAPPING, WindowKey
-from tidegate.workflow import places
+from tidegate.workflow import places, truth
 from tidegate.workflow.context import Context
 
 
@@ -157,7 +157,8 @@ class _Where:
             self._facts = self._ctx.ledger.windows.facts(name)
         key = WindowKey(window_ms, window_end(window_ms, spec.windows))
         now = self._ctx.clock.now_ms()
-        self._certificates[window_ms] = watermark.certify(name, spec.windows, self._facts, key, now)
+        first = truth.first_of(self._ctx.ledger, name, self._facts)
+        self._certificates[window_ms] = watermark.certify(name, spec.windows, self._facts, key, now, first=first)
 
     # ------------------------------------------------------------ the row
 
