@@ -14,8 +14,9 @@ from tidegate.core import catchup as rules
 from tidegate.core.errors import CatalogueError, CatchUpStopped, SpecError, StillClosing
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, catchup, reconcile
+from tidegate.workflow import archive, catchup, overdue, reconcile
 from tidegate.workflow.context import Published
+from tidegate.workflow.overview import status
 
 HOURS = 60
 
@@ -142,3 +143,21 @@ def test_the_table_is_compared_once_and_again_after_a_refusal(world: World, monk
     tally = catchup.catch_up(ctx, [window(hour) for hour in range(8)], 8, Runs())
     assert (tally.published, tally.left) == (7, 1)
     assert compared == ["lake.readings"] * 2
+
+
+def test_nobody_is_told_to_publish_what_is_being_published(world: World) -> None:
+    ctx, runs = world.context(), Runs()
+
+    def said(over: tuple[int, ...] = ()) -> str:
+        found = status(ctx, ctx.ledger.reads, None)
+        assert found.overview is not None
+        return overdue.to_fill(ctx.name, found.due, over, [], found.overview.lately)
+
+    due = list(reconcile.due(ctx))
+    catchup.catch_up(ctx, due[:2], 2, runs)
+    assert said().startswith("to fill: "), "two may be the schedule's, long behind"
+    catchup.catch_up(ctx, due[2:7], 5, runs)
+    assert said() == "being published: 7 in the last 3 minutes"
+    assert said((due[9].start_ms,)).startswith("to fill: "), "nobody publishes what has a run that has ended"
+    world.clock.advance(3 * 60_000)
+    assert said().startswith("to fill: ")

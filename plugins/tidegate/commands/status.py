@@ -317,12 +317,12 @@ def _due_words(status: PipelineStatus) -> str:
 
 
 def _to_fill(status: PipelineStatus) -> str:
-    """The command for those that it publishes: another system's count would hold its runs too."""
+    """What fills them. The command is for those that it publishes: another system's count would hold its runs too."""
     from tidegate.workflow import overdue
 
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
-    command = overdue.filling(status.name, status.due, over, held)
-    return f"to fill: {command}" if command else ""
+    lately = 0 if status.overview is None else status.overview.lately
+    return overdue.to_fill(status.name, status.due, over, held, lately)
 
 
 def _counts(counts: dict[str, int]) -> str:

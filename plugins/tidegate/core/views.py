@@ -157,10 +157,14 @@ class Event:
     detail: Any
 
 
+LATELY_MS = 3 * 60_000
+
+
 @dataclass(frozen=True)
 class Overview:
     """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force;
-    `late_now` are late rows that none of these has taken up; `pause`: it is paused on purpose."""
+    `late_now` are late rows that none of these has taken up; `pause`: it is paused on purpose; `lately`: windows that
+    were published for the first time within LATELY_MS."""
 
     name: str
     topic_id: str | None
@@ -177,6 +181,7 @@ class Overview:
     events: tuple[Event, ...]
     late_now: int = 0
     pause: Pause | None = None
+    lately: int = 0
 
 
 @dataclass(frozen=True)

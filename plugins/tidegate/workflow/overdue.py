@@ -16,11 +16,14 @@ from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.stranded import stranded
 from tidegate.core.survey import SurveyLedger
+from tidegate.core.views import LATELY_MS
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import WindowKey
 from tidegate.core.wording import many, those
 
 RANGES_SHOWN = 3
+PUBLISHING = 3
+"""So many windows within LATELY_MS, and somebody is at work on what is due."""
 MAINTAINED_MS = 3_600_000
 """The maintenance DAG looks every ten minutes; so long without a word from it, and it does not run."""
 
@@ -189,6 +192,15 @@ def filling(name: str, due: Due, over: tuple[int, ...], held: Iterable[int] = ()
     if any(first.start_ms < start < last.start_ms for start in over):
         command = command.replace(" backfill ", " backfill --rerun-failed-tasks ", 1)
     return command
+
+
+def to_fill(name: str, due: Due, over: tuple[int, ...], held: Iterable[int], lately: int) -> str:
+    """What helps the due windows, in words; "" for nothing. A backfill would only disturb whoever publishes them now:
+    `lately` windows were published in the last minutes."""
+    command = filling(name, due, over, held)
+    if command and not over and lately >= PUBLISHING:
+        return f"being published: {lately:,} in the last {LATELY_MS // 60_000} minutes"
+    return f"to fill: {command}" if command else ""
 
 
 def clear(name: str, first_ms: int, last_ms: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import rows, schema
@@ -31,8 +31,8 @@ from tidegate.core.batch import INGEST
 from tidegate.core.layout import window_id
 from tidegate.core.ledger import Intent
 from tidegate.core.receipt import FileEntry
-from tidegate.core.views import BatchRow, Event, GenerationRow, Overview, WindowView
-from tidegate.core.window import CURRENT, WindowKey
+from tidegate.core.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
+from tidegate.core.window import ARCHIVE, CURRENT, WindowKey
 
 b, g = schema.batches, schema.generations
 _OPEN = ("PLANNED", "WRITING", "SEALED")
@@ -64,6 +64,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 return None
             intents = schema.intents
             lost, late = lost_and_late(c, [name])
+            published_rows, lately = self._published(c, name)
             return Overview(
                 name,
                 pipeline.topic_id,
@@ -71,7 +72,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 _by_state(c, schema.windows, name),
                 _by_state(c, g, name),
                 totals(c, [name])[name].balance,
-                _sum(c, select(func.sum(g.c.rows)).where(g.c.pipeline == name, g.c.state == CURRENT)),
+                published_rows,
                 lost.get(name, 0),
                 _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
                 _newest_batch(c, name, _OPEN),
@@ -80,7 +81,15 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 tuple(events_of(c, name, events, None)),
                 late.get(name, 0),
                 standing(c, name),
+                lately,
             )
+
+    def _published(self, c: Connection, name: str) -> tuple[int, int]:
+        """Of the generations in force: rows, and how many are windows' first ones and new."""
+        new = (g.c.kind == ARCHIVE) & (g.c.published_ms + LATELY_MS > self._store.instant)
+        asked = select(func.sum(g.c.rows), func.sum(case((new, 1), else_=0)))
+        rows_, lately = c.execute(asked.where(g.c.pipeline == name, g.c.state == CURRENT)).one()
+        return int(rows_ or 0), int(lately or 0)
 
     def landed(self, name: str) -> list[tuple[int, int]]:
         statement = select(b.c.batch_id, b.c.landed_ms).where(

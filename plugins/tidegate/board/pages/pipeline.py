@@ -87,8 +87,9 @@ class Page:
         if not due:
             return ""
         over, held = overdue.ended(due, self.status.archive), [h.window_ms for h in self.status.held]
-        command = overdue.filling(self.pipeline.name, due, over, held)
-        return overdue.ranges(due) + (f"; to fill: {command}" if command else "")
+        lately = 0 if self.status.overview is None else self.status.overview.lately
+        fill = overdue.to_fill(self.pipeline.name, due, over, held, lately)
+        return overdue.ranges(due) + (f"; {fill}" if fill else "")
 
 
 def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
