@@ -162,9 +162,26 @@ def test_numbers_that_only_look_like_seconds_are_none() -> None:
 
 
 def test_a_time_that_few_messages_have_is_none() -> None:
-    rows = [{"at": DAY_ONE + i} if i % 20 else {"x": 1} for i in range(100)]
+    rows = [{"at": DAY_ONE + i} if i % 10 else {"x": 1} for i in range(100)]
     assert best(*rows) is None
     assert best(*[{"at": DAY_ONE + i} for i in range(99)], {}) == ("$.at", "epoch_ms")
+
+
+@pytest.mark.parametrize("odd", [12, "unknown", None, True])
+def test_few_odd_values_leave_the_event_time_what_it_is(odd: Any) -> None:
+    rows = [{"at": f"2013-01-05T00:{i % 60:02d}:00Z", "id": i} for i in range(96)]
+    assert best(*rows[:48], *[{"at": odd, "id": 1}] * 4, *rows[48:]) == ("$.at", "iso8601")
+    numbers = [{"at": DAY_ONE + i, "id": i} for i in range(96)]
+    assert best(*[{"at": odd, "id": 1}] * 4, *numbers) == ("$.at", "epoch_ms")
+    found = draft_times.candidates(leaves(tree(*rows, *[{"at": odd}] * 4)), 100, NOW)
+    assert found[0].why == "96 of 100 messages have a time in it; 4 would be dirty"
+
+
+def test_an_event_time_that_many_messages_lack_is_a_near_candidate() -> None:
+    rows = [{"at": "2013-01-05T00:00:00Z" if i % 10 else i, "n": i} for i in range(100)]
+    assert best(*rows) is None
+    (found,) = draft_times.candidates(leaves(tree(*rows)), 100, NOW)
+    assert (found.path, found.format, found.share) == ("$.at", "iso8601", 0.9)
 
 
 def test_a_time_in_the_future_is_none() -> None:
@@ -237,7 +254,31 @@ def test_without_any_event_time_there_are_windows_all_the_same() -> None:
 def test_few_odd_values_do_not_keep_an_object_together() -> None:
     rows = [{"a": {"b": 1}}] * 399
     assert types(*rows, {"a": 5}) == {"$.a.b": "bigint"}
-    assert types(*rows[:99], {"a": 5}) == {}
+    assert types(*rows[:9], {"a": 5}) == {}
+
+
+def test_the_type_of_most_values_decides_and_the_rest_is_told() -> None:
+    def column(odd: list[Any], *usual: Any, text_only: bool = False) -> tuple[str, bool, str]:
+        rows = [{"w": v} for v in [*odd, *usual]]
+        (made,) = columns_of(tree(*rows), len(rows), text_only).columns
+        return made.type, made.convert, made.why
+
+    weights = [i if i % 2 else i + 0.5 for i in range(95)]
+    assert column(["heavy"] * 5, *weights) == ("double", False, "in 100 of 100 messages; 5 would be dirty: text")
+    assert column(["heavy"] * 6, *weights[:94])[:2] == ("string", True)
+    assert column(["heavy", True, [1]], *range(97)) == (
+        "bigint", False, "in 100 of 100 messages; 3 would be dirty: array, text, true or false",
+    )  # fmt: skip
+    instants = [f"2013-01-05T00:{i % 60:02d}:00Z" for i in range(97)]
+    assert column([1, 2, "soon"], *instants) == (
+        "timestamp", False,
+        "in 100 of 100 messages; 1 would be dirty: text; 2 numbers would be read as epoch milliseconds",
+    )  # fmt: skip
+    assert column([7] * 3, *["a"] * 97)[:2] == ("string", True), "text takes them all"
+    assert column([None] * 50 + ["heavy"] * 3, *range(47))[:2] == ("string", True), "of the values that are not null"
+    assert column(["a"] * 3, *range(97), text_only=True)[0] == "bigint"
+    assert column(["007"] * 3, *range(97), text_only=True)[0] == "string", "codes, not numbers"
+    assert column(["a"] * 3, *[[i] for i in range(97)])[0] == "array<bigint>"
 
 
 def test_a_path_that_is_too_long_for_a_spec_is_left() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,7 +79,20 @@ def test_keys() -> None:
 
 def test_rows_are_printed_with_their_columns(up: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "ask", lambda host, port, text: [("n", "x"), (1, None)])
-    assert run("sql", "SELECT 1").stdout == "n\tx\n1\tNULL\n"
+    assert run("sql", "SELECT 1").stdout == "n\tx\n1\t\\N\n"
+
+
+def test_a_row_is_one_line_whatever_its_values_hold() -> None:
+    def cell(value: Any) -> str:
+        return query.tsv((value,))
+
+    assert query.tsv(("a", None, "", "NULL")) == "a\t\\N\t\tNULL"
+    assert cell("a\tb\nc\rd\\N") == r"a\tb\nc\rd\\N"
+    assert (cell(True), cell(False), cell(1)) == ("true", "false", "1")
+    assert cell(b"\x00\xff\n") == cell(bytearray(b"\x00\xff\n")) == "AP8K", "base64"
+    assert (cell(0.1), cell(math.nan), cell(-math.inf)) == ("0.1", "NaN", "-Infinity")
+    assert cell(Decimal("0E-18")) == "0.000000000000000000"
+    assert cell(datetime(2026, 11, 20, 1, 2, 3, tzinfo=None)) == "2026-11-20 01:02:03"
 
 
 def test_hives_own_words_are_told(up: None, monkeypatch: pytest.MonkeyPatch) -> None:

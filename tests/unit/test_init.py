@@ -180,6 +180,54 @@ def test_few_odd_messages_are_told_and_decide_nothing(bench: Bench) -> None:
     assert "partition 0, offset 100" in said
 
 
+def test_few_bad_values_do_not_throw_the_draft_off(bench: Bench) -> None:
+    """A number among times, and texts among weights: they would be dirty; types and windows are those of the rest."""
+    values: list[bytes | None] = [
+        json.dumps({"at": f"2013-01-05T{i // 60:02d}:{i % 60:02d}:00Z", "weight": i / 4, "ok": True}).encode()
+        for i in range(500)
+    ]
+    values[3] = json.dumps({"at": 5, "weight": 1.5, "ok": True}).encode()
+    for i in (0, 250, 499):
+        values[i] = json.dumps({"at": "2013-01-05T01:00:00Z", "weight": "heavy", "ok": True}).encode()
+    bench.topic(values)
+    spec, text, said = bench.drafted()
+    assert [(c.name, c.type, c.convert) for c in spec.columns] == [
+        ("at", "timestamp", None), ("weight", "double", None), ("ok", "boolean", None),
+    ]  # fmt: skip
+    assert (spec.event_time.path, spec.event_time.format) == ("$.at", "iso8601")
+    assert spec.windows.start_ms == DAY_ONE
+    assert "in 500 of 500 messages; 1 number would be read as epoch milliseconds" in text
+    assert "in 500 of 500 messages; 3 would be dirty: text" in text
+    assert "499 of 500 messages have a time in it; 1 would be dirty" in text
+    assert "496 of 500 messages become rows; 4 would be dirty:" in said
+    assert "WARNING" not in said
+
+
+def test_more_bad_values_than_a_batch_may_hold_are_told_with_what_to_do(bench: Bench) -> None:
+    odd = {"weight": "heavy", "a": 1}
+    bench.topic([reading(i, **({"weight": i, "a": {"b": i}} if i % 25 else odd)) for i in range(100)])
+    spec, _, said = bench.drafted()
+    assert (spec.column("weight").type, spec.column("a_b").type) == ("bigint", "bigint")
+    assert "96 of 100 messages become rows; 4 would be dirty:" in said
+    assert "WARNING: more than 1 % dirty records refuse a batch" in said
+    assert "convert: text" in said
+
+
+def test_without_an_event_time_the_author_is_warned(bench: Bench) -> None:
+    bench.topic([reading(i, at=DAY_ONE if i % 10 else "?") for i in range(100)])
+    spec, _, said = bench.drafted()
+    assert spec.event_time.path is None
+    assert "WARNING: no field of the sample is surely the event time" in said
+    assert "by when they came to Kafka" in said
+    assert "near it: $.at (epoch_ms), in 90.0 % of the messages" in said
+    assert "tidegate init readings --event-time '$.at'" in said
+    (bench.folder / "readings.yaml").unlink()
+    assert "WARNING" not in bench.drafted("--event-time", "kafka_timestamp")[2], "the author has said so"
+    (bench.folder / "readings.yaml").unlink()
+    bench.topic([b'{"a": 1}'] * 5)
+    assert "by when they came to Kafka" in bench.drafted()[2]
+
+
 def test_mixed_types_become_text_and_what_no_type_takes_is_kept_aside(bench: Bench) -> None:
     values = [
         reading(i, code=i if i % 2 else f"c{i}", mixed=[i] if i % 2 else {"a": i}, big=i if i % 2 else i + 0.5)

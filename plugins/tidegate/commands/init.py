@@ -68,6 +68,8 @@ def init(topic: str, form: str | None, messages: int, write: bool, out: Path | N
     committed to Kafka. The draft goes to standard output, or with --write into the pipelines folder. Before that it is
     loaded as Airflow would load it, and the sample is decoded with it; what would be dirty is said on standard error.
 
+    A type or a time format is one that at least 95 % of a field's values fit; its comment counts the rest.
+
     \b
     Examples:
       tidegate init readings
@@ -168,18 +170,17 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
 
 def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]:
     """A column whose values its type refuses gets a wider one, or none."""
-    from tidegate.core.draft_times import ENOUGH
+    from tidegate.core.draft_fields import MOST_ODD
 
     found = _acceptable(found)
     for _ in range(_TRIES):
         outcome = look.check(_loaded(found), now_ms)
-        columns = {c.name for c in found.columns.columns}
+        most = {c.name: MOST_ODD * (c.values or found.looked) for c in found.columns.columns}
         counts: dict[str, int] = {}
         for dirt in outcome.dirty:
             name = next(iter(dirt.field.split(".")[0].split("[")), "")
             counts[name] = counts.get(name, 0) + dirt.count
-        most = (1 - ENOUGH) * found.looked / 2
-        better = found.without({name for name, count in counts.items() if name in columns and count > most})
+        better = found.without({name for name, count in counts.items() if name in most and count > most[name]})
         if better is None:
             break
         found = _acceptable(better)
@@ -312,12 +313,25 @@ def _say(found: Draft, outcome: Outcome, state: TopicState, read: Sample) -> Non
         progress(f"  {d.count:,}x {where}{d.reason} (partition {d.partition}, offset {d.offset})")
     if dirty * 100 > found.looked:
         progress(
-            "  more than 1 % dirty records refuse a batch: mend the draft, or raise dirty.max_ratio (docs/pipeline.md)"
+            "WARNING: more than 1 % dirty records refuse a batch. Fix the draft: `type: string, convert: text` takes"
+            " any plain value; or raise dirty.max_ratio (docs/pipeline.md)"
         )
     for reason in found.columns.left:
         progress(f"no column for {reason}; it is kept in _extra")
     if found.time is None and found.wanted.format["type"] != "raw" and not found.wanted.event_time:
-        progress("event time: Kafka's timestamp; if a field has it, say --event-time FIELD")
+        _warn_of_arrival(found)
+
+
+def _warn_of_arrival(found: Draft) -> None:
+    progress(
+        "WARNING: no field of the sample is surely the event time, so that the draft goes by Kafka's timestamp: records"
+        " land in windows by when they came to Kafka, not by when they happened; a load of old data lands in one window"
+    )
+    for one in found.others[:_SHOWN]:
+        progress(f"  near it: {one.path} ({one.format}), in {one.share:.1%} of the messages".replace("%", " %"))
+    field = found.others[0].path if found.others else "$.FIELD"
+    progress(f"  if a field is the event time: tidegate init {found.wanted.topic} --event-time '{field}'")
+    progress("  if Kafka's timestamp is right: --event-time kafka_timestamp, and this is not said again")
 
 
 def _first_window(found: Draft) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,14 +17,17 @@ from tidegate.core.wording import many
 
 MOST_COLUMNS = 300
 LONGEST_PATH = 128
-MOST_ODD = 0.005
-"""Share of messages whose odd value does not decide a type; a batch of more than 1 % dirty records is refused."""
+MOST_ODD = 0.05
+"""Share of the values (null left out) that may be odd without deciding a type: they would be dirty, and are told."""
 DEEPEST = 8
 """Levels of objects that are taken apart; what lies deeper is one struct."""
 _FEW_KEYS = 20
 _PLAIN = re.compile(r"[A-Za-z_$][\w.$@+~/-]*", re.ASCII)
 _WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 _SCALARS = {"boolean", "bigint", "double", "decimal(38,0)", "string", "date", "timestamp"}
+_NUMBERS = {"bigint", "double", "decimal(38,0)"}
+_KINDS = {"boolean": "true or false", "string": "text", **dict.fromkeys(_NUMBERS, "number")}
+_CODE = re.compile(r"0\d+")
 
 Path = tuple[str, ...]
 
@@ -62,13 +66,15 @@ class Field:
 
 @dataclass(frozen=True)
 class DraftColumn:
-    """A column of the draft: `path` is what stands behind `from`. `why` becomes its comment."""
+    """A column of the draft: `path` is what stands behind `from`. `why` becomes its comment; `values` of the sample
+    decided its type."""
 
     name: str
     type: str
     path: str
     why: str
     convert: bool = False
+    values: int = 0
 
     @property
     def line(self) -> str:
@@ -165,7 +171,8 @@ def columns_of(root: Field, messages: int, text_only: bool = False) -> Columns:
 
 def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_only: bool) -> DraftColumn | str:
     """The column, or why there is none."""
-    texts = [json.dumps(value, ensure_ascii=False) for value in leaf.values]
+    usual, odd = _majority(leaf.values, text_only)
+    texts = [json.dumps(value, ensure_ascii=False) for value in usual]
     proposal = proposing.propose("_".join(path), texts, taken, leaf.seen)
     map_type = _map_type(leaf) if leaf.objects and _is_map(leaf) else None
     if map_type is not None:
@@ -173,12 +180,46 @@ def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_o
     why = f"in {leaf.seen:,} of {many(messages, 'message')}" + (f", {leaf.nulls:,} null" if leaf.nulls else "")
     if "dirty" not in proposal.note:
         note = f"; {proposal.note}" if proposal.note else ""
-        return DraftColumn(proposal.column, proposal.type, dotted(path), why + note)
+        note += _told(odd, proposal.type)
+        return DraftColumn(proposal.column, proposal.type, dotted(path), why + note, values=len(leaf.values))
     kinds = proposing.types_of(leaf.values)
     if kinds <= _SCALARS:
         told = f"{why}; as {' and '.join(sorted(kinds))}"
-        return DraftColumn(proposal.column, "string", dotted(path), told, convert=not text_only)
+        return DraftColumn(proposal.column, "string", dotted(path), told, not text_only, len(leaf.values))
     return f"{why}, {proposal.note.partition(';')[0]}: no type takes them all"
+
+
+def _majority(values: Sequence[Any], text_only: bool) -> tuple[Sequence[Any], list[Any]]:
+    """The values that decide the type, and the few odd ones that do not; all of them where none are few, and where
+    most are plain text, which takes the others too."""
+    kinds = [_kind(value) for value in values]
+    counts = Counter(kinds).most_common(1) or [("", 0)]
+    numbers = sum(kind in _NUMBERS for kind in kinds)
+    most, count = counts[0]
+    keep = _NUMBERS if most in _NUMBERS else {most}
+    count = numbers if most in _NUMBERS else count
+    if most == "string" or count < (1 - MOST_ODD) * len(values):
+        return values, []
+    usual = [value for value, kind in zip(values, kinds, strict=True) if kind in keep]
+    odd = [value for value, kind in zip(values, kinds, strict=True) if kind not in keep]
+    if text_only and any(isinstance(value, str) and _CODE.fullmatch(value) for value in odd):
+        return values, []  # CSV: `007` among numbers is a code that lost its zeros elsewhere
+    return usual, odd
+
+
+def _kind(value: Any) -> str:
+    """The value's Hive type; of arrays and objects only that they are."""
+    if isinstance(value, list | dict):
+        return "array" if isinstance(value, list) else "object"
+    return next(iter(proposing.types_of([value])))
+
+
+def _told(odd: Sequence[Any], kind: str) -> str:
+    """What becomes of the odd values in a column of that type."""
+    read = [v for v in odd if kind == "timestamp" and _kind(v) == "bigint"]
+    dirty = [_kind(v) for v in odd if kind != "timestamp" or _kind(v) != "bigint"]
+    told = f"; {len(dirty):,} would be dirty: " + ", ".join(sorted({_KINDS.get(k, k) for k in dirty})) if dirty else ""
+    return told + (f"; {many(len(read), 'number')} would be read as epoch milliseconds" if read else "")
 
 
 def _apart(node: Field, depth: int) -> bool:

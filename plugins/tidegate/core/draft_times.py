@@ -15,8 +15,8 @@ from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.wording import many
 
 KAFKA_TIMESTAMP = "kafka_timestamp"
-ENOUGH = 0.99
-"""Share of the messages that must have a usable event time: more than 1 % of dirty records refuse a batch."""
+ENOUGH = 0.95
+"""Share of the messages that must have a usable event time; the rest would be dirty, and is told."""
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: what is before is a counter, an id or a default, rather than a time
 AHEAD_MS = DAY_MS
 _LIVE_MS = HOUR_MS
@@ -121,6 +121,8 @@ def _candidate(path: Path, leaf: Field, messages: int, now_ms: int) -> TimeField
         len(path),
     )
     why = f"{plausible:,} of {many(messages, 'message')} have a time in it"
+    without = messages - sum(event_ms(v, form) is not None for v in leaf.values)
+    why += f"; {without:,} would be dirty" if without else ""
     turned = _turned(form)
     if turned != form and turned in _PATTERNS and _plausible(leaf.values, turned, now_ms) == plausible:
         why += "; day and month may be the other way round: look"
@@ -139,12 +141,11 @@ def _plausible(values: Sequence[Any], form: str, now_ms: int) -> int:
 
 def _format(values: Sequence[Any], now_ms: int) -> tuple[str, int]:
     """The format that the most values have, with the number of plausible times; of ties the first."""
-    forms: tuple[str, ...] = ()
-    if any(isinstance(v, int) and not isinstance(v, bool) for v in values):
-        forms = tuple(_EPOCHS)
-    elif any(isinstance(v, str) for v in values):
-        few = [v for v in values if isinstance(v, str)][:20]
-        forms = tuple(f for f in ("iso8601", *_PATTERNS) if any(event_ms(v, f) is not None for v in few))
+    texts = [v for v in values if isinstance(v, str)]
+    few = texts[:: max(1, len(texts) // 20)]
+    numbers = any(isinstance(v, int) and not isinstance(v, bool) for v in values)
+    forms = tuple(_EPOCHS) if numbers else ()
+    forms += tuple(f for f in ("iso8601", *_PATTERNS) if any(event_ms(v, f) is not None for v in few))
     best = ("", 0)
     for form in forms:
         count = _plausible(values, form, now_ms)

@@ -211,6 +211,9 @@ def produce(root: Path, topic: str, file: str, key: str | None, partitions: int)
 def sql(root: Path, query: str) -> None:
     """Ask this stack's Hive; the answer is a header and a line for each row, with tabs between columns.
 
+    Null is `\\N`; binary is base64; booleans are true and false. Within a value a tab is `\\t`, a line feed `\\n`, a
+    carriage return `\\r` and a backslash `\\\\`.
+
     \b
     Example:
       tidegate stack sql 'SELECT `date`, hour, count(*) FROM lake.flights GROUP BY 1, 2 ORDER BY 1, 2'
@@ -218,11 +221,11 @@ def sql(root: Path, query: str) -> None:
     \b
     Exit code: 0; 1 Hive refuses it, or no stack is up.
     """
-    from tidegate.embedded.query import ask
+    from tidegate.embedded.query import ask, tsv
 
     info = _info(root)
     for row in _clearly(lambda: ask(info.hive_host, info.hive_port, query)):
-        click.echo("\t".join("NULL" if value is None else str(value) for value in row))
+        click.echo(tsv(row))
 
 
 def _info(root: Path) -> StackInfo:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import math
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from tidegate.embedded.errors import StackError
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
 def ask(host: str, port: int, query: str) -> list[tuple[Any, ...]]:
@@ -26,6 +32,26 @@ def ask(host: str, port: int, query: str) -> list[tuple[Any, ...]]:
             connection.close()
     except (exc.Error, TTransportException, OSError) as e:
         raise StackError(f"Hive at {host}:{port}: {_said(e)}") from e
+
+
+def tsv(row: Iterable[Any]) -> str:
+    r"""Returns one line. Null is `\N`, binary base64; tab, line feed, carriage return and backslash are `\t`, `\n`,
+    `\r` and `\\`."""
+    return "\t".join(map(_cell, row))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return r"\N"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value).translate(_ESCAPES)
 
 
 def _said(error: Exception) -> str:
