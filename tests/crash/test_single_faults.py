@@ -49,13 +49,14 @@ NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GlanceLedger", "GroundsLedger", "Ledger",
     "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/unit/test_log_cut.py
+    "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/unit/test_notices.py loses its replies
 }  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
 
 LOOKING = {
     "storage": {"list_files", "list_names", "exists", "read"},
-    "catalogue": {"partitions"},
+    "catalogue": {"partitions", "keeping_sessions"},
     "switch": set(),
     "pipelines": {"spec", "specs", "row", "blocks"},
     "batches": {
@@ -71,7 +72,8 @@ LOOKING = {
         "unfinished_generations", "contributors",
     },
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
-    "redrives": {"dirty_batches", "counts", "duties"},
+    # nothing but time rests on asking for a turn: tests/unit/test_redrive_turn.py
+    "redrives": {"dirty_batches", "counts", "duties", "in_the_way", "asked", "ask", "withdraw"},
     "truths": {"known", "waiting"},
     "reopenings": {"candidates", "duties", "unfinished"},
     "rollbacks": {"generations", "of"},

@@ -25,7 +25,7 @@ from tests.soak.producer import Feed
 from tests.soak.scene import NAME, Scene, python_path
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.core.batch import LandedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import JobFailed, LostComparison
+from tidegate.core.errors import JobKilled, LostComparison
 from tidegate.core.layout import RECEIPT
 from tidegate.embedded.processes import Identity
 from tidegate.embedded.topics import create_topic
@@ -86,7 +86,7 @@ class Zombies:
         self._drivers.append(driver)
         jvm.signal(signal.SIGKILL)
         thread.join(WAIT_S)
-        assert [type(e) for e in errors] == [JobFailed]
+        assert [type(e) for e in errors] == [JobKilled]
         assert driver.alive
         assert psutil.Process(driver.pid).status() != psutil.STATUS_ZOMBIE
         return waiting[0].stem

@@ -186,6 +186,13 @@ class _Unregistered:
     def batches(self) -> _Unregistered:
         return self
 
+    @property
+    def redrives(self) -> _Unregistered:
+        return self
+
+    def asked(self, _name: str) -> None:
+        """No redrive can have asked for a turn."""
+
     def planning_view(self, _name: str) -> PlanningView:
         from tidegate.core.planning import PlanningView
         from tidegate.core.watermark import TopicFacts
