@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     task = dag(MAINTAIN).get_task("catch_up")
     found = SimpleNamespace(name="tram_positions", pipeline=task.pipeline, told=[], asked=[], due=[], said=[])
     found.say = found.said.append
+    found.catalogue = SimpleNamespace(keeping_sessions=nullcontext)
     certificate = SimpleNamespace(ready=True)
     monkeypatch.setattr(archive, "ready", lambda c, key: certificate)
 
