@@ -75,6 +75,7 @@ NAMES = [
     ("date", (), "- {name: date_field, type: bigint, from: $.date}"),
     ("gate", ("GATE", "gate_field"), "- {name: gate_field_field, type: bigint, from: $.gate}"),
     ("a#: b", (), '# the field "a#: b" cannot be named in a path'),
+    ("on", (), '- {name: "on", type: bigint}'),
     ("a#:b", (), '- {name: a_b, type: bigint, from: "$.a#:b"}'),
 ]
 

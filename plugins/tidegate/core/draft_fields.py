@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.core import proposing
+from tidegate.core.proposing import scalar
 from tidegate.core.wording import many
 
 MOST_COLUMNS = 300
@@ -22,8 +23,6 @@ MOST_ODD = 0.05
 DEEPEST = 8
 """Levels of objects that are taken apart; what lies deeper is one struct."""
 _FEW_KEYS = 20
-_PLAIN = re.compile(r"[A-Za-z_$][\w.$@+~/-]*", re.ASCII)
-_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 _SCALARS = {"boolean", "bigint", "double", "decimal(38,0)", "string", "date", "timestamp"}
 _NUMBERS = {"bigint", "double", "decimal(38,0)"}
 _KINDS = {"boolean": "true or false", "string": "text", **dict.fromkeys(_NUMBERS, "number")}
@@ -100,12 +99,6 @@ class Columns:
 
 def _reachable(name: str) -> bool:
     return proposing.nameable(name) and len(dotted((name,))) <= LONGEST_PATH
-
-
-def scalar(text: str) -> str:
-    """A text as YAML: in quotes where YAML would read something else without them."""
-    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
-    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def fields_of(messages: Sequence[Message]) -> Field:

@@ -13,7 +13,7 @@ from tidegate.core.draft_times import KAFKA_TIMESTAMP, TimeField, WindowDraft
 from tidegate.core.instants import iso
 from tidegate.core.layout import DAY_MS
 from tidegate.core.pipeline import RAW_HEADERS
-from tidegate.core.proposing import value_of
+from tidegate.core.proposing import scalar, value_of
 from tidegate.core.wording import many
 
 _COMMENT_AT, _LONGEST = 48, 120
@@ -257,7 +257,7 @@ def _flow(pairs: Mapping[str, str | list[str]]) -> str:
 def _scalar(value: str | list[str]) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_scalar, value))}]"
-    return draft_fields.scalar(value)
+    return scalar(value)
 
 
 def _line(content: str, why: str) -> str:

@@ -24,6 +24,8 @@ _STEP = re.compile(r"""\.(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|(\[\])""", re.
 _ELEMENTS = "[]"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?")
+_PLAIN = re.compile(r"[A-Za-z_$][\w.$@+~/-]*", re.ASCII)
+_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 _NOTHING = ""
 
 
@@ -46,9 +48,9 @@ class Proposal:
         if not all(map(_PATH_PART.fullmatch, keys)):
             return f"# the field {json.dumps(self.field)} cannot be named in a path"
         kind = self.type if re.fullmatch(r"\w+", self.type) else f'"{self.type}"'
-        path = "" if (self.column,) == keys else f", from: {_scalar('.'.join(('$', *keys)))}"
+        path = "" if (self.column,) == keys else f", from: {scalar('.'.join(('$', *keys)))}"
         note = f"  # {self.note}" if self.note else ""
-        return f"- {{name: {self.column}, type: {kind}{path}}}{note}"
+        return f"- {{name: {scalar(self.column)}, type: {kind}{path}}}{note}"
 
     @property
     def usable(self) -> bool:
@@ -211,5 +213,7 @@ def _column(field: str, taken: set[str]) -> str:
     return name
 
 
-def _scalar(text: str) -> str:
-    return text if re.fullmatch(r"[\w.$@+~-]+", text, re.ASCII) else json.dumps(text, ensure_ascii=False)
+def scalar(text: str) -> str:
+    """A text as YAML: in quotes where YAML would read something else without them."""
+    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
+    return text if plain else json.dumps(text, ensure_ascii=False)
