@@ -8,6 +8,7 @@ from types import ModuleType
 
 from tests.mutants import (
     attacks_batches,
+    attacks_catchup,
     attacks_cleaning,
     attacks_failover,
     attacks_late,
@@ -17,6 +18,7 @@ from tests.mutants import (
     attacks_replay,
     attacks_schema,
     attacks_windows,
+    attacks_zones,
 )
 from tests.mutants.stage import Stage
 
@@ -44,5 +46,7 @@ _MODULES = (
     attacks_late,
     attacks_reopen,
     attacks_replay,
+    attacks_zones,
+    attacks_catchup,
 )
 ATTACKS: dict[str, Attack] = {name: attack for module in _MODULES for name, attack in _of(module).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     bugs_batches,
+    bugs_catchup,
     bugs_failover,
     bugs_late,
     bugs_ledger,
@@ -12,6 +13,7 @@ from tests.mutants import (
     bugs_replay,
     bugs_schema,
     bugs_windows,
+    bugs_zones,
 )
 from tests.mutants.planting import Bug
 
@@ -27,6 +29,8 @@ BUGS: dict[str, Bug] = {
         bugs_late,
         bugs_reopen,
         bugs_replay,
+        bugs_zones,
+        bugs_catchup,
     )
     for b in bugs.BUGS
 }

@@ -72,6 +72,19 @@ SWAP = "tidegate.core.swap:decide"
 BRING_UP_A_TABLE = "tidegate.workflow.tables:bring_up"
 TABLES_BEFORE_PLANNING = "tidegate.workflow.tables:before_planning"
 
+# ---------------------------------------------------------------- zone data
+PINNED_ZONE = "tidegate.core.zonedata:pinned"
+WORKERS_ZONE = "spark_jobs.engine.zones:check_zone_data"
+ZONE_BEFORE_PLANNING = "tidegate.workflow.zoning:refuse_to_plan"
+ZONE_BEFORE_CLOSING = "tidegate.workflow.zoning:refuse_to_close"
+ZONE_BEFORE_REBUILDING = "tidegate.workflow.rebuild:_refuse_other_zone_data"
+
+# ---------------------------------------------------------------- catching up
+CATCH_UP_ALL = "tidegate.workflow.catchup:_catch_up"
+CATCH_UP_ONE = "tidegate.workflow.catchup:_one"
+CATCH_UP_REMAINS = "tidegate.core.catchup:Tally.remain"
+CATCH_UP_HANDS_ON = "tidegate.core.catchup:conf_of"
+
 # ---------------------------------------------------------------- rebuilding
 PART_OF_A_REBUILD = "tidegate.workflow.rebuild:_part"
 JOB_OF_A_REBUILD = "tidegate.workflow.rebuild:_job_plan"
