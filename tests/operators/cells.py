@@ -69,18 +69,19 @@ def _origins(state: str, window: bool) -> tuple[str, ...]:
 
 
 def sample(cells: Sequence[Cell], seed: int = SEED) -> list[Cell]:
-    """As few of them as a greedy search finds in which every pair of values of two dimensions occurs."""
-    rng, left = random.Random(seed), set(itertools.chain.from_iterable(map(pairs, cells)))
+    """As few cells as a greedy search finds with every task, every amount, and every pair of a state with a way and
+    with an origin."""
+    rng, left = random.Random(seed), set(itertools.chain.from_iterable(map(traits, cells)))
     order, chosen = list(cells), []
     while left:
         rng.shuffle(order)
-        best = max(order, key=lambda cell: len(left & set(pairs(cell))))
+        best = max(order, key=lambda cell: len(left & set(traits(cell))))
         chosen.append(best)
-        left -= set(pairs(best))
+        left -= set(traits(best))
     return sorted(chosen, key=cells.index)
 
 
-def pairs(cell: Cell) -> Iterator[tuple[object, ...]]:
-    """Values of each two dimensions."""
-    values = ((cell.kind, cell.task), cell.state, cell.way, cell.origin, cell.scope)
-    return ((i, a, j, b) for (i, a), (j, b) in itertools.combinations(enumerate(values), 2))
+def traits(cell: Cell) -> Iterator[tuple[str, ...]]:
+    """What of a cell the sample covers."""
+    yield from (("task", cell.kind, cell.task), ("scope", cell.scope))
+    yield from (("way", cell.state, cell.way), ("origin", cell.state, cell.origin))

@@ -1,7 +1,7 @@
 """Clear, on a real scheduler: every task, in every state, by every way, before, after and within a backfill.
 
-`make test` plays a sample in which every pair of values occurs, `make test-operators` all of them. Each cell ends well
-within minutes, with the ledger that an untouched pipeline has; the next run of its DAG starts.
+`make test` plays a sample with every task and every state by every way, `make test-operators` all of them. Each cell
+ends well within minutes, with the ledger that an untouched pipeline has; the next run of its DAG starts.
 """
 
 from __future__ import annotations
