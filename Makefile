@@ -42,12 +42,13 @@ types: setup ## a million mutated messages, the engine against a second implemen
 	@$(VENV)/python -m tests.value_rules.differential $(ARGS)
 	@$(if $(ARGS),,$(VENV)/python -m tests.wire_differential)
 
-# follows docs/install.md with a package registry, in both ways
-test-install: setup ## install the wheel, and the copied folder, under Airflow's constraints (minutes, needs a network)
-	@TIDEGATE_INSTALL=network $(VENV)/python -m pytest tests/e2e/test_install.py
+# follows docs/install.md with a package registry, in both ways, under Airflow's constraints
+test-install: setup ## `make dist` for every platform, then install the wheel, and the copied folder (minutes, needs a network)
+	@TIDEGATE_INSTALL=network $(VENV)/python -m pytest tests/e2e/test_dist.py tests/e2e/test_install.py
 
-dist: setup ## the wheel and the archive for executors on other machines, in dist/
-	@$(VENV)/python -m tidegate.embedded.dist
+# ARGS=--help lists what can be asked: this platform only, executors of another one, no C library.
+dist: setup ## the wheels of all platforms and the archive for executors on other machines, in dist/
+	@$(VENV)/python -m tidegate.embedded.dist $(ARGS)
 
 fuzz: setup ## 100,000 partition values and 1,000,000 mutated messages (about 10 minutes; `make test` takes some thousands)
 	@TIDEGATE_FUZZ=full $(VENV)/python -m pytest tests/fuzz/test_inputs.py tests/unit/test_replay_values.py --durations=0

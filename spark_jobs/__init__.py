@@ -1,0 +1,3 @@
+from spark_jobs import executor
+
+executor.check_archive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_jobs.executor import WRONG_PLATFORM
 from tidegate.core.errors import TidegateError
 from tidegate.core.layout import FAILURE, join
 from tidegate.core.plain import dumps
@@ -50,6 +51,10 @@ def from_exception(error: BaseException) -> Failure:
         return error.failure
     if isinstance(error, TidegateError):
         return Failure(str(error.args[0]) if error.args else type(error).__name__, error.advice, retry=error.retry)
+    for line in str(error).splitlines():
+        if WRONG_PLATFORM in line:
+            what, _, advice = line[line.index(WRONG_PLATFORM) :].partition("; what to do: ")
+            return Failure(what, advice, retry=False)
     text = " ".join(str(error).split())
     for words, what in _LOST.items():
         if words in text:

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from spark_jobs.engine import native
 from tidegate.embedded import dist
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.java import find_java
@@ -155,9 +156,12 @@ def produce(kafka: StackInfo) -> None:
 
 def test_install_as_the_page_says(host: Host, kafka: StackInfo) -> None:
     produce(kafka)
-    wheel = dist.wheel(host.root / "wheel")
-    wheel.rename(host.root / "checkout/dist" / wheel.name)
+    (wheel,) = dist.wheel_files(host.root / "wheel", "here").values()  # all of them: tests/e2e/test_dist.py
+    wheel.rename(host.root / "checkout/dist" / wheel.name.replace("-linux_", "-manylinux_2_17_"))
     host.follow(host.way, "")
     assert "No data found" in host.output, host.output[-3000:]  # of import errors
     assert re.search(r"data\W+80|80 records|records\W+80", host.output), host.output[-6000:]
+    if host.way == "wheel":
+        assert f"messages are decoded by {native.named()}" in re.sub(r"\s+", " ", host.output)  # the doctor
+        assert f"messages were decoded by {native.named()}" in host.output  # the job's log
     assert sys.version_info[:2] == (3, 11)

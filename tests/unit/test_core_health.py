@@ -21,6 +21,7 @@ GOOD = {
 WORKERS = ("pyspark", "pyarrow", "duckdb")
 KINDS = ("ingest", "archive", "replay", "maintain")
 HOUR = 3_600_000
+HERE = "x86_64, glibc"
 
 
 def told(found: Finding | Iterable[Finding]) -> list[tuple[str, str, str]]:
@@ -157,21 +158,42 @@ def test_a_wheel_and_a_copy_of_the_same() -> None:
 def test_executors_that_import_another_version(name: str) -> None:
     for there, here in (("0.1.0", "0.2.0"), ("0.2", "0.2.0"), ("1.0rc1", "1.0"), ("1.0", "1.0.dev2")):
         path = f"hdfs:///tidegate-9.9/{name.format(there)}"
-        (found,) = rules.archives(["", path], here)
+        (found,) = rules.archives(["", path], here, HERE)
         assert told(found) == [("archives", WRONG, "")]
         assert found.what == f"executors import tidegate {there}, Airflow has {here}"
         assert found.mend.endswith(path)
     for same in ("0.1.0", "1.0rc1", "1.0.dev2"):
-        assert told(rules.archives([f"/a/{name.format(same)}"], same)) == [("archives", OK, "")]
+        assert told(rules.archives([f"/a/{name.format(same)}"], same, HERE)) == [("archives", OK, "")]
 
 
 def test_archives_whose_names_say_no_version_are_not_judged() -> None:
-    assert rules.archives([""], "0.2.0") == rules.archives([], "0.2.0") == []
-    (plain,) = rules.archives(["", "/a/mine.zip", "/b/tidegate-worker-0.2.0.tar.gz"], "0.2.0")
+    assert rules.archives([""], "0.2.0", HERE) == rules.archives([], "0.2.0", HERE) == []
+    (plain,) = rules.archives(["", "/a/mine.zip", "/b/tidegate-worker-0.2.0.tar.gz"], "0.2.0", HERE)
     assert told(plain) == [("archives", OK, "")]
     assert plain.what == "/a/mine.zip, /b/tidegate-worker-0.2.0.tar.gz"
-    odd = rules.archives(["/a/mine.zip", "/b/tidegate-worker-0.1.0.tar.gz", "/c/tidegate-0.1.1.whl"], "0.2.0")
+    odd = rules.archives(["/a/mine.zip", "/b/tidegate-worker-0.1.0.tar.gz", "/c/tidegate-0.1.1.whl"], "0.2.0", HERE)
     assert [one.what[:32] for one in odd] == ["executors import tidegate 0.1.0,", "executors import tidegate 0.1.1,"]
+
+
+@pytest.mark.parametrize(
+    ("name", "platform"),
+    [
+        ("tidegate-worker-0.2.0-cp311-linux_x86_64.tar.gz", "x86_64, glibc"),
+        ("tidegate-worker-0.2.0-cp311-linux_aarch64.tar.gz", "aarch64, glibc"),
+        ("tidegate-worker-0.2.0-cp311-musllinux_x86_64.tar.gz", "x86_64, musl"),
+        ("tidegate-0.2.0-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl", "aarch64, glibc"),
+        ("tidegate-0.2.0-py3-none-musllinux_1_2_aarch64.whl", "aarch64, musl"),
+    ],
+)
+def test_archives_for_executors_of_another_platform_are_mentioned(name: str, platform: str) -> None:
+    (found,) = rules.archives([f"hdfs:///a/{name}"], "0.2.0", HERE)
+    if platform == HERE:
+        assert told(found) == [("archives", OK, "")]
+        assert found.what == f"hdfs:///a/{name} (for executors on x86_64, glibc)"
+    else:
+        assert told(found) == [("archives", WARNING, "")]
+        assert found.what == f"hdfs:///a/{name} is for executors on {platform}, this machine is {HERE}"
+        assert "make dist ARGS='--workers x86_64-glibc'" in found.mend
 
 
 # ---------------------------------------------------------------- Airflow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import shutil
 import struct
@@ -345,15 +346,38 @@ def test_without_the_library_all_is_the_same_and_the_job_says_so_once(
         receipt = run_plan(plan, LocalStorage(), open_reader=serving(made), tasks=2)
         return [all_rows(plan, receipt, kind) for kind in (DATA, DIRTY)]
 
+    monkeypatch.setattr(native, "_asked", False)
     with_it = rows("with")
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == f"tidegate: messages were decoded by {native.named()}\n"
     monkeypatch.setattr(native, "_load", lambda: "it was not built")
-    monkeypatch.setattr(native, "_missed", False)
+    monkeypatch.setattr(native, "_asked", False)
     assert rows("without") == with_it
     assert len(with_it[0]) == len(with_it[1]) == 4
     said = capsys.readouterr().err
-    assert said.count("the C library is missing: it was not built; what to do: install a C compiler") == 1
+    assert (
+        said.count("needs, because it was not built; what to do: wherever Spark's workers run, install the wheel") == 1
+    )
     assert said.count("\n") == 1
+
+
+def test_the_library_is_named_with_its_version_and_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = os.uname().machine
+    monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.36")
+    assert native.named() == f"the C library (version {native.VERSION}, {machine}, glibc 2.36)"
+    for answer in (lambda name: None, lambda name: int("unknown name")):
+        monkeypatch.setattr(os, "confstr", answer)
+        assert native.here() == f"{machine}, musl"
+
+
+def test_why_there_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = native._load.__wrapped__
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    assert load() == f"the C library is missing: there is no _native.so in {tmp_path}"
+    (tmp_path / "_native.so").write_text("not a library")
+    assert "_native.so cannot be loaded on this machine" in load()
+    (tmp_path / "tidegate.whl").touch()
+    monkeypatch.setattr(native, "FOLDER", tmp_path / "tidegate.whl/spark_jobs/engine/native")
+    assert load() == f"the C library cannot be loaded from inside of {tmp_path}/tidegate.whl"
 
 
 def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Iterable, Mapping
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from tidegate import __version__
@@ -31,6 +33,11 @@ def versions(names: Iterable[str]) -> Mapping[str, str | None]:
 def own_version() -> str:
     """Of the sources that are imported here: of a copied folder there is no distribution to ask."""
     return __version__
+
+
+def host_platform() -> str:
+    """Processor and C library of this Python, such as `x86_64, glibc`."""
+    return f"{os.uname().machine}, {'musl' if 'musl' in EXTENSION_SUFFIXES[0] else 'glibc'}"
 
 
 def places(plugins_folder: Path | None) -> list[Place]:

@@ -185,7 +185,7 @@ class Examination:
         found += rules.packages(installed.versions(rules.PACKAGES), local)
         found.append(rules.installations(installed.places(Path(plugins) if plugins else airflow_home() / "plugins")))
         archives = [*self.settings.spark_py_files.split(","), self.settings.spark_worker_archive]
-        found += rules.archives(archives, installed.own_version())
+        found += rules.archives(archives, installed.own_version(), installed.host_platform())
         if any(self._master(p) for p in self.pipelines):
             found += impossible_jobs(self.pipelines, self._connections) + self._spark(local)
         folder = self.settings.pipelines_folder
@@ -387,9 +387,10 @@ def _native_library() -> list[Finding]:
         return []  # the versions say what is missing
     why = native.why_not()
     if not why:
-        return [ok("native library", "JSON is decoded in C")]
-    means, mend = "rows are the same; jobs take about seven times the CPU", "install a C compiler, then tidegate again"
-    return [Finding("native library", WARNING, f"messages are decoded in Python: {why}", means, mend)]
+        return [ok("native library", f"messages are decoded by {native.named()}")]
+    means = "rows are the same; jobs take about seven times the CPU"
+    what = f"messages are decoded by the row rules in Python, because {why}"
+    return [Finding("native library", WARNING, what, means, native.ADVICE)]
 
 
 def _first(error: BaseException | None) -> str:

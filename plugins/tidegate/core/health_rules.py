@@ -139,9 +139,11 @@ def installations(places: Sequence[Place]) -> Finding:
     return ok("installation", told)
 
 
-def archives(paths: Sequence[str], installed: str) -> list[Finding]:
-    """`spark_py_files`, `spark_worker_archive`: what executors on other machines import must be this version."""
+def archives(paths: Sequence[str], installed: str, here: str) -> list[Finding]:
+    """`spark_py_files`, `spark_worker_archive`: what executors on other machines import must be this version, and of
+    their platform. `here` is this machine's, as in `x86_64, glibc`."""
     found, paths = [], [path for path in paths if path]
+    told = {path: _platform(path.rpartition("/")[2]) for path in paths}
     for path in paths:
         named = re.search(r"tidegate-(?:worker-)?(\d+(?:\.\d+)*(?:\.?[a-z]+\d+)*)", path.rpartition("/")[2])
         if named and named[1] != installed:
@@ -149,7 +151,19 @@ def archives(paths: Sequence[str], installed: str) -> list[Finding]:
             mend = f"make dist with this version, and name it in [tidegate] of airflow.cfg instead of {path}"
             what = f"executors import tidegate {named[1]}, Airflow has {installed}"
             found.append(Finding("archives", WRONG, what, means, mend))
-    return found or ([ok("archives", ", ".join(paths))] if paths else [])
+        elif told[path] not in ("", here):
+            means = "right only if the executors are such machines; others end each task before it reads anything"
+            mend = f"nothing, or make dist ARGS='--workers {here.replace(', ', '-')}', and name what it makes"
+            what = f"{path} is for executors on {told[path]}, this machine is {here}"
+            found.append(Finding("archives", WARNING, what, means, mend))
+    words = [f"{path} (for executors on {told[path]})" if told[path] else path for path in paths]
+    return found or ([ok("archives", ", ".join(words))] if paths else [])
+
+
+def _platform(name: str) -> str:
+    """The platform that the name of a wheel or of a workers' archive says; empty if none."""
+    named = re.search(r"(musl)?linux_(?:\d+_\d+_)?([a-z0-9_]+?)\.", name)
+    return f"{named[2]}, {named[1] or 'glibc'}" if named else ""
 
 
 # ---------------------------------------------------------------- Airflow

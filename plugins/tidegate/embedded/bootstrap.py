@@ -115,13 +115,19 @@ def install_packages(installer: Path) -> None:
         say("the C library that decodes JSON could not be built; going on without it: jobs take about 7 times the CPU")
 
 
+def compiler_here() -> list[str]:
+    """This machine's C compiler as a command, which may not work; empty if there is none."""
+    if os.environ.get("CC", "").strip():
+        return os.environ["CC"].split()
+    usual = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    return [name for name in (usual, "cc", "gcc", "clang") if shutil.which(name)][:1]
+
+
 def own_compiler() -> dict[str, str]:
     """What the build has to be told so that it finds this machine's C compiler, if there is one."""
     usual = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if "CC" in os.environ or shutil.which(usual):
-        return {}
-    found = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    return {"CC": found} if found else {}
+    found = compiler_here()
+    return {} if "CC" in os.environ or found in ([], [usual]) else {"CC": found[0]}
 
 
 def packaged_compiler(uv: list[str], installer: Path) -> dict[str, str]:
@@ -137,7 +143,7 @@ def packaged_compiler(uv: list[str], installer: Path) -> dict[str, str]:
     cache = str(OWN / "compiler" / "cache")
     return {
         "PYTHONPATH": os.pathsep.join([str(installer), str(folder)]),
-        "CC": f"{PYTHON} -m ziglang cc",
+        "CC": f"{PYTHON} -m ziglang cc -mcpu=baseline",  # else for this very processor, and an older one would stop
         "ZIG_GLOBAL_CACHE_DIR": cache,
         "ZIG_LOCAL_CACHE_DIR": cache,
     }

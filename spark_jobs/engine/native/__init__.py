@@ -2,12 +2,15 @@
 
 It is optional: `library()` is None where it was not built or does not fit; `why_not()` says so in words.
 Everything works without it, but a job takes about seven times the CPU.
+
+It needs nothing of Python's, so a wheel has it as `_native.so`, for every Python; a build in place names it for one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -16,21 +19,24 @@ VERSION = 5
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""
+ADVICE = (
+    "wherever Spark's workers run, install the wheel that `make dist` builds for their platform; executors on other "
+    "machines get it from [tidegate] spark_worker_archive"
+)
+"""For machines without the library."""
 NAME, ROW_HASHES, WIRE = "_native", "tg_row_hashes", "tg_protobuf_read"
 FOLDER = Path(__file__).parent
 
 
-_missed = False
+_asked = False
 
 
 def library() -> ctypes.CDLL | None:
     """The library, with its functions declared."""
-    global _missed
+    global _asked
+    _asked = True
     found = _load()
-    if isinstance(found, ctypes.CDLL):
-        return found
-    _missed = True
-    return None
+    return found if isinstance(found, ctypes.CDLL) else None
 
 
 def row_hashes() -> Callable[..., int] | None:
@@ -40,14 +46,30 @@ def row_hashes() -> Callable[..., int] | None:
 
 
 def notes() -> tuple[str, ...]:
-    """What somebody should be told about this process: that it had to do without the library."""
-    if not _missed:
+    """What the job's log should say of this process: what decoded its messages; nothing if none had to be decoded."""
+    if not _asked:
         return ()
+    why = why_not()
+    if not why:
+        return (f"messages were decoded by {named()}",)
     return (
-        "messages were decoded in Python, which makes a job take about seven times the CPU that it needs: the C "
-        f"library is missing: {why_not()}; what to do: install a C compiler (gcc, clang, or pip install ziglang and "
-        "CC='python -m ziglang cc') and install tidegate again wherever Spark's workers run",
+        "messages were decoded by the row rules in Python, which makes a job take about seven times the CPU that it "
+        f"needs, because {why}; what to do: {ADVICE}",
     )
+
+
+def named() -> str:
+    """The library's version and platform, in words."""
+    return f"the C library (version {VERSION}, {here()})"
+
+
+def here() -> str:
+    """Processor and C library of this machine, such as `x86_64, glibc 2.36`."""
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
+    except (ValueError, OSError):
+        libc = "musl"
+    return f"{os.uname().machine}, {libc}"
 
 
 def why_not() -> str:
@@ -62,7 +84,13 @@ def _load() -> ctypes.CDLL | str:
         path = FOLDER / (NAME + suffix)
         if path.exists():
             return open_library(path)
-    return f"it was not built (there is no {NAME}{EXTENSION_SUFFIXES[0]} in {FOLDER})"
+    if not FOLDER.is_dir():
+        return f"the C library cannot be loaded from inside of {_file_above(FOLDER)}"
+    return f"the C library is missing: there is no {NAME}.so in {FOLDER}"
+
+
+def _file_above(path: Path) -> Path:
+    return next((p for p in path.parents if p.is_file()), path)
 
 
 def open_library(path: Path) -> ctypes.CDLL | str:
@@ -71,9 +99,9 @@ def open_library(path: Path) -> ctypes.CDLL | str:
         found = ctypes.CDLL(str(path))
         version = found.tg_version()
     except (OSError, AttributeError) as e:
-        return f"{path} cannot be loaded: {e}"
+        return f"the C library {path} cannot be loaded on this machine ({here()}): {e}"
     if version != VERSION:
-        return f"{path} was built from other sources (version {version}, needed is {VERSION})"
+        return f"the C library {path} was built from other sources (version {version}, needed is {VERSION})"
     pointer, number, size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
     found.tg_new.restype = pointer
     found.tg_new.argtypes = [pointer, number, ctypes.c_char_p, size]
