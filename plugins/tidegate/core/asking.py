@@ -5,10 +5,10 @@ Whoever may trigger a run writes its conf, so nothing in it is believed: not a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.core.errors import AskedWrong
 from tidegate.core.instants import iso
@@ -16,6 +16,7 @@ from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey
 
+T = TypeVar("T")
 REPLAY, REOPEN, ROLLBACK = "replay", "reopen", "rollback"
 DO = (REPLAY, REOPEN, ROLLBACK)
 MOST_WINDOWS = 3000
@@ -128,7 +129,7 @@ def _windows(conf: Mapping[str, Any], windows: Windows, own: WindowKey | None) -
     return (own,)
 
 
-def _safely(find: Any, at: int) -> Any:
+def _safely(find: Callable[[int], T], at: int) -> T:
     """Where no calendar has the windows around `at`, as in the year 1."""
     try:
         return find(at)

@@ -129,7 +129,7 @@ class _Parser:
             raise ValueError(f"the type {word!r} is not defined (before it is used)")
         return found
 
-    def _union(self, value: list, namespace: str, depth: int) -> Schema:
+    def _union(self, value: list[Any], namespace: str, depth: int) -> Schema:
         branches = tuple(self.schema(item, namespace, depth + 1) for item in value)
         if not branches:
             raise ValueError("a union without branches")
@@ -137,7 +137,7 @@ class _Parser:
             raise ValueError("a union in a union")
         return Schema("union", branches=branches)
 
-    def _definition(self, kind: str, value: dict, namespace: str, depth: int) -> Schema:
+    def _definition(self, kind: str, value: dict[str, Any], namespace: str, depth: int) -> Schema:
         name = _get(value, "name")
         if not isinstance(name, str) or not name:
             raise ValueError(f"{_shown(name)} is no name")
@@ -171,7 +171,7 @@ class _Parser:
         found.fields = tuple(fields.items())
         return found
 
-    def _logical(self, schema: Schema, value: dict) -> Schema:
+    def _logical(self, schema: Schema, value: dict[str, Any]) -> Schema:
         """As the specification has it, a logical type that is not valid where it stands is ignored."""
         word = value.get("logicalType")
         if word == "decimal" and schema.type in ("bytes", "fixed"):
@@ -187,7 +187,7 @@ class _Parser:
         return schema
 
 
-def _get(value: dict, key: str) -> Any:
+def _get(value: dict[str, Any], key: str) -> Any:
     if key not in value:
         raise ValueError(f"{_shown(value)} has no {key!r}")
     return value[key]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.core.lateness import Floor
 from tidegate.core.merging import Merge, Source
@@ -209,7 +210,7 @@ class JobPlan:
     mode: str
     attempt: str
     attempt_dir: str
-    pipeline: dict  # core.pipeline.Pipeline, plain
+    pipeline: dict[str, Any]  # core.pipeline.Pipeline, plain
     bootstrap: dict[str, str]  # librdkafka settings without secrets
     topic: str
     topic_id: str
@@ -238,7 +239,7 @@ class JobPart:
     floor: Floor
     ranges: tuple[OffsetRange, ...]
     rules_version: int = RULES_VERSION
-    pinned: dict | None = None
+    pinned: dict[str, Any] | None = None
     sources: tuple[Source, ...] = ()
     zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
 

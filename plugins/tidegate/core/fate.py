@@ -190,14 +190,14 @@ def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, aro
     if search.unread:
         return _unseen(life, batch, search, unwritten, around)
     if unwritten:
-        words = {
+        reasons = {
             FILTERED: "filtered: it does not meet the pipeline's `where`",
             DROPPED: f"dropped: its window was not open when batch {batch.batch_id} was planned "
             f"({_at(batch.planned_ms)}), and late.policy was drop",
         }
         both = "in no file: it was filtered or dropped"
         kind = unwritten[0]
-        return Fate(kind, f"{words[kind] if len(unwritten) == 1 else both} ({_batch(batch)})")
+        return Fate(kind, f"{reasons[kind] if len(unwritten) == 1 else both} ({_batch(batch)})")
     words = f"{_batch(batch)} read it, but no file has it"
     return Fate(MISSING, words, f"tidegate audit {around.now.name} --deep")
 

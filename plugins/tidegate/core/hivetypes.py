@@ -6,6 +6,7 @@ The spec validates column types with it, the engine derives parsers and file sch
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 PRIMITIVES = (
@@ -112,7 +113,13 @@ class _Parser:
         name = _ALIASES.get(word, word)
         if name in PRIMITIVES:
             return Primitive(name)
-        builder = {"decimal": self._decimal, "array": self._array, "map": self._map, "struct": self._struct}.get(name)
+        builders: dict[str, Callable[[], HiveType]] = {
+            "decimal": self._decimal,
+            "array": self._array,
+            "map": self._map,
+            "struct": self._struct,
+        }
+        builder = builders.get(name)
         if builder is None:
             known = ", ".join((*PRIMITIVES, "decimal(p,s)", "array<>", "map<,>", "struct<>"))
             raise ValueError(f"type {self._text!r}: {word!r} is not a type; there are {known}")

@@ -20,7 +20,7 @@ def iso(ms: int | None) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
 
 
-def span(ms: int) -> str:
+def span(ms: float) -> str:
     """A duration for people: `38 min`, `2.5 h`, `3.1 days`, `72.5 years`."""
     seconds = abs(ms) / 1000
     if seconds < 120:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tidegate.core.layout import PartitionValues
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry, PartitionRows
 
 
@@ -63,7 +64,7 @@ def groups(
     file is about `target_bytes` at most. Files whose batches had other columns are never merged with each other."""
     if min_files is None:
         return []
-    places: dict[tuple, list[Source]] = defaultdict(list)
+    places: dict[tuple[PartitionValues, object], list[Source]] = defaultdict(list)
     for f in files:
         if f.entry.bytes * 2 < target_bytes:
             places[f.entry.values, columns[f.batch_id]].append(f)
@@ -76,7 +77,7 @@ def groups(
 
 def worth_a_look(files: Iterable[FileEntry], target_bytes: int, min_files: int | None) -> bool:
     """Whether `groups` may find something, whatever the columns are."""
-    counts: dict[tuple, int] = defaultdict(int)
+    counts: dict[PartitionValues, int] = defaultdict(int)
     for f in files:
         counts[f.values] += f.bytes * 2 < target_bytes
     return min_files is not None and any(n >= min_files for n in counts.values())

@@ -76,7 +76,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return _collection(origin, args[0])
     if origin is dict:
         return _mapping(*args)
-    return _record(kind) if dataclasses.is_dataclass(kind) else _scalar(kind)
+    return _record(kind) if isinstance(kind, type) and dataclasses.is_dataclass(kind) else _scalar(kind)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -165,7 +165,7 @@ _SCALARS: dict[Any, Any] = {int: int, str: str, bool: bool, float: (int, float)}
 def loads(kind: type[T], text: str | bytes) -> T:
     """Raises ValueError for whatever `dumps` of a `kind` did not write: cut off, garbage, another version's."""
     try:
-        found = from_plain(kind, json.loads(text))
+        found: T | None = from_plain(kind, json.loads(text))
     except (KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ValueError(f"not a {kind.__name__}: {e}") from None
     if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tidegate.core.layout import PartitionValues
 
@@ -179,7 +179,7 @@ class Catalogue(Protocol):
         """Metadata only; done if absent."""
         ...
 
-    def execute(self, statement: str) -> list[tuple]:
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """An operator's own statement (`archive.on_publish`)."""
         ...
 

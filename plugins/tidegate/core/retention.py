@@ -38,7 +38,7 @@ Compaction is not retention: what it removes has been superseded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from tidegate.core.ports import PartitionOffsets, TopicState
@@ -187,22 +187,24 @@ def _earlier(case: _Case, limits: list[_Limit], behind: int | None) -> LossForec
     known = [x for x in limits if x.at_pace is not None]
     first = min(known, key=lambda x: (x.at_pace, inf if x.stopped is None else x.stopped), default=None)
     doubts = [x.why for x in limits if x.at_pace is None]
-    common = {
-        "stopped_ms": _least([x.stopped for x in limits]),
-        "room_ms": _least([x.room for x in limits]),
-        "behind_ms": behind,
-        "unread": case.unread,
-        "held": case.held,
-    }
+    found = LossForecast(
+        case.number,
+        UNKNOWN,
+        stopped_ms=_least([x.stopped for x in limits]),
+        room_ms=_least([x.room for x in limits]),
+        behind_ms=behind,
+        unread=case.unread,
+        held=case.held,
+    )
     if first is None or (doubts and first.at_pace == inf):
-        return LossForecast(case.number, UNKNOWN, reason="; ".join(doubts), **common)
+        return replace(found, reason="; ".join(doubts))
     assert first.at_pace is not None
     limit = "" if first.stopped == inf and first.at_pace == inf else first.name
     if first.at_pace <= 0:
-        return LossForecast(case.number, PASSING, 0, limit=limit, reason=first.why, **common)
+        return replace(found, state=PASSING, at_pace_ms=0, limit=limit, reason=first.why)
     if first.at_pace > FAR_MS:
-        return LossForecast(case.number, NEVER, limit=limit, reason=first.why, **common)
-    return LossForecast(case.number, AHEAD, int(first.at_pace), limit=limit, reason=first.why, **common)
+        return replace(found, state=NEVER, limit=limit, reason=first.why)
+    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=limit, reason=first.why)
 
 
 def _least(values: list[float | None]) -> int | None:

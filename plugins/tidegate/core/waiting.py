@@ -147,7 +147,7 @@ class PublishedWait:
         """The oldest ones, a bounded number."""
         return tuple((self.pipeline, key.start_ms) for key in self.missing[:MOST_ASKED])
 
-    def decide(self, look: Look, now_ms: int) -> tuple[Answer, Wait]:
+    def decide(self, look: Look, now_ms: int) -> tuple[Answer, PublishedWait]:
         """What is published once needs not be asked for again."""
         asked, later = self.missing[:MOST_ASKED], self.missing[MOST_ASKED:]
         open_ones = tuple(key for key in asked if self._generation(look, key) < self.at_least)
