@@ -1,8 +1,10 @@
 """Decoding alone, by format: the same event of 17 columns, by the C library and by the row rules, in one run.
 
     .venv/bin/python -m bench.formats [--records 100000] [--runs 3] [--formats avro,protobuf]
+    .venv/bin/python -m bench.formats --formats cliffs
 
-CPU microseconds a record of this process (user and system), repetitions interleaved; the first round warms up.
+CPU microseconds a record of this process (user and system), repetitions interleaved; the first round warms up. `cliffs`
+are the JSON events with what has been slow at some time: each message is spelled in one odd way.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +30,7 @@ from spark_jobs.engine.formats import Decoder
 from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
-from tidegate.core.pipeline import AvroFormat, Format, ProtobufFormat
+from tidegate.core.pipeline import AvroFormat, EventTime, Format, Pipeline, ProtobufFormat
 
 KINDS = {
     "id": "string", "at": "long", "app": "string", "user_id": "long", "session": "string", "country": "string",
@@ -96,11 +99,46 @@ def in_protobuf(values: list[dict[str, Any]]) -> list[bytes]:
     return [made(**value).SerializeToString() for value in values]
 
 
+def cliffs(base: Pipeline, values: list[dict[str, Any]], seed: int) -> dict[str, tuple[Pipeline, list[bytes]]]:
+    """The events with one thing about each message that is odd, beside the same events without."""
+    rng = random.Random(seed)
+    month = "%d %b %Y %H:%M:%S"
+    texts = ("user_id", "price", "quantity", "paid")
+
+    def shuffled(value: dict[str, Any]) -> dict[str, Any]:
+        return dict(rng.sample(list(value.items()), len(value)))
+
+    def month_names(value: dict[str, Any]) -> dict[str, Any]:
+        return {**value, "at": datetime.fromtimestamp(value["at"] / 1000, UTC).strftime(month)}
+
+    def as_texts(value: dict[str, Any]) -> dict[str, Any]:
+        return {**value, **{name: json.dumps(value[name]) for name in texts}}
+
+    columns = tuple(replace(c, convert="text") if c.name in texts else c for c in base.columns)
+    captured = replace(base, format=Format(unknown_fields="capture"))
+    odd: dict[str, tuple[Pipeline, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+        "as they are": (base, lambda v: v),
+        "a field more": (base, lambda v: {**v, "score": 1.5}),
+        "a field more that is NaN": (base, lambda v: {**v, "score": float("nan")}),
+        "the same, captured": (captured, lambda v: {**v, "score": float("nan")}),
+        "four columns of text": (replace(base, columns=columns), as_texts),
+        "%b in the event time": (replace(base, event_time=EventTime("$.at", month)), month_names),
+        "keys shuffled": (base, shuffled),
+    }
+    return {
+        name: (spec, [json.dumps(change(value), ensure_ascii=False).encode() for value in values])
+        for name, (spec, change) in odd.items()
+    }
+
+
 def cases(count: int, seed: int, wanted: set[str]) -> dict[str, tuple[list[bytes], dict[str, Decoder]]]:
     texts, values = events(count, seed)
     base, found = pipeline("memory", "file:///nowhere"), {}
     if "json" in wanted:
         found["json"] = texts, {"library": JsonDecoder(base), "rules": JsonDecoder(base, vectorised=False)}
+    if "cliffs" in wanted:
+        for name, (spec, made) in cliffs(base, values, seed).items():
+            found[name] = made, {"library": JsonDecoder(spec), "rules": JsonDecoder(spec, vectorised=False)}
     for name, optional in (("avro", False), ("avro, nullable fields", True)):
         if "avro" in wanted:
             avro = AvroFormat("confluent", None, {7: json.dumps(avro_schema(optional))}, None, "fail")

@@ -19,9 +19,9 @@ from typing import Any
 from spark_jobs.engine import native, paths
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from tests.engine_fixtures import chunk_of, pipeline
-from tests.json_messages import Writer, anything, damaged, fitting
+from tests.json_messages import NON_FINITE, Writer, anything, damaged, fitting, number
 from tidegate.core.batch import RULES_VERSION
-from tidegate.core.hivetypes import parse
+from tidegate.core.hivetypes import HiveType, parse
 from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
 
 CHUNK = 100
@@ -106,6 +106,11 @@ CASES: dict[str, tuple[tuple[Column, ...], EventTime, str]] = {
         EventTime("$.t", "%Y-%m-%d %H:%M"),
         "fail",
     ),
+    "texts": (
+        tuple(Column(f"c{i}", kind, f"$.k{i}", convert="text") for i, kind in enumerate(_FLAT.split())),
+        EventTime("$.t", "%a, %d %b %Y %H:%M:%S %z"),
+        "capture",
+    ),
 }
 
 
@@ -120,13 +125,20 @@ class _Time:
     form: str
 
 
+@dataclass(frozen=True)
+class _Spelled:
+    """A value that may be the text of its type, or of a string a number or a boolean."""
+
+    kind: HiveType
+
+
 def _wanted(spec: Pipeline) -> dict[str, Any]:
     """The keys that are looked for, as a tree; at its leaves what is there."""
     tree: dict[str, Any] = {}
     leaves: list[tuple[tuple[str, ...], Any]] = []
     if spec.event_time.path is not None:
         leaves.append((paths.parse(spec.event_time.path), _Time(spec.event_time.format)))
-    leaves += [(paths.parse(c.path), parse(c.type)) for c in spec.columns]
+    leaves += [(paths.parse(c.path), _Spelled(parse(c.type)) if c.convert else parse(c.type)) for c in spec.columns]
     for path, leaf in leaves:
         node = tree
         for key in path[:-1]:
@@ -149,15 +161,35 @@ def _object(tree: dict[str, Any], rng: random.Random, writer: Writer) -> str:
 def _value(leaf: Any, rng: random.Random, writer: Writer) -> str:
     if isinstance(leaf, dict):
         return _object(leaf, rng, writer)
+    if isinstance(leaf, _Spelled):
+        return _spelled(leaf.kind, rng, writer)
     if not isinstance(leaf, _Time):
         return fitting(leaf, rng, writer)
     if rng.random() < 0.01:
         return fitting(parse("bigint"), rng, writer)
     if leaf.form == "iso8601":
         return fitting(parse("timestamp"), rng, writer) if rng.random() < 0.2 else '"2013-01-05T04:05:06.789+01:00"'
+    if "%b" in leaf.form:
+        return writer.string(rng.choice(_MONTHS))
     if leaf.form.startswith("%"):
         return writer.string(rng.choice(["2013-01-05 04:05"] * 9 + ["2013-1-5 4:05"]))
     return str(rng.randrange(-(10**12), 10**13))
+
+
+_MONTHS = [
+    *["Sat, 05 Jan 2013 04:05:06 +0100", "sun, 29 FEB 2004 23:59:59 Z", "Mon, 31 Dec 9998 00:00:00 -1130"] * 20,
+    *["Sat, 5 Jan 2013 4:5:6 +0100", "Sat,  5 Jan  2013 04:05:06 +01:00", "Sat, 05 Janu 2013 04:05:06 Z"],
+    *["Sat, 05 Jän 2013 04:05:06 Z", "Sat, 30 Feb 2013 04:05:06 Z", "Sab, 05 Jan 2013 04:05:06 Z"],
+]
+
+
+def _spelled(kind: HiveType, rng: random.Random, writer: Writer) -> str:
+    if str(kind) == "string" and rng.random() < 0.4:
+        return rng.choice([number(rng), "true", "false"] if rng.random() < 0.98 else NON_FINITE)
+    text = fitting(kind, rng, writer)
+    if text[0] in '"[{' or rng.random() < 0.5:
+        return text
+    return writer.string((rng.choice(" +0") if rng.random() < 0.01 else "") + text)
 
 
 def messages(name: str, rng: random.Random, count: int) -> Iterator[bytes]:

@@ -22,7 +22,8 @@ _EDGES = (
     "-62135596800000 -62135596800001 1357358706123"
 )
 _ODD = "01 +1 1. .5 1e 1e+ - 0x1 1_0 NaN Infinity -inf nan tru nul True None 'x' 1e999 -1e999 [1,] {,} /**/1 1;"
-EDGES, ODD = _EDGES.split(), _ODD.split()
+_NON_FINITE = "NaN Infinity -Infinity NaN NaN -NaN nan inf -inf +Infinity NaN1 Infinit"
+EDGES, ODD, NON_FINITE = _EDGES.split(), _ODD.split(), _NON_FINITE.split()
 TEXTS = (
     "", "x", "null", "true", "2013-01-05", "2000-02-29", "1900-02-29", "0000-01-01", "9999-12-31", "2013-1-5",
     "2013-01-05T04:05:06Z", "2013-01-05 04:05", "2013-01-05T04:05:06.1234567", "2013-01-05T04:05:06.123+02:00",
@@ -85,7 +86,7 @@ def number(rng: random.Random) -> str:
 def anything(rng: random.Random, writer: Writer, levels: int = 3) -> str:
     how = rng.randrange(8 if levels else 5)
     if how == 0:
-        return rng.choice(["null", "true", "false"])
+        return rng.choice(["null", "true", "false"] if rng.random() < 0.9 else NON_FINITE)
     if how in (1, 2):
         return number(rng)
     if how in (3, 4):

@@ -12,11 +12,13 @@ from dataclasses import replace
 from spark_jobs.engine.failures import JobError, refuse, reported
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.places import combined
+from spark_jobs.engine.slowness import together
 from spark_jobs.engine.tally import merge
 from spark_jobs.engine.targets import cut_copies, settle
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.zones import check_zone_data
+from tidegate.core import slowpath
 from tidegate.core.batch import KNOWN_RULES, JobPart, JobPlan
 from tidegate.core.lateness import POLICIES, REROUTE
 from tidegate.core.layout import RECEIPT, PartitionValues, join
@@ -105,6 +107,8 @@ def _run(
         if _staying(again, pipeline, results):
             raise refuse("reading the same offsets twice gave other partition values", retry=True)
     receipt = _combine(plan, results, time.monotonic() - started)
+    if receipt.slow and plan.mode == "replay":  # what a batch's receipt says is told when it is sealed
+        _tell(slowpath.told(receipt.slow, receipt.read_rows, receipt.slow_seconds))
     if plan.targets:
         settle(plan, storage, receipt, results)
     else:
@@ -119,8 +123,12 @@ def _run_all(run_tasks: RunTasks, run: Callable[..., TaskResult], tasks: Sequenc
         # what a human must look at comes before what another try may heal
         raise JobError(min(failed, key=lambda f: f.retry))
     for note in dict.fromkeys(note for r in results for note in r.notes):
-        print(f"tidegate: {note}", file=sys.stderr, flush=True)
+        _tell(note)
     return results
+
+
+def _tell(text: str) -> None:
+    print(f"tidegate: {text}", file=sys.stderr, flush=True)
 
 
 def _staying(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult]) -> dict[int, set[PartitionValues]]:
@@ -245,6 +253,8 @@ def _combine(plan: JobPlan, results: list[TaskResult], seconds: float) -> Receip
         unknown_fields=tuple(sorted({f for r in results for f in r.unknown_fields})),
         seconds=round(seconds, 3),
         overflow=combined([o for r in results for o in r.overflow]),
+        slow=together(r.slow for r in results),
+        slow_seconds=round(sum(r.slow_seconds for r in results), 3),
     )
 
 

@@ -110,6 +110,8 @@ def settle(plan: JobPlan, storage: Storage, whole: Receipt, results: Iterable[Ta
             ranges=ranges,
             files=tuple(files[key]),
             overflow=tuple(o for o in whole.overflow if o.window_ms == key),
+            slow=(),  # those of all windows, which the job's log tells
+            slow_seconds=0.0,
         )
         batches = tuple(plan.parts[planned[i][0]].batch_id for i in mine)
         found = ReplayReceipt(receipt, batches, _summed(copied[key]), sum(r.read for r in whole.ranges))

@@ -19,6 +19,7 @@ from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.places import TaskOverflow
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.sinks import format_of
+from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
@@ -30,6 +31,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import EventTime, Pipeline
 from tidegate.core.plain import from_plain
 from tidegate.core.receipt import DATA, DIRTY, LATE, Copied, DirtySample, Failure, FileEntry, RangeResult
+from tidegate.core.slowpath import Slow
 
 MAX_SAMPLES, SAMPLE_CHARACTERS = 20, 300
 KEEP_MEMORY_MS = 1_000
@@ -57,7 +59,9 @@ class TaskResult:
     """`results` has one entry per piece, in order; all empty if `failure` is set.
 
     Of a replay with several windows: `shares` are rows by piece and window, chosen and written; `copied` what came from
-    files, by window; `refused` the windows with rows that today's columns cannot decode."""
+    files, by window; `refused` the windows with rows that today's columns cannot decode.
+
+    `slow`: messages that were decoded one by one, and why; `slow_seconds`: CPU time that they took."""
 
     task: Task
     results: tuple[RangeResult, ...] = ()
@@ -70,6 +74,8 @@ class TaskResult:
     shares: tuple[tuple[int, int, int, int], ...] = ()
     copied: tuple[tuple[int, Copied], ...] = ()
     refused: tuple[tuple[int, Failure], ...] = ()
+    slow: tuple[Slow, ...] = ()
+    slow_seconds: float = 0.0
 
 
 def run_task(
@@ -111,6 +117,7 @@ class _Worker:
         self._samples: list[DirtySample] = []
         self._unknown: dict[str, None] = {}
         self._together = Together()
+        self._slow = Slowness()
 
     def run(self, readers: Readers) -> TaskResult:
         try:
@@ -133,6 +140,8 @@ class _Worker:
             shares=tuple((*key, rows, self._files.shares.get(key, 0)) for key, rows in self._chosen.items()),
             copied=copied,
             refused=tuple(self._targets.refused.items()),
+            slow=self._slow.told,
+            slow_seconds=self._slow.seconds,
         )
 
     def _result(self, index: int, tally: Tally) -> RangeResult:
@@ -175,6 +184,7 @@ class _Worker:
 
     def _ingest(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         decoded = rules.decoder.decode(chunk)
+        self._slow.add(decoded.slow)
         self._note_unknown(decoded, chunk, spans)
         routed = rules.router.route(chunk, decoded)
         wanted = valid = _all_but(len(chunk), routed.bad)
@@ -193,6 +203,7 @@ class _Worker:
     def _rebuild(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         """Membership by the pinned rules of the range's batch, columns by the pipeline of the plan."""
         pinned = rules.decoder.decode(chunk)
+        self._slow.add(pinned.slow)
         routed, wanted = self._targets.choose(rules.router.route(chunk, pinned), rules.batch_id)
         wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))
         if pinned.kept is not None:
@@ -226,6 +237,7 @@ class _Worker:
 
         Raises JobError where there is no other window."""
         rows = today.decode(chunk)
+        self._slow.seconds += rows.slow.seconds  # its messages have been counted, by the rules that chose them
         refused = {i: why for i, why in (today.misfits(rows) | rows.bad).items() if wanted[i].as_py()}
         by_window: dict[int, dict[int, Bad]] = {}
         for i, why in refused.items():

@@ -118,7 +118,7 @@ static void replay(FILE *file)
         if (array.length != 2 * chunk[0])
             exit(12);
         for (int32_t i = 0; i < chunk[0]; i++)
-            unsure -= look[i];
+            unsure -= look[i] != 0;
         if (unsure)
             exit(9);
         for (int i = 0; i < s->column_count; i++)

@@ -42,6 +42,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
                                             "a broken promise."),
     "tidegate_lost_offsets_total": (COUNTER, "Offsets that were gone from the topic before they were read, and "
                                              "recorded as lost."),
+    "tidegate_slow_records": (GAUGE, "Records of the newest landed batch that were decoded one by one, by reason; 0 is "
+                                     "left out."),
     "tidegate_landed_age_seconds": (GAUGE, "Time since the newest batch landed."),
     "tidegate_open_batch_age_seconds": (GAUGE, "Time since the batch was planned that has not landed."),
     "tidegate_watermark_delay_seconds": (GAUGE, "How far the global watermark is behind the clock."),
@@ -129,6 +131,7 @@ def measures(
         found += [
             Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(survey.counts, fate)) for fate in FATES
         ]
+        found += [Measure("tidegate_slow_records", (*label, ("reason", s.reason)), s.messages) for s in survey.slow]
         found += _summaries(label, survey.steps, spent or WindowSteps())
         pause = survey.pause if survey.pause is not None and not survey.pause.over(now_ms) else None
         found += [Measure("tidegate_paused", (*label, ("dag", kind)), 1) for kind in (pause.kinds if pause else ())]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.overflow import Overflow
-from tidegate.core.plain import dumps
+from tidegate.core.plain import LEFT_OUT, dumps
+from tidegate.core.slowpath import Slow
 from tidegate.core.wording import many
 
 DATA, LATE, DIRTY = "data", "late", "dirty"
@@ -102,7 +103,8 @@ class DirtySample:
 
 @dataclass(frozen=True)
 class Receipt:
-    """`attempt` names the directory; `ranges` has one entry for each planned range, in the plan's order."""
+    """`attempt` names the directory; `ranges` has one entry for each planned range, in the plan's order. `slow`:
+    messages that were decoded one by one, and why; `slow_seconds`: CPU time that they took."""
 
     attempt: str
     batch_id: int
@@ -118,6 +120,8 @@ class Receipt:
     unknown_fields: tuple[str, ...] = ()
     seconds: float = 0.0
     overflow: tuple[Overflow, ...] = ()
+    slow: tuple[Slow, ...] = field(default=(), metadata=LEFT_OUT)
+    slow_seconds: float = field(default=0.0, metadata=LEFT_OUT)
 
     @property
     def rows(self) -> int:
@@ -130,6 +134,10 @@ class Receipt:
     @property
     def read_rows(self) -> int:
         return sum(r.read for r in self.ranges)
+
+    @property
+    def slow_messages(self) -> int:
+        return sum(one.messages for one in self.slow)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,8 @@ def pack(record: BatchRecord | GenerationRecord) -> bytes:
         # not by LEFT_OUT: the ledger's texts of specs have both
         _leave_out(record.spec, content["spec"], "notify")
         _leave_out(record.spec.sink, content["spec"]["sink"], "metastore_conn_id")
+        for name in ("slow", "slow_seconds"):  # no one needs them to know what has landed
+            (content["manifest"] or {}).pop(name, None)
         for partition in content["plan"]["partitions"]:
             del partition["leader_epoch"]  # what it tells is of use to the next plan alone
     return gzip.compress(dumps(content).encode(), mtime=0)

@@ -11,6 +11,7 @@ from tidegate.core.notices import AuditOutcome
 from tidegate.core.offsets import Interval
 from tidegate.core.pausing import Pause
 from tidegate.core.progress import Progress
+from tidegate.core.slowpath import Slow
 from tidegate.core.totals import NO_STEPS, NO_TIME, BatchSteps, Spent, Totals
 from tidegate.core.watermark import TopicFacts
 
@@ -51,7 +52,8 @@ class Survey:
     """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
     for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches;
     `audit`: the newest one; `untold` messages to people have not been delivered; `late_now`: late rows that no
-    generation in force has taken up; `pause`: it is paused on purpose."""
+    generation in force has taken up; `pause`: it is paused on purpose; `slow`: messages of the newest landed batch
+    that took the slow path."""
 
     progress: Progress
     facts: TopicFacts
@@ -66,6 +68,7 @@ class Survey:
     untold: int = 0
     late_now: int = 0
     pause: Pause | None = None
+    slow: tuple[Slow, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,13 @@ def send(found: Iterable[Measure]) -> None:
             Stats.gauge(f"tidegate.{name}", measure.value, tags=labels)
         else:
             Stats.gauge(
-                ".".join(["tidegate", name, *(labels[k] for k in ("fate", "step", "dag", "pipeline") if k in labels)]),
+                ".".join(
+                    [
+                        "tidegate",
+                        name,
+                        *(labels[k] for k in ("fate", "step", "dag", "reason", "pipeline") if k in labels),
+                    ]
+                ),
                 measure.value,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from tidegate.core import lateness, redriving, schedule
+from tidegate.core import lateness, redriving, schedule, slowpath
 from tidegate.core.batch import AbandonedBatch, JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import (
     Alarm,
@@ -53,6 +53,8 @@ def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
         ctx.say(f"batch {batch.plan.batch_id} is {now.state} already" + (" by this attempt" if ours else ""))
         return None
     ctx.say(f"sealed batch {batch.plan.batch_id}: {_summary(receipt)}")
+    if receipt.slow:
+        ctx.say(f"batch {batch.plan.batch_id}: {_slow(receipt)}")
     overflow.say(ctx, receipt)
     return sealed
 
@@ -288,6 +290,10 @@ def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:
         raise StorageAhead(
             f"{directory}: {missing[0]} and {many(len(missing) - 1, 'more file')} of its receipt have moved on"
         )
+
+
+def _slow(receipt: Receipt) -> str:
+    return slowpath.told(receipt.slow, receipt.read_rows, receipt.slow_seconds)
 
 
 def _summary(receipt: Receipt) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
+from spark_jobs.engine.slowness import Slowness
 from tidegate.core.batch import RULES_VERSION
 from tidegate.core.pipeline import Pipeline
 
@@ -30,6 +31,7 @@ class Decoded:
     `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.
     `bad`: row -> why. `unknown`: name of an unknown field -> (row, example) of the first message that had it.
     `kept`: a boolean for each row, false where `where` does not hold; None where nothing is filtered.
+    `slow`: messages that were decoded one by one, and why.
     """
 
     table: pa.Table
@@ -37,6 +39,7 @@ class Decoded:
     bad: dict[int, Bad] = field(default_factory=dict)
     unknown: dict[str, tuple[int, str]] = field(default_factory=dict)
     kept: pa.Array | None = None
+    slow: Slowness = field(default_factory=Slowness)
 
 
 Paths = tuple[tuple[str, ...], ...]

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
+from tidegate.core import slowpath
 from tidegate.core.hivetypes import HiveType, parse
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 
@@ -83,19 +85,33 @@ class Assembly:
                 rows.append(empty)
         return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
 
+    def slowly(self, why: str, values: Sequence[bytes | None], read: Callable[[bytes], Values]) -> Decoded:
+        """As `decoded`, where the C library reads none of the messages; `why` it does not."""
+        slow = Slowness()
+        slow.count(why, len(values))
+        with slow.timed():
+            found = self.decoded(values, read)
+        found.slow = slow
+        return found
+
     def patched(
         self,
         batch: pa.RecordBatch,
         look: Sequence[int],
+        why: Sequence[str],
         values: Sequence[bytes | None],
         read: Callable[[bytes], Values],
     ) -> Decoded:
-        """What the C library has read, and by `read` the messages that it was not sure of, in their places."""
+        """What the C library has read, and by `read` the messages that it was not sure of, in their places. `why` it
+        was not, for each of them."""
         table = pa.Table.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
         decoded = Decoded(table, None if self.time_path is None else batch.column(len(self._schema)))
         if not look:
             return decoded
-        slow = self.decoded([values[i] for i in look], read)
+        with decoded.slow.timed():
+            slow = self.decoded([values[i] for i in look], read)
+        for i, reason in enumerate(why):
+            decoded.slow.count(slowpath.DIRTY if i in slow.bad else reason)
         decoded.bad = {look[i]: why for i, why in slow.bad.items()}
         decoded.unknown = {name: (look[i], example) for name, (i, example) in slow.unknown.items()}
         order = np.arange(len(values))

@@ -14,6 +14,7 @@ from spark_jobs.engine.formats.avro_program import AvroProgram, program_for
 from spark_jobs.engine.formats.avro_unknown import known_at
 from spark_jobs.engine.formats.known import known_fields
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
+from spark_jobs.engine.formats.wire_program import why_not
 from tidegate.core.avro import Schema, parse
 from tidegate.core.batch import RULES_VERSION
 from tidegate.core.pipeline import AvroFormat, Pipeline
@@ -40,6 +41,7 @@ class AvroDecoder:
         self._open_registry, self._registry = registry, None
         framed = self._settings.wire != "plain"
         self._program: AvroProgram | None = None
+        self._why_not = why_not(pipeline)
         if vectorised:
             learn = self._learn if framed else None
             self._program = program_for(pipeline, self._assembly.targets, learn)
@@ -51,9 +53,9 @@ class AvroDecoder:
         plain, self._chunk = self._plain, chunk
         read = self._framed if plain is None else lambda value: plain(value, 0)
         if self._program is None or not chunk.values:
-            return self._assembly.decoded(chunk.values, read)
+            return self._assembly.slowly(self._why_not, chunk.values, read)
         batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, chunk.values, read)
+        return self._assembly.patched(batch, look, self._program.why, chunk.values, read)
 
     def _framed(self, value: bytes) -> Values:
         if len(value) < HEADER or value[0]:

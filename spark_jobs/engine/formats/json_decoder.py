@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.formats.json_program import EVENT, Program
 from spark_jobs.engine.formats.json_rows import Row, RowRules
 from spark_jobs.engine.formats.known import Path
+from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
+from tidegate.core import slowpath
 from tidegate.core.batch import RULES_VERSION
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 
@@ -42,38 +44,56 @@ class JsonDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         values = chunk.values
         if self._program is None or not values:
-            return self._patched(self._nothing(len(values)), values, range(len(values)))
+            why = dict.fromkeys(range(len(values)), slowpath.LIBRARY)
+            return self._patched(self._nothing(len(values)), values, why)
         batch, look = self._program.run(values)
-        decoded, doubted = self._finish(batch, self._program)
+        why = dict(zip(look, self._program.why, strict=True))
+        decoded, doubted = self._finish(batch, self._program, len(look))
         if self._capture:
             decoded.unknown = _first_seen(decoded.table.column(EXTRA_COLUMN[0]).chunk(0))
-        return self._patched(decoded, values, sorted({*look, *doubted}) if doubted else look)
+        if doubted:
+            why = {i: why.get(i) for i in sorted({*why, *doubted})}
+        return self._patched(decoded, values, why)
 
-    def _finish(self, batch: pa.RecordBatch, program: Program) -> tuple[Decoded, set[int]]:
+    def _finish(self, batch: pa.RecordBatch, program: Program, unsure: int) -> tuple[Decoded, set[int]]:
         """What the library leaves to Python: columns and event times that came as text. And the rows in doubt."""
         doubted: set[int] = set()
+        slow = Slowness()
         columns = {name: batch.column(name) for name in batch.schema.names}
-        for name in program.texts:
-            rule = self._rules.column_rule(name)
-            columns[name] = _one_by_one(columns[name], self._schema.field(name).type, rule, doubted)
-        times = columns.pop(EVENT, None)
-        if times is not None and pa.types.is_string(times.type):
-            times = _one_by_one(times, pa.int64(), lambda text: event_ms(text, self._time or ""), doubted)
+        with slow.timed():
+            for name in program.texts:
+                rule = self._rules.column_rule(name)
+                columns[name] = _one_by_one(columns[name], self._schema.field(name).type, rule, doubted)
+            times = columns.pop(EVENT, None)
+            as_text = times is not None and pa.types.is_string(times.type)
+            if as_text:
+                times = _one_by_one(times, pa.int64(), lambda text: event_ms(text, self._time or ""), doubted)
+        if program.texts or as_text:  # all but those that are counted later
+            slow.count(slowpath.TYPE if program.texts else slowpath.TIME, len(batch) - unsure)
         table = pa.Table.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
         if doubted:  # null in every column, as all others that are not sure
             order = pa.array([None if i in doubted else i for i in range(len(table))], pa.int64())
             table, times = table.take(order).combine_chunks(), None if times is None else times.take(order)
-        return Decoded(table, times), doubted
+        return Decoded(table, times, slow=slow), doubted
 
     def _nothing(self, count: int) -> Decoded:
         table = pa.Table.from_arrays([pa.nulls(count, f.type) for f in self._schema], schema=self._schema)
         return Decoded(table, None if self._time is None else pa.nulls(count, pa.int64()))
 
-    def _patched(self, decoded: Decoded, values: Sequence[bytes | None], doubtful: Sequence[int]) -> Decoded:
-        """The row rules decide about doubtful messages; those that are rows after all are put in their places."""
+    def _patched(self, decoded: Decoded, values: Sequence[bytes | None], doubtful: Mapping[int, str | None]) -> Decoded:
+        """The row rules decide about doubtful messages; those that are rows after all are put in their places.
+        `doubtful`: why each of them is, in their order; None: it has been counted."""
+        if not doubtful:
+            return decoded
+        with decoded.slow.timed():
+            return self._put(decoded, values, doubtful)
+
+    def _put(self, decoded: Decoded, values: Sequence[bytes | None], doubtful: Mapping[int, str | None]) -> Decoded:
         patches: list[tuple[int, Row]] = []
-        for i in doubtful:
+        for i, why in doubtful.items():
             row = self._rules.read(values[i])
+            if why is not None:
+                decoded.slow.count(slowpath.DIRTY if isinstance(row, Bad) and why != slowpath.LIBRARY else why)
             if isinstance(row, Bad):
                 decoded.bad[i] = row
                 continue

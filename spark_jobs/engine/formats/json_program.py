@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import ctypes
 import re
 from array import array
@@ -10,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.engine import native, paths
@@ -18,6 +20,7 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats.json_rows import known_of
 from spark_jobs.engine.formats.known import NESTED, Items, Known, Path, inside, path_of
 from spark_jobs.engine.types import schema_of
+from tidegate.core import slowpath
 from tidegate.core.batch import RULES_VERSION
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
@@ -54,14 +57,29 @@ _PRIMITIVES = {
 }
 _KEYS = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "binary", "date")
 # a fraction must end before the next digit, a zone at the end of the text; a space is one space, not any number of them
-_PLAIN = re.compile(r"(?:%[YmdHMS]|%f(?=%z|$|[^%0-9])|[!#$&'()*+,./:;<=>?@A-Z\[\]^_`a-z{|}~-]| (?! ))*(?:%z)?")
+_PLAIN = re.compile(r"(?:%[YmbBdaAHMS]|%f(?=%z|$|[^%0-9])|[!#$&'()*+,./:;<=>?@A-Z\[\]^_`a-z{|}~-]| (?! ))*(?:%z)?")
 _AT_ONCE = 1000
 """Messages that are laid out together: few enough to stay in a processor's cache until they are read."""
 _AS_TEXT = 1
 """`a` of a string's node: not the string, but the value's JSON text."""
+_REQUIRED, _SPELLED = 1, 2
+"""Flags of a node: null is not sure; it may be the text of its type, or of a string a number or a boolean."""
+_SPELLED_ANYWAY = ("binary", "date")
+"""Types that `convert: text` says nothing new of."""
+_MONTHS = "January February March April May June July August September October November December"
+_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 _NOT_SURE = -1
 """`b` of a node with keys: a message with an unknown one is left to Python. Else the length of what comes before such a
 key in `_extra`, 0 where nobody asks."""
+_WHY = {
+    1: slowpath.RARE,
+    2: slowpath.NUMBER,
+    3: slowpath.TIME,
+    4: slowpath.KEY,
+    5: slowpath.UNKNOWN,
+    6: slowpath.SCHEMA,
+}
+"""Why a message is not sure (enum why in json_native.h), as it is counted if it is a row."""
 Place = tuple[Any, ...]
 """Keys, and `Items` for what is inside an array or a map."""
 
@@ -77,10 +95,10 @@ class Description:
     keys: dict[int, set[str]] = field(default_factory=dict)  # that an object's or struct's node looks for
 
     def node(
-        self, kind: int, parent: int, key: str = "", a: int = 0, b: int = 0, required: bool = False, column: int = -1
+        self, kind: int, parent: int, key: str = "", a: int = 0, b: int = 0, flags: int = 0, column: int = -1
     ) -> int:
         name = key.encode()
-        self.numbers.extend((kind, parent, len(self.names), len(name), a, b, required, column))
+        self.numbers.extend((kind, parent, len(self.names), len(name), a, b, flags, column))
         self.names += name
         if parent in self.keys:
             self.keys[parent].add(key)
@@ -92,19 +110,19 @@ class Description:
         self.count += 1
         return self.count - 1
 
-    def typed(self, kind: HiveType, parent: int, key: str = "", required: bool = False, column: int = -1) -> None:
+    def typed(self, kind: HiveType, parent: int, key: str = "", flags: int = 0, column: int = -1) -> None:
         if isinstance(kind, Primitive):
-            self.node(_PRIMITIVES[kind.name], parent, key, 0, 0, required, column)
+            self.node(_PRIMITIVES[kind.name], parent, key, 0, 0, flags, column)
         elif isinstance(kind, Decimal):
-            self.node(_DECIMAL, parent, key, kind.precision, kind.scale, required, column)
+            self.node(_DECIMAL, parent, key, kind.precision, kind.scale, flags, column)
         elif isinstance(kind, Array):
-            self.typed(kind.element, self.node(_LIST, parent, key, 0, 0, required, column))
+            self.typed(kind.element, self.node(_LIST, parent, key, 0, 0, flags, column))
         elif isinstance(kind, Map):
-            at = self.node(_MAP, parent, key, 0, 0, required, column)
+            at = self.node(_MAP, parent, key, 0, 0, flags, column)
             self.typed(kind.key, at)
             self.typed(kind.value, at)
         else:
-            at = self.node(_STRUCT, parent, key, 0, 0, required, column)
+            at = self.node(_STRUCT, parent, key, 0, 0, flags, column)
             for name, each in kind.fields:
                 self.typed(each, at, name)
 
@@ -143,6 +161,7 @@ class Program:
     ) -> None:
         """`watched`: the library tells of unknown fields."""
         self._library, self._address = library, None
+        self.why: list[str] = []  # of the messages that the last run was not sure of
         self.texts = unreadable(pipeline, version)
         description = self.description = describe(pipeline, self.texts, version, also_known, watched=watched)
         columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
@@ -161,8 +180,10 @@ class Program:
             self._library.tg_free(self._address)
 
     def run(self, values: Sequence[bytes | None]) -> tuple[pa.RecordBatch, list[int]]:
-        """A row per message, and which messages the row rules must decide about: those are null in every column."""
+        """A row per message, and which messages the row rules must decide about: those are null in every column. Why
+        is in `why` until the next run."""
         look: list[int] = []
+        self.why = []
         for at in range(0, len(values), _AT_ONCE):
             self._read(values[at : at + _AT_ONCE], len(values), at, look)
         made = (ctypes.c_int64 * 10)()  # struct ArrowArray
@@ -193,7 +214,9 @@ class Program:
                 advice="lower max.message.bytes of the topic, or fetch.max.bytes in the extra of the Kafka connection",
             )
         if unsure:
-            look += (first + i for i in _set(flags))
+            found = np.flatnonzero(np.frombuffer(flags, np.uint8)).tolist()
+            look += (first + i for i in found)
+            self.why += (_WHY[flags[i]] for i in found)
 
 
 def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
@@ -206,7 +229,7 @@ def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
 
 def unreadable(pipeline: Pipeline, version: int = RULES_VERSION) -> list[str]:
     """Columns whose values the library hands on as JSON text."""
-    return [c.name for c in pipeline.columns if c.convert is not None or not _readable(parse(c.type), version)]
+    return [c.name for c in pipeline.columns if not _readable(parse(c.type), version)]
 
 
 def reads_text(pipeline: Pipeline) -> bool:
@@ -217,9 +240,20 @@ def reads_text(pipeline: Pipeline) -> bool:
 
 def is_plain(pattern: str) -> bool:
     """Whether the library reads this pattern of strptime's: a date, perhaps a time, each part once, and nothing beside
-    them that strptime takes in more than one spelling, but for letters."""
+    them that strptime takes in more than one spelling, but for letters. Names of months and weekdays are English ones
+    where this process's locale has these."""
     parts = _PLAIN.fullmatch(pattern) and re.findall(r"%(.)", pattern)
-    return bool(parts) and len(set(parts)) == len(parts) and {"Y", "m", "d"} <= set(parts)
+    if not parts or len(set(parts)) < len(parts) or not {"Y", "d"} <= set(parts):
+        return False
+    months, named = set("mbB") & set(parts), set("bBaA") & set(parts)
+    return len(months) == 1 and (not named or _english())
+
+
+def _english() -> bool:
+    months, days = _MONTHS.split(), _WEEKDAYS.split()
+    names = [(calendar.month_name, ["", *months]), (calendar.day_name, days)]
+    short = [(calendar.month_abbr, ["", *(m[:3] for m in months)]), (calendar.day_abbr, [d[:3] for d in days])]
+    return all(list(local) == english for local, english in names + short)
 
 
 def _captures(pipeline: Pipeline) -> bool:
@@ -245,11 +279,13 @@ def describe(
         return objects[path]
 
     for number, column in enumerate(pipeline.columns):
-        path = paths.parse(column.path)
+        path, flags = paths.parse(column.path), 0 if column.nullable else _REQUIRED
         if column.name in texts:
-            found.node(_STRING, parent(path[:-1]), path[-1], _AS_TEXT, 0, not column.nullable, number)
+            found.node(_STRING, parent(path[:-1]), path[-1], _AS_TEXT, 0, flags, number)
         else:
-            found.typed(parse(column.type), parent(path[:-1]), path[-1], not column.nullable, number)
+            if column.convert is not None and column.type not in _SPELLED_ANYWAY:
+                flags |= _SPELLED
+            found.typed(parse(column.type), parent(path[:-1]), path[-1], flags, number)
     number = len(pipeline.columns)
     if _captures(pipeline):
         extra = found.node(_EXTRA, top, column=number)
@@ -265,7 +301,7 @@ def describe(
         elif is_plain(time.format):
             kind, a, b = _PATTERN_MS, len(found.names), len(time.format)
             found.names += time.format.encode()
-        found.node(kind, parent(path[:-1]), path[-1], a, b, True, number)
+        found.node(kind, parent(path[:-1]), path[-1], a, b, _REQUIRED, number)
     for path in also_known if version >= NESTED else ():
         parent(path[:-1])
     if not watched:
@@ -287,11 +323,3 @@ def _readable(kind: HiveType, version: int, levels: int = MAX_NESTING) -> bool:
 
 def _inside(kind: Array | Map) -> HiveType:
     return kind.element if isinstance(kind, Array) else kind.value
-
-
-def _set(look: bytearray) -> list[int]:
-    found, at = [], look.find(1)
-    while at >= 0:
-        found.append(at)
-        at = look.find(1, at + 1)
-    return found

@@ -19,6 +19,7 @@ from spark_jobs.engine.formats.known import Known, known_fields
 from spark_jobs.engine.formats.protobuf_program import ProtobufProgram, program_for
 from spark_jobs.engine.formats.protobuf_unknown import known_of, unknown_of
 from spark_jobs.engine.formats.protobuf_values import Get, event_getter, getter
+from spark_jobs.engine.formats.wire_program import why_not
 from spark_jobs.engine.strict import Unfit
 from tidegate import descriptors
 from tidegate.core.batch import RULES_VERSION
@@ -58,6 +59,7 @@ class ProtobufDecoder:
         self._known = known_fields(self._assembly.taken, rules_version, self._known_at)
         self._read = self._code()
         self._program: ProtobufProgram | None = None
+        self._why_not = why_not(pipeline)
         if vectorised and not self._required:
             index = self._index if self._confluent else None
             known = self._known if self._assembly.unknown_matter else None
@@ -78,9 +80,9 @@ class ProtobufDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         read = self._framed if self._confluent else self._message
         if self._program is None or not chunk.values:
-            return self._assembly.decoded(chunk.values, read)
+            return self._assembly.slowly(self._why_not, chunk.values, read)
         batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, chunk.values, read)
+        return self._assembly.patched(batch, look, self._program.why, chunk.values, read)
 
     def _framed(self, value: bytes) -> Values:
         if len(value) <= HEADER or value[0]:

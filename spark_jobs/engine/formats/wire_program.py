@@ -11,6 +11,7 @@ from spark_jobs.engine import native
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.formats import scalars
 from spark_jobs.engine.formats.json_program import Program, is_plain, reads_text, unreadable
+from tidegate.core import slowpath
 from tidegate.core.hivetypes import HiveType
 from tidegate.core.pipeline import Pipeline
 
@@ -52,6 +53,15 @@ def fits(pipeline: Pipeline) -> bool:
     """Whether the library has columns for all that the pipeline wants."""
     in_message = pipeline.event_time.path is not None
     return not unreadable(pipeline) and not (in_message and reads_text(pipeline))
+
+
+def why_not(pipeline: Pipeline) -> str:
+    """Why there is no program for the pipeline, as it is counted."""
+    if library() is None:
+        return slowpath.LIBRARY
+    if unreadable(pipeline):
+        return slowpath.TYPE
+    return slowpath.SCHEMA if fits(pipeline) else slowpath.TIME
 
 
 def library() -> ctypes.CDLL | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-VERSION = 5
+VERSION = 6
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
 PADDING = 64
 """Bytes behind the last message that the library may read (TG_PADDING)."""

@@ -223,8 +223,10 @@ static bool avro_message(struct program *s, void *context, text p, text end)
 {
     struct avro *a = context;
     const struct schema *schema = tg_avro_schema(a, a->framed ? id_of(p, end) : 0);
-    if (!schema || !schema->steps)
+    if (!schema || !schema->steps) {
+        s->why = SCHEMA;
         return false;
+    }
     struct reading r = { s, schema, end, 0 };
     return run(&r, 0, a->framed ? p + HEADER : p, 1) == end;
 }

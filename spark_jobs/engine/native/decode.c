@@ -68,7 +68,8 @@ int64_t tg_read_by(struct program *s, tg_reads *reads, void *context, text data,
             return give_up(s, -2);
         text p = data + at;
         s->hash_count = 0;
-        look[i] = null || !reads(s, context, p, p + length) || !fill(s, s->rows);
+        s->why = OTHER;
+        look[i] = null || !reads(s, context, p, p + length) || !fill(s, s->rows) ? s->why : 0;
         if (UNLIKELY(look[i])) {
             unsure++;
             if (s->out_of_memory || !forget(s, s->rows))

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TG_VERSION 5     /* what Python and this library have agreed on; see __init__.py */
+#define TG_VERSION 6     /* what Python and this library have agreed on; see __init__.py */
 #define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
 #define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
 #define TG_LEARNED 1024  /* keys remembered of an object besides those that are looked for */
@@ -59,6 +59,17 @@ enum kind {
     KINDS = 20
 };
 
+/* Why a message is not sure, as far as this library knows; Python has the same numbers: json_program.py. Whether it is a
+ * row is for the row rules to say. */
+enum why {
+    OTHER = 1, /* none of the others */
+    NUMBER = 2,
+    TIME = 3,
+    KEY = 4,
+    UNKNOWN = 5, /* a field that no column takes */
+    SCHEMA = 6,  /* nothing is known of messages of this kind */
+};
+
 /* Unknown keys of an OBJECT or a STRUCT. `b` is 0: nobody asks for them; NOT_SURE: the message is not sure; else they
  * go into EXTRA, behind the `b` bytes at `a` of `names`: their path. Those of the top go there as they are, but for one
  * that could be taken for a path; with AS_THEY_ARE any of them. */
@@ -77,8 +88,15 @@ struct slot { /* a key that is looked for, or was seen before; decoded, followed
     struct slot *next;    /* the key that came after this one last time */
 };
 
+/* A short key with its closing quote, zeros behind it: sixteen bytes tell it from any other. */
+struct short_key {
+    uint64_t words[2];
+    struct slot *slot;
+};
+
 struct keys {
     struct slot *slots;
+    struct short_key *recent; /* TG_RECENT of those seen lately */
     int count, room;
     int32_t *table; /* hash -> index + 1 */
     uint32_t mask;
@@ -89,6 +107,7 @@ struct keys {
 struct column {
     enum kind kind;
     bool required; /* null is not sure */
+    bool spelled;  /* may be the text of its type; a STRING: may be a number or a boolean, of which it takes the text */
     int32_t a, b;
     int64_t length, room;      /* rows that are there, rows that there is room for */
     uint8_t *valid;            /* a bit a row */
@@ -125,6 +144,7 @@ struct program {
     int hash_count;
     uint8_t scratch[TG_LONG_KEY + TG_PADDING];
     bool out_of_memory;
+    uint8_t why; /* of the message that is being read: enum why */
 };
 
 /* ------------------------------------------------------------------------------------------------ text.c */
@@ -133,6 +153,8 @@ struct program {
 text tg_skip_string(text p);
 /* Appends the decoded string to the column's data. */
 text tg_take_string(struct program *s, struct column *c, text p);
+/* Appends [from, to) to the column's data as it is. */
+bool tg_take_bytes(struct program *s, struct column *c, text from, text to);
 /* A key: `*key` and `*length` are what it decodes to, in the message or in the scratch. */
 text tg_take_key(struct program *s, text p, text *key, uint32_t *length);
 /* Appends the JSON value in [from, to), which is valid, as compact text. */
@@ -201,7 +223,7 @@ bool tg_unknown_of_many(struct program *s);
 /* `p` is behind the opening quote; the result is behind the closing one. */
 text tg_date(text p, int32_t *days);
 text tg_iso_micros(text p, int64_t *micros);
-/* Only patterns of %Y %m %d %H %M %S %f %z and what stands between them; see json_program.py. */
+/* Only patterns of %Y %m %b %B %d %a %A %H %M %S %f %z and what stands between them; see json_program.py. */
 text tg_pattern_ms(text p, text pattern, text pattern_end, int64_t *ms);
 bool tg_in_years(int64_t ms); /* 1 to 9999 */
 static inline int64_t tg_floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
@@ -240,8 +262,8 @@ typedef bool tg_reads(struct program *s, void *context, text p, text end);
 
 /* Rows for `count` more messages; `expected`: how many there will be in all. `data`: the messages, each followed by a
  * NUL, and TG_PADDING bytes behind the last; a length of -1: there is no message (only the NUL), which is not sure.
- * `look[i]` becomes 1 where message i is not sure; its row is null. Returns how many those are; -1: out of memory, -2:
- * `data` is not as agreed, or too much. Then all rows are gone. */
+ * `look[i]` becomes why (enum why) where message i is not sure; its row is null. Returns how many those are; -1: out of
+ * memory, -2: `data` is not as agreed, or too much. Then all rows are gone. */
 int64_t tg_read_by(struct program *s, tg_reads *reads, void *context, text data, int64_t size, const int32_t *lengths,
                    int64_t count, int64_t expected, uint8_t *look);
 

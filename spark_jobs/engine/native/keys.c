@@ -1,5 +1,6 @@
-/* The keys of an object: found by guessing that they come in the order of the last one, else by a hash table. */
-#include "json_native.h"
+/* The keys of an object: found by guessing that they come in the order of the last one, else among the short ones that
+ * were seen lately, else by a hash table. */
+#include "keys.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,8 @@ bool tg_keys_new(struct keys *k, int wanted)
     k->mask = size - 1;
     k->slots = calloc((size_t)k->room, sizeof *k->slots);
     k->table = calloc(size, sizeof *k->table);
-    return k->slots && k->table;
+    k->recent = calloc(TG_RECENT, sizeof *k->recent);
+    return k->slots && k->table && k->recent;
 }
 
 void tg_keys_free(struct keys *k)
@@ -37,6 +39,7 @@ void tg_keys_free(struct keys *k)
         free(k->slots[i].key);
     free(k->slots);
     free(k->table);
+    free(k->recent);
 }
 
 struct slot *tg_slot(struct keys *k, text key, uint32_t length, uint64_t hash)

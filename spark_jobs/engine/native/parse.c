@@ -1,7 +1,13 @@
 /* One pass over a message: checked as a whole, and what columns want put into them. */
-#include "json_native.h"
+#include "keys.h"
 
 static text value_of(struct program *s, struct column *c, text p, int depth);
+
+static text unsure(struct program *s, enum why why)
+{
+    s->why = why;
+    return NULL;
+}
 
 bool tg_first_time(struct program *s, int since, uint64_t hash)
 {
@@ -12,29 +18,6 @@ bool tg_first_time(struct program *s, int since, uint64_t hash)
         return false;
     s->hashes[s->hash_count++] = hash;
     return true;
-}
-
-/* Sixteen bytes at once: keys are padded, and so is the message. */
-static inline bool guessed(const struct slot *guess, text p)
-{
-    if (!guess->plain)
-        return false;
-    if (guess->length < 16) {
-        uint64_t a[2], b[2], mask[2];
-        static const uint64_t all = ~(uint64_t)0;
-        unsigned n = guess->length + 1;
-        memcpy(a, p, 16);
-        memcpy(b, guess->key, 16);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        mask[0] = n >= 8 ? all : all >> (64 - 8 * n);
-        mask[1] = n <= 8 ? 0 : all >> (128 - 8 * n);
-        return !(((a[0] ^ b[0]) & mask[0]) | ((a[1] ^ b[1]) & mask[1]));
-#else
-        (void)mask;
-        return !memcmp(p, guess->key, n);
-#endif
-    }
-    return !strncmp((const char *)p, (const char *)guess->key, (size_t)guess->length + 1);
 }
 
 /* An object whose keys matter: no key twice. `p` is behind the brace, `depth` counts it. */
@@ -50,22 +33,32 @@ text tg_members(struct program *s, struct column *o, text p, int depth)
         struct slot *slot = guess;
         text key;
         uint32_t length;
+        uint64_t words[2];
+        bool is_short;
         if (*p++ != '"')
             return NULL;
         if (LIKELY(guess && guessed(guess, p))) {
             key = guess->key;
             length = guess->length;
             p += length + 1;
+        } else if (is_short = short_key(p, words), is_short && (slot = recalled(&o->keys, words))) {
+            *learn = slot;
+            key = slot->key;
+            length = slot->length;
+            p += length + 1;
         } else {
+            text written = p;
             if (!(p = tg_take_key(s, p, &key, &length)))
-                return NULL;
+                return unsure(s, KEY);
             uint64_t hash = tg_hash(key, length);
             slot = length <= TG_LONG_KEY ? tg_slot(&o->keys, key, length, hash) : NULL;
             if (slot) {
                 *learn = slot;
                 key = slot->key; /* the scratch may be needed again before the value's end */
+                if (is_short && slot->plain && p - written == length + 1) /* without an escape */
+                    remember(&o->keys, words, slot);
             } else if (!tg_first_time(s, since, hash)) {
-                return NULL;
+                return unsure(s, KEY);
             }
         }
         if (slot) {
@@ -139,6 +132,23 @@ static text json_text_of(struct program *s, struct column *c, text from, int dep
 {
     text p = tg_skip_value(from, depth);
     if (!p || !tg_dump(s, c, from, p))
+        return NULL;
+    ((int32_t *)c->values)[c->length + 1] = (int32_t)c->data_length;
+    tg_append_valid(c);
+    return p;
+}
+
+/* A number or a boolean as it is written, for a string that may be spelled so. */
+static text scalar_text_of(struct program *s, struct column *c, text from)
+{
+    text p = from;
+    if (!memcmp(p, "true", 4))
+        p += 4;
+    else if (!memcmp(p, "false", 5))
+        p += 5;
+    else
+        p = tg_skip_number(p);
+    if (!p || !tg_take_bytes(s, c, from, p))
         return NULL;
     ((int32_t *)c->values)[c->length + 1] = (int32_t)c->data_length;
     tg_append_valid(c);
@@ -268,17 +278,22 @@ static text value_of(struct program *s, struct column *c, text p, int depth)
     }
     if (c->kind != OBJECT && UNLIKELY(!tg_reserve(s, c)))
         return NULL;
+    bool quoted = c->spelled && *p == '"'; /* its text, without an escape */
     switch (c->kind) {
     case STRING:
         if (UNLIKELY(c->a))
             return json_text_of(s, c, p, depth);
+        if (UNLIKELY(c->spelled && *p != '"'))
+            return scalar_text_of(s, c, p);
         return *p == '"' ? string_of(s, c, p + 1) : NULL;
     case INT8: case INT16: case INT32: case INT64: case EPOCH_MS:
-        return integer_of(c, p);
+        if (!(p = integer_of(c, p + quoted)))
+            return unsure(s, NUMBER);
+        return !quoted ? p : *p == '"' ? p + 1 : NULL;
     case FLOAT: case DOUBLE: {
         double value;
-        if (!(p = tg_double(p, &value)))
-            return NULL;
+        if (!(p = tg_double(p + quoted, &value)))
+            return unsure(s, NUMBER);
         if (c->kind == DOUBLE) {
             STORE(double, value);
         } else {
@@ -291,12 +306,13 @@ static text value_of(struct program *s, struct column *c, text p, int depth)
     }
     case DECIMAL: {
         int128 value;
-        if (!(p = tg_decimal(p, c->a, c->b, &value)))
-            return NULL;
+        if (!(p = tg_decimal(p + quoted, c->a, c->b, &value)))
+            return unsure(s, NUMBER);
         memcpy(c->values + c->length * 16, &value, 16);
         break;
     }
     case BOOLEAN:
+        p += quoted;
         if (!memcmp(p, "true", 4)) {
             tg_put_bit(c->values, c->length, true);
             p += 4;
@@ -310,7 +326,7 @@ static text value_of(struct program *s, struct column *c, text p, int depth)
     case DATE: {
         int32_t days;
         if (*p != '"' || !(p = tg_date(p + 1, &days)))
-            return NULL;
+            return unsure(s, TIME);
         STORE(int32_t, days);
         break;
     }
@@ -318,19 +334,22 @@ static text value_of(struct program *s, struct column *c, text p, int depth)
         int64_t ms;
         text pattern = s->names + c->a;
         if (*p != '"' || !(p = tg_pattern_ms(p + 1, pattern, pattern + c->b, &ms)))
-            return NULL;
+            return unsure(s, TIME);
         STORE(int64_t, ms);
         break;
     }
     case TIMESTAMP: case ISO_MS: {
         int64_t micros;
-        if (*p == '"') {
-            if (!(p = tg_iso_micros(p + 1, &micros)))
-                return NULL;
-        } else {
-            if (c->kind == ISO_MS || !(p = tg_integer(p, &micros)) || !tg_in_years(micros))
+        text after = c->kind == ISO_MS || (*p == '"' && !quoted) ? NULL : tg_integer(p + quoted, &micros);
+        if (after && (!quoted || *after == '"')) {
+            if (!tg_in_years(micros))
                 return NULL;
             micros *= 1000;
+            p = after;
+        } else {
+            if (*p != '"' || !(p = tg_iso_micros(p + 1, &micros)))
+                return unsure(s, TIME);
+            quoted = false; /* its end has been read */
         }
         STORE(int64_t, c->kind == ISO_MS ? tg_floor_divide(micros, 1000) : micros);
         break;
@@ -346,6 +365,8 @@ static text value_of(struct program *s, struct column *c, text p, int depth)
         default: return NULL;
         }
     }
+    if (UNLIKELY(quoted && *p++ != '"'))
+        return NULL;
     tg_append_valid(c);
     return p;
 }

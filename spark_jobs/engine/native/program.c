@@ -7,7 +7,7 @@
 struct description {
     int32_t kind, parent;   /* parent: an index; -1 for the first node, the top of the message */
     int32_t key, length;    /* below an OBJECT or a STRUCT: the key's bytes in `names` */
-    int32_t a, b, required; /* see struct column */
+    int32_t a, b, flags;    /* see struct column; flags: 1 required, 2 spelled */
     int32_t column;         /* of the table; -1: a part of one, an OBJECT, or KNOWN */
 };
 
@@ -81,7 +81,8 @@ EXPORTED struct program *tg_new(const struct description *nodes, int32_t count, 
         c->kind = (enum kind)d->kind;
         c->a = d->a;
         c->b = d->b;
-        c->required = d->required;
+        c->required = d->flags & 1;
+        c->spelled = (d->flags & 2) && c->kind != DATE; /* a date is text anyway */
         if ((c->kind == EPOCH_MS && (c->a < 1 || c->b < 1)) ||
             (c->kind == PATTERN_MS && (c->a < 0 || c->b < 0 || (int64_t)c->a + c->b > size)) ||
             (has_keys(c->kind) && (c->b < NOT_SURE || c->a < 0 || (int64_t)c->a + c->b > size)) ||

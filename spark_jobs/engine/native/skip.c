@@ -1,6 +1,16 @@
 /* Values that nobody wants: checked, nothing else. */
 #include "json_native.h"
 
+/* NaN and infinite numbers as Python's json writes them: no JSON, but accepted where no column looks. Other spellings of
+ * them are not sure. */
+static text skip_non_finite(text p)
+{
+    if (!memcmp(p, "NaN", 3))
+        return p + 3;
+    p += *p == '-';
+    return memcmp(p, "Infinity", 8) ? NULL : p + 8;
+}
+
 /* Not recursive, so that no message can exhaust the stack. `depth`: how many are open. */
 text tg_skip_value(text p, int depth)
 {
@@ -48,8 +58,13 @@ value:
             return NULL;
         p += 4;
         break;
+    case 'N':
+    case 'I':
+        if (!(p = skip_non_finite(p)))
+            return NULL;
+        break;
     default:
-        if (!(p = tg_skip_number(p)))
+        if (!(p = *p == '-' && p[1] == 'I' ? skip_non_finite(p) : tg_skip_number(p)))
             return NULL;
     }
 after:

@@ -166,6 +166,15 @@ text tg_take_string(struct program *s, struct column *c, text p)
     }
 }
 
+bool tg_take_bytes(struct program *s, struct column *c, text from, text to)
+{
+    if (c->data_length + (to - from) > c->data_room && !tg_more_data(s, c, to - from))
+        return false;
+    memcpy(c->data + c->data_length, from, (size_t)(to - from));
+    c->data_length += to - from;
+    return true;
+}
+
 text tg_take_key(struct program *s, text p, text *key, uint32_t *length)
 {
     text from = p;

@@ -108,25 +108,67 @@ text tg_iso_micros(text p, int64_t *micros)
     return tg_in_years(tg_floor_divide(*micros, 1000)) ? p + 1 : NULL;
 }
 
-/* Numbers at their full width only: whatever else strptime takes is not sure. */
+/* English names in either case, whole or by their first three letters; no name begins another one. */
+static int name(text *p, const char *const names[], int count, bool whole)
+{
+    for (int i = 0; i < count; i++) {
+        int n = 0, end = whole ? (int)strlen(names[i]) : 3;
+        while (n < end && ((*p)[n] | 0x20) == names[i][n])
+            n++;
+        if (n == end) {
+            *p += n;
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Two digits, or one before something else; where a space stands before it, another one may. */
+static int short_number(text *p, bool padded)
+{
+    int value = digits(*p, 2);
+    if (LIKELY(value >= 0)) {
+        *p += 2;
+        return value;
+    }
+    if (padded && **p == ' ' && digits(*p + 2, 1) < 0)
+        (*p)++;
+    value = digits(*p, 1);
+    (*p)++;
+    return value;
+}
+
+/* Whatever else strptime takes is not sure. */
 text tg_pattern_ms(text p, text pattern, text pattern_end, int64_t *ms)
 {
     int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, micros = 0, offset = 0;
+    static const char *const months[] = {"january", "february", "march", "april", "may", "june", "july", "august",
+                                         "september", "october", "november", "december"};
+    static const char *const weekdays[] = {"monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
+                                           "sunday"};
     int32_t days;
+    bool padded = false; /* a space stands before */
     for (; pattern < pattern_end; pattern++) {
         if (*pattern != '%') {
             p += *pattern == '/' && *p == '\\'; /* many writers escape it */
             if (*p++ != *pattern)
                 return NULL;
+            padded = *pattern == ' ';
             continue;
         }
         switch (*++pattern) {
         case 'Y': year = digits(p, 4); p += 4; break;
-        case 'm': month = digits(p, 2); p += 2; break;
-        case 'd': day = digits(p, 2); p += 2; break;
-        case 'H': hour = digits(p, 2); p += 2; break;
-        case 'M': minute = digits(p, 2); p += 2; break;
-        case 'S': second = digits(p, 2); p += 2; break;
+        case 'm': month = short_number(&p, padded); break;
+        case 'b': month = name(&p, months, 12, false) + 1; break; /* 0 is no month */
+        case 'B': month = name(&p, months, 12, true) + 1; break;
+        case 'd': day = short_number(&p, padded); break;
+        case 'a': case 'A': /* which one it is does not matter to strptime either */
+            if (name(&p, weekdays, 7, *pattern == 'A') < 0)
+                return NULL;
+            break;
+        case 'H': hour = short_number(&p, padded); break;
+        case 'M': minute = short_number(&p, padded); break;
+        case 'S': second = short_number(&p, padded); break;
         case 'f': {
             int count = 0;
             for (; count < 6 && (uint8_t)(*p - '0') < 10; count++)
@@ -153,6 +195,7 @@ text tg_pattern_ms(text p, text pattern, text pattern_end, int64_t *ms)
         }
         if ((year | month | day | hour | minute | second) < 0)
             return NULL;
+        padded = false;
     }
     if (*p != '"' || hour > 23 || minute > 59 || second > 59 || !days_since(year, month, day, &days))
         return NULL;

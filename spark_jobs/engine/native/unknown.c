@@ -74,8 +74,10 @@ static bool keep(struct program *s, struct found found)
 
 bool tg_unknown(struct program *s, struct column *o, text key, uint32_t length, text from, text to)
 {
-    if (o->b == NOT_SURE || !s->extra)
+    if (o->b == NOT_SURE || !s->extra) {
+        s->why = UNKNOWN;
         return false;
+    }
     if (o->many) /* the scratch will be needed again before the message's end */
         return key != s->scratch && keep(s, (struct found){o, key, length, false, from, to});
     struct column *value = s->extra->child->sibling;

@@ -210,8 +210,10 @@ static bool in_words(struct program *s, const struct taking *t, text p, int64_t 
         break;
     default: after = tg_iso_micros(quoted, &value);
     }
-    if (after != quoted + length + 1)
+    if (after != quoted + length + 1) {
+        s->why = TIME;
         return false;
+    }
     if (t->how == AS_DATE)
         STORE(int32_t, days);
     else

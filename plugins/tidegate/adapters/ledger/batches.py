@@ -250,6 +250,8 @@ class SqlBatches:
             detail = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
             if manifest.overflow:
                 detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
+            if manifest.slow:
+                detail["slow_messages"] = manifest.slow_messages
             self._store.note(c, plan.pipeline, what, f"batch {plan.batch_id}", detail)
         return SealedBatch(plan, manifest.epoch, manifest.nonce, manifest)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -19,9 +20,10 @@ from tidegate.adapters.ledger.totals import totals
 from tidegate.core.batch import INGEST
 from tidegate.core.due import ArchiveNote
 from tidegate.core.offsets import Interval
-from tidegate.core.plain import loads
+from tidegate.core.plain import from_plain, loads
 from tidegate.core.progress import BatchLook, Look, Progress
 from tidegate.core.retention import HORIZON_MS
+from tidegate.core.slowpath import Slow
 from tidegate.core.survey import Counts, Landed, Published, Survey, WindowSteps
 from tidegate.core.totals import Spent, Sums, Totals
 from tidegate.core.watermark import TopicFacts
@@ -96,8 +98,9 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
     waiting, notes = _waiting(c, names), _notes(c, names)
     lost, late = lost_and_late(c, names)
     (audits, pauses), untold = audits_and_pauses(c, names), undelivered(c, names)
-    found = {}
-    for name, (progress, facts) in _progress(c, names, now_ms).items():
+    found, known = {}, _progress(c, names, now_ms)
+    slow = _slow(c, [(name, one.landed.batch_id) for name, (one, _) in known.items() if one.landed is not None])
+    for name, (progress, facts) in known.items():
         since, held = waiting.get(name, (None, 0))
         found[name] = Survey(
             progress,
@@ -113,6 +116,7 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
             untold.get(name, 0),
             late.get(name, 0),
             pauses.get(name),
+            slow.get(name, ()),
         )
     return found
 
@@ -296,6 +300,18 @@ def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None,
         since, before = found.get(name, (None, 0))
         found[name] = (since, before + count)
     return found
+
+
+def _slow(c: Connection, landed: Sequence[tuple[str, int]]) -> dict[str, tuple[Slow, ...]]:
+    """From receipts; the database takes them apart, for they are large."""
+    sqlite = c.dialect.name == "sqlite"
+    part = "json_extract(t.receipt, '$.slow')" if sqlite else "CAST(t.receipt AS json) ->> 'slow'"
+    statement = (
+        f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT a.pipeline, {part} AS slow FROM asked AS a "
+        "JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id"
+    )
+    rows = [row for at in range(0, len(landed), SPANS) for row in asked(c, statement, landed[at : at + SPANS])]
+    return {x.pipeline: from_plain(tuple[Slow, ...], json.loads(x.slow)) for x in rows if x.slow}
 
 
 def _notes(c: Connection, names: Sequence[str]) -> dict[str, ArchiveNote]:
