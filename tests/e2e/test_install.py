@@ -162,6 +162,5 @@ def test_install_as_the_page_says(host: Host, kafka: StackInfo) -> None:
     assert "No data found" in host.output, host.output[-3000:]  # of import errors
     assert re.search(r"data\W+80|80 records|records\W+80", host.output), host.output[-6000:]
     if host.way == "wheel":
-        assert f"messages are decoded by {native.named()}" in re.sub(r"\s+", " ", host.output)  # the doctor
         assert f"messages were decoded by {native.named()}" in host.output  # the job's log
     assert sys.version_info[:2] == (3, 11)

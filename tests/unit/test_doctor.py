@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from spark_jobs.engine import native
 from tidegate import __version__
 from tidegate.adapters import installed, probing
 from tidegate.adapters.ledger.migrate import migrate
@@ -146,6 +147,15 @@ def test_a_good_set_up_is_well_and_nothing_is_left_behind(setup: Setup) -> None:
         "its DAGs are there",
     ):
         assert words in everything
+
+
+def test_the_doctor_says_what_decodes_messages(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = setup.findings()["native library"]
+    assert found["what"] == f"messages are decoded by {native.named()}"
+    monkeypatch.setattr(native, "_load", lambda: "the C library is missing")
+    found = setup.wrong("native library", "warning")
+    assert found["what"] == "messages are decoded by the row rules in Python, because the C library is missing"
+    assert found["mend"] == native.ADVICE
 
 
 def test_servers_that_refuse_are_asked_really(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
