@@ -62,7 +62,7 @@ def survey(ctx: Context) -> Survey:
     while (record := records.batch_record(ctx, batch_id)) is not None:
         found.append(record)
         batch_id += 1
-    obstacles = ()
+    obstacles: tuple[str, ...] = ()
     if ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
         obstacles = (f"{ctx.layout.high_water_mark(batch_id)} is empty: batch {batch_id} cannot be rebuilt from it",)
     elif ctx.storage.exists(ctx.layout.landed(batch_id)):
@@ -130,8 +130,8 @@ def adopt(ctx: Context, found: Survey, why: str) -> list[str]:
         _adopt_batch(ctx, record, why)
         what = "abandoned" if record.manifest is None else f"{many(record.manifest.rows, 'row')}"
         say(f"adopted: batch {record.plan.batch_id} ({what})")
-    for record in found.generations:
-        _adopt_generation(ctx, record, found.generations, why, say)
+    for generation in found.generations:
+        _adopt_generation(ctx, generation, found.generations, why, say)
     return done
 
 

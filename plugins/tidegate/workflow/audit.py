@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidegate.core.audit import Books, Problem, Totals
 from tidegate.core.audit_scope import ALL, Again, Part, is_still, key, stands
@@ -316,10 +317,11 @@ class _Look:
                 self._note(self._records.of_batch(batch, page.plans), batch)
             if batch.state == "LANDED":
                 self.partitions.expect_batch(batch, files)
-                self._pace.say(
-                    lambda n=batch.batch_id: f"batches up to {n:,}, {many(self.found, 'file')} in their places"
-                )
+                self._pace.say(partial(self._so_far, batch.batch_id))
                 self._batch_files(batch, files)
+
+    def _so_far(self, batch_id: int) -> str:
+        return f"batches up to {batch_id:,}, {many(self.found, 'file')} in their places"
 
     def _batch_files(self, batch: BatchRow, files: Iterable[FileEntry]) -> None:
         wanted = self.again is None or batch.batch_id in self.again.batches

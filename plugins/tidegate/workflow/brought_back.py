@@ -11,7 +11,7 @@ from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused, Tidegat
 from tidegate.core.instants import iso
 from tidegate.core.layout import join
 from tidegate.core.merging import Merge, MergeReceipt, Source
-from tidegate.core.receipt import DATA, content_digest
+from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.tables import told_columns
 from tidegate.core.window import RETIRED, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many
@@ -31,7 +31,8 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     old = earlier(ctx, generation.window, told.number)
     refuse_if_lost(ctx, old)
     merges = _copies(ctx, old)
-    entries, sources = [], {}
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
     if merges:
         job = jobs.merge_plan(ctx, generation, merges)
         receipt = _run(ctx, generation, job)

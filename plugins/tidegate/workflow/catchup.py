@@ -120,7 +120,7 @@ def _one(ctx: Context, key: WindowKey, runs: Runs, tally: Tally, failed: list[Wi
 
 def comparing_once(ctx: Context) -> Context:
     """For many windows in a row."""
-    return replace(ctx, catalogue=_ComparedOnce(ctx.catalogue))  # type: ignore[arg-type]
+    return replace(ctx, catalogue=_ComparedOnce(ctx.catalogue))
 
 
 class _ComparedOnce:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.layout import Assembly, join, window_id
@@ -100,7 +102,7 @@ def _landed(run: Run) -> None:
     for batch_id, path in sorted(there.items()):
         if not _worth_it(run, "landed", path, rules.landed(facts.get(batch_id), True, run.ttl, run.now_ms)):
             continue
-        gone = run.delete("landed", path, lambda b=batch_id, p=path: _landed_verdict(run, b, p))
+        gone = run.delete("landed", path, partial(_landed_verdict, run, batch_id, path))
         if gone and not run.dry_run:
             ctx.ledger.cleaning.batch_cleaned(ctx.name, batch_id)
     if not run.dry_run:
@@ -156,14 +158,20 @@ def _quarantine(run: Run) -> None:
         if found is None:
             run.foreign("quarantine", path)
             continue
-        window = isinstance(found, Assembly)
-        batch_id = found.batch_id if isinstance(found, BatchAttempt) else found
-        subject = f"window {window_id(found.window_ms)}" if isinstance(found, Assembly) else f"batch {batch_id}"
+        if isinstance(found, Assembly):
+            subject = f"window {window_id(found.window_ms)}"
+        else:
+            subject = f"batch {_batch_of(found)}"
         since = run.newest_event_ms(subject)
+        run.delete("quarantine", path, partial(_quarantined, run, found, since))
 
-        def decide(found=found, window=window, batch_id=batch_id, since=since) -> Verdict:
-            batch = None if window else run.batch(batch_id)
-            generation = run.generation((found.window_ms, found.number)) if window else None
-            return rules.quarantined(found, batch, generation, since, run.ttl, run.now_ms)
 
-        run.delete("quarantine", path, decide)
+def _quarantined(run: Run, found: BatchAttempt | Assembly | int, since_ms: int | None) -> Verdict:
+    if isinstance(found, Assembly):
+        generation = run.generation((found.window_ms, found.number))
+        return rules.quarantined(found, None, generation, since_ms, run.ttl, run.now_ms)
+    return rules.quarantined(found, run.batch(_batch_of(found)), None, since_ms, run.ttl, run.now_ms)
+
+
+def _batch_of(found: BatchAttempt | int) -> int:
+    return found.batch_id if isinstance(found, BatchAttempt) else found

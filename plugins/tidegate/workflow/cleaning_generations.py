@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import GenerationFacts, Verdict
 from tidegate.core.errors import CatalogueError
 from tidegate.core.layout import CERTIFICATE, SUCCESS, Assembly, join, parse_assembly, time_values, window_end
+from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
 from tidegate.workflow import merging
@@ -113,7 +115,7 @@ class _Generations:
         spec = self._ctx.pipeline
         return self._ctx.layout.window(time_values(window_ms, spec.time_partitions, spec.windows.timezone))
 
-    def _empty_folders(self, location: str, decide) -> None:
+    def _empty_folders(self, location: str, decide: Callable[[], Verdict]) -> None:
         """Not in the table's own directory: with another spec a later generation may come there."""
         if not rules.within(location, self._ctx.layout.generations()):
             return
@@ -135,7 +137,7 @@ class _Generations:
                 run.tell("generations", path, Verdict(False, "the ledger has no such generation", odd=True))
             elif about.state == DISCARDED:
                 since = run.since_ms(one, about)
-                run.delete("generations", path, lambda p=path, o=one, s=since: self._discarded(p, o, s))
+                run.delete("generations", path, partial(self._discarded, path, one, since))
 
     def _discarded(self, path: str, found: Assembly, since_ms: int | None) -> Verdict:
         pointing = self._partitions(found.window_ms)
@@ -160,7 +162,7 @@ class _Generations:
             if not first.go:
                 run.tell("publish", path, first)
                 continue
-            run.delete("publish", path, lambda p=path, o=one, s=since: self._assembly(p, o, s))
+            run.delete("publish", path, partial(self._assembly, path, one, since))
 
     def _assembly(self, path: str, found: Assembly, since_ms: int | None) -> Verdict:
         """The files first, the ledger last: what it says right before the deletion decides."""
@@ -200,7 +202,7 @@ class _Generations:
         window = WindowKey(key[0], window_end(key[0], self._ctx.pipeline.windows))
         return self._ctx.ledger.windows.generation(self._ctx.name, window, key[1])
 
-    def _files(self, key: Key):
+    def _files(self, key: Key) -> tuple[FileEntry, ...]:
         generation = self._generation(key)
         return () if isinstance(generation, BuildingGeneration) else generation.files
 

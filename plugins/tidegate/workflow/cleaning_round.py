@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidegate.core import cleaning as rules
-from tidegate.core.cleaning import Assembly, BatchAttempt, BatchFacts, GenerationFacts, Verdict
+from tidegate.core.cleaning import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.errors import StorageError
-from tidegate.core.layout import window_id
+from tidegate.core.layout import Assembly, window_id
 from tidegate.core.window import BUILDING, DISCARDED
 from tidegate.workflow.audit_pace import Pace
 from tidegate.workflow.context import Context

@@ -172,10 +172,11 @@ def _words(
     working = [g for g in view.generations if g.state not in (CURRENT, RETIRED, DISCARDED)]
     late = sum(t.rows for t in view.totals if t.kind == LATE)
     if current is not None:
-        words = f"published: generation {current.number} ({current.kind}), {many(current.rows, 'row')}"
+        rows = current.rows or 0
+        words = f"published: generation {current.number} ({current.kind}), {many(rows, 'row')}"
         if current.origin is not None:
             told = Origin(current.origin, current.why or "")
-            words = f"published: generation {current.number}, {current.rows:,} {told.words()}"
+            words = f"published: generation {current.number}, {rows:,} {told.words()}"
         if working:
             words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
             step = f"nothing if its run is at work; otherwise: {finishing(name, key.start_ms, working[-1].kind)}"

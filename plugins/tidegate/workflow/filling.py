@@ -39,6 +39,10 @@ class Runs(Protocol):
         alone, and all are while another process works on the DAG's runs."""
         ...
 
+    def catch_up(self, keys: Sequence[WindowKey], start: bool) -> bool:
+        """Whether one process is publishing these windows, or is about to; `start`: it may be asked to."""
+        ...
+
 
 @dataclass(frozen=True)
 class Asked:

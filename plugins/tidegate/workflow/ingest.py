@@ -12,6 +12,7 @@ from tidegate.core.batch import (
     JobPlan,
     LandedBatch,
     OpenBatch,
+    Plan,
     PlannedBatch,
     SealedBatch,
     WritingBatch,
@@ -88,7 +89,7 @@ def _give_way(ctx: Context) -> None:
         raise GivesWay(f"{ctx.name}: {ask.words()}: this run plans nothing", advice="the next run reads on")
 
 
-def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | NothingToPlan:
+def _decide(ctx: Context, view: planning.PlanningView) -> Plan | NothingToPlan:
     spec = ctx.pipeline
     clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
     topic = ctx.source.describe(spec.source.topic)
@@ -102,7 +103,7 @@ def _decide(ctx: Context, view: planning.PlanningView) -> planning.Plan | Nothin
     return planning.plan_batch(spec, ctx.spec_version, view, topic, first, clock_ms)
 
 
-def preview(ctx: Context) -> planning.Plan | NothingToPlan | OpenBatch:
+def preview(ctx: Context) -> Plan | NothingToPlan | OpenBatch:
     """What `plan` would do now; nothing is written."""
     view = ctx.ledger.batches.planning_view(ctx.name)
     ask = ctx.ledger.redrives.asked(ctx.name)

@@ -167,12 +167,12 @@ def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]
     """ADD PARTITION IF NOT EXISTS needs no intent: a batch's side directory never changes its place.
 
     `tables` remembers which ones this run has ensured."""
-    batch_value = (("_batch", str(batch_id)),)
+    batch_value: PartitionValues = (("_batch", str(batch_id)),)
     late: dict[PartitionValues, str] = {}
     for f in files[LATE]:
         folder = _below(LATE, f.path).rsplit("/", 1)[0]
         late[batch_value + parse_partition_path(folder)] = join(ctx.layout.side(batch_id, LATE), folder)
-    dirty = {batch_value: ctx.layout.side(batch_id, DIRTY)} if files[DIRTY] else {}
+    dirty: dict[PartitionValues, str] = {batch_value: ctx.layout.side(batch_id, DIRTY)} if files[DIRTY] else {}
     for table, partitions in ((late_table(ctx.pipeline), late), (dirty_table(ctx.pipeline), dirty)):
         if not partitions:
             continue

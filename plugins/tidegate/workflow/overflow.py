@@ -22,14 +22,14 @@ MOST_SPANS = 32
 
 def with_known(ctx: Context, job: JobPlan) -> JobPlan:
     """Every attempt of a batch sees the same: no other batch lands before it. A replay sees what its window has."""
-    pipeline = from_plain(Pipeline, job.pipeline)
+    pipeline: Pipeline = from_plain(Pipeline, job.pipeline)
     if job.mode in ("merge", "reopen") or not pipeline.dynamic_partitions:
         return job
+    found: dict[int, set[PartitionValues]] = {}
     if job.mode == "replay":
-        found = {}
         for target in job.targets:
             parts = [job.parts[i] for i in target.parts]
-            pinned = (from_plain(Pipeline, part.pinned) for part in parts if part.pinned is not None)
+            pinned: list[Pipeline] = [from_plain(Pipeline, p.pinned) for p in parts if p.pinned is not None]
             if any(_spelled(one) != _spelled(pipeline) for one in pinned):
                 continue  # its rows may get other values: those that they had must not take the room
             window_ms = target.window_ms
@@ -39,7 +39,6 @@ def with_known(ctx: Context, job: JobPlan) -> JobPlan:
                 found[window_ms] = found.get(window_ms, set()) | late
     else:
         (part,) = job.parts
-        found = {}
         for first_ms, last_ms in open_spans(part.floor, window_start(part.floor.low_ms, pipeline.windows)):
             found |= ctx.ledger.batches.values(ctx.name, first_ms, last_ms)
     beyond = {overflow_values(pipeline)}

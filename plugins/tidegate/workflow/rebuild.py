@@ -65,7 +65,8 @@ def work_of(ctx: Context, generation: BuildingGeneration) -> Work:
 
 def collected(ctx: Context, generation: BuildingGeneration, found: Rebuilt) -> BuiltGeneration:
     """Only what the receipt names is moved into the generation. Raises MovedOn."""
-    entries, sources = [], {}
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
     for f in found.files:
         entry = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
         entries.append(entry)

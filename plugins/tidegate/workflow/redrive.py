@@ -132,7 +132,8 @@ def _planned(ctx: Context, run: str, wanted: set[int], wait: Callable[[TidegateE
                 ask = _ask(ctx, ask)
                 wait(e)
             except NotReady as e:
-                ask = _withdraw(ctx, ask)
+                _withdraw(ctx, ask)
+                ask = None
                 wait(e)
     finally:
         _withdraw(ctx, ask)
@@ -195,7 +196,16 @@ def outcome(ctx: Context, batch: Batch) -> Redriven:
         return replace(found, refused=batch.reason)
     if not isinstance(batch, LandedBatch):
         raise NotReady(f"batch {found.batch_id} is {batch.state}: somebody else works on it")
-    return replace(found, **ctx.ledger.redrives.counts(ctx.name, found.batch_id))
+    rows = ctx.ledger.redrives.counts(ctx.name, found.batch_id)
+    return replace(
+        found,
+        data=rows["data"],
+        late=rows["late"],
+        dirty=rows["dirty"],
+        filtered=rows["filtered"],
+        dropped=rows["dropped"],
+        rerouted=rows["rerouted"],
+    )
 
 
 # ---------------------------------------------------------------- deciding

@@ -16,7 +16,7 @@ from tidegate.core.layout import join
 from tidegate.core.merging import Merge, Source
 from tidegate.core.overflow import Known, overflow_values
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import DATA, LATE
+from tidegate.core.receipt import DATA, LATE, FileEntry
 from tidegate.core.reopening import ReopenReceipt
 from tidegate.core.tables import told_columns
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
@@ -45,7 +45,8 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
         raise ReplayRefused(f"{iso(generation.window.start_ms)}: {'; '.join(wrong[:3])}", advice=_STAYS)
     for one in receipt.overflow:
         overflow.say_one(ctx, one)
-    entries, sources = [], {}
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
     for f in receipt.files:
         entry = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
         entries.append(entry)

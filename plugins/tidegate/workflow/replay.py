@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from tidegate.core.errors import (
@@ -150,8 +151,12 @@ class _Range:
     def _group(self, keys: list[WindowKey]) -> None:
         taken: dict[WindowKey, BuildingGeneration] = {}
         self._began = time.monotonic()
+
+        def begin(key: WindowKey) -> None:
+            taken[key] = _begun(self._ctx, key)
+
         for key in keys:
-            self._guarded(key, lambda key=key: taken.__setitem__(key, _begun(self._ctx, key)))
+            self._guarded(key, partial(begin, key))
         if not taken or self._down is not None:
             return
         if len(taken) > 1:
@@ -165,7 +170,7 @@ class _Range:
                 self._tell(not_done(key, e))
             return
         for key, generation in taken.items():
-            self._guarded(key, lambda k=key, g=generation: _finished(self._ctx, g, found[k.start_ms]))
+            self._guarded(key, partial(_finished, self._ctx, generation, found[key.start_ms]))
 
     def _guarded(self, key: WindowKey, step: Callable[[], Published | None]) -> None:
         """What goes wrong for one window is its outcome; a comparison that is lost is tried again alone."""
