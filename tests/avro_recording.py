@@ -43,6 +43,6 @@ def recorded_avro(rng: Random, count: int) -> bytes:
     head = array("i", [description.count, len(description.names), len(added)])
     parts = [head.tobytes(), description.numbers.tobytes(), bytes(description.names), *added]
     for size in (count, 1, 7):
-        data, lengths = laid_out([m for m in messages(case, rng, size) if m is not None])
+        data, lengths = laid_out([m for m in messages("avro", case, rng, size) if m is not None])
         parts += [array("i", [len(lengths), len(data)]).tobytes(), lengths.tobytes(), data]
     return b"".join(parts)

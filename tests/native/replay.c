@@ -3,9 +3,10 @@
  *
  *     replay FILE...
  *
- * A file: int32 nodes, names' bytes, Avro schemas (-1: messages are JSON); the nodes, 8 int32 each; the names; of
- * each schema int32 id, steps, length of the pool, bytes of the names, then these; then chunks: int32 messages, int32
- * size of the data, the lengths, the data. */
+ * A file: int32 nodes, names' bytes, Avro schemas (-1: messages are JSON, -2: CSV); the nodes, 8 int32 each; the names;
+ * of each schema int32 id, steps, length of the pool, bytes of the names, then these; for CSV int32 positions, takers,
+ * bytes of the names, then 5 int32 of settings, the positions, 4 int32 each, the takers, the names; then chunks: int32
+ * messages, int32 size of the data, the lengths, the data. */
 #include "../../spark_jobs/engine/native/avro.h"
 #include "../../spark_jobs/engine/native/export.h"
 
@@ -23,6 +24,11 @@ int64_t tg_avro_add(struct avro *a, int64_t id, const struct step *steps, int32_
                     int32_t pool_count, text names, int64_t size);
 int64_t tg_avro_read(struct avro *a, text data, int64_t size, const int32_t *lengths, int64_t count, int64_t expected,
                      uint8_t *look);
+struct csv *tg_csv_new(struct program *columns, const void *settings, const void *positions, int32_t count,
+                       const int32_t *takers, int32_t taker_count, text names, int64_t size);
+void tg_csv_free(struct csv *v);
+int64_t tg_csv_read(struct csv *v, text data, int64_t size, const int32_t *lengths, int64_t count, int64_t expected,
+                    uint8_t *look);
 int64_t tg_take(struct program *s, struct ArrowArray *array);
 
 static uint64_t sum; /* so that no look at the results can be left out */
@@ -74,11 +80,35 @@ static void look_at(const struct column *c, const struct ArrowArray *array)
     }
 }
 
-static int64_t read_by(struct program *s, struct avro *a, text data, int64_t size, const int32_t *lengths, int32_t count,
+struct reader { /* both NULL: JSON */
+    struct program *s;
+    struct avro *avro;
+    struct csv *csv;
+};
+
+static int64_t read_by(struct reader *r, text data, int64_t size, const int32_t *lengths, int32_t count,
                        int64_t expected, uint8_t *look)
 {
-    return a ? tg_avro_read(a, data, size, lengths, count, expected, look)
-             : tg_read(s, data, size, lengths, count, expected, look);
+    return r->avro  ? tg_avro_read(r->avro, data, size, lengths, count, expected, look)
+           : r->csv ? tg_csv_read(r->csv, data, size, lengths, count, expected, look)
+                    : tg_read(r->s, data, size, lengths, count, expected, look);
+}
+
+static struct csv *positions_of(FILE *file, struct program *s)
+{
+    int32_t *head = take(file, 12);
+    void *settings = take(file, 20), *positions = take(file, (size_t)head[0] * 16);
+    int32_t *takers = take(file, (size_t)head[1] * 4);
+    void *names = take(file, (size_t)head[2]);
+    struct csv *v = tg_csv_new(s, settings, positions, head[0], takers, head[1], names, head[2]);
+    if (!v)
+        exit(14);
+    free(head);
+    free(settings);
+    free(positions);
+    free(takers);
+    free(names);
+    return v;
 }
 
 static struct avro *schemas_of(FILE *file, struct program *s, int32_t count)
@@ -106,14 +136,16 @@ static void replay(FILE *file)
     struct program *s = tg_new(nodes, head[0], names, head[1]);
     if (!s)
         exit(7);
-    struct avro *a = head[2] < 0 ? NULL : schemas_of(file, s, head[2]);
+    struct reader r = { s, head[2] < 0 ? NULL : schemas_of(file, s, head[2]), NULL };
+    if (head[2] == -2)
+        r.csv = positions_of(file, s);
     int32_t chunk[2];
     while (fread(chunk, 4, 2, file) == 2) {
         int32_t *lengths = take(file, (size_t)chunk[0] * 4);
         uint8_t *data = take(file, (size_t)chunk[1]), *look = malloc((size_t)chunk[0] + 1);
         struct ArrowArray array;
-        int64_t unsure = read_by(s, a, data, chunk[1], lengths, chunk[0], chunk[0] / 2, look);
-        if (unsure < 0 || read_by(s, a, data, chunk[1], lengths, chunk[0], 0, look) != unsure || tg_take(s, &array))
+        int64_t unsure = read_by(&r, data, chunk[1], lengths, chunk[0], chunk[0] / 2, look);
+        if (unsure < 0 || read_by(&r, data, chunk[1], lengths, chunk[0], 0, look) != unsure || tg_take(s, &array))
             exit(8);
         if (array.length != 2 * chunk[0])
             exit(12);
@@ -125,16 +157,17 @@ static void replay(FILE *file)
             look_at(s->columns[i], array.children[i]);
         array.release(&array);
         /* not as agreed: no padding, a length too many */
-        if (read_by(s, a, data, chunk[1] - 1, lengths, chunk[0], 0, look) != -2)
+        if (read_by(&r, data, chunk[1] - 1, lengths, chunk[0], 0, look) != -2)
             exit(10);
         data[lengths[0]] = ' '; /* nor is a message without a NUL behind it */
-        if (read_by(s, a, data, chunk[1], lengths, chunk[0], 0, look) != -2)
+        if (read_by(&r, data, chunk[1], lengths, chunk[0], 0, look) != -2)
             exit(11);
         free(lengths);
         free(data);
         free(look);
     }
-    tg_avro_free(a);
+    tg_avro_free(r.avro);
+    tg_csv_free(r.csv);
     tg_free(s);
     free(head);
     free(nodes);

@@ -11,6 +11,7 @@ import shutil
 import struct
 import subprocess
 from array import array
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -24,7 +25,9 @@ from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.json_program import Program, describe, is_plain, laid_out, unreadable
 from spark_jobs.engine.formats.json_rows import MAX_DEPTH, RowRules
 from spark_jobs.engine.job import run_plan
+from tests import wire_differential
 from tests.avro_recording import recorded_avro
+from tests.csv_recording import recorded_csv
 from tests.json_differential import CASES, compare, messages, spec_of
 from tidegate.adapters.storage.local import LocalStorage
 from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
@@ -504,7 +507,9 @@ def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:
     assert "was built from other sources" in str(native.open_library(tmp_path / "odd.so"))
 
 
-def test_processors_without_sse2_read_the_same(tmp_path: Path, rng: random.Random) -> None:
+def test_processors_without_sse2_read_the_same(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -524,6 +529,11 @@ def test_processors_without_sse2_read_the_same(tmp_path: Path, rng: random.Rando
             odd = code < 0x20 or code == ord('"')
             assert look == ([0, 1] if odd else []), body
             assert odd or batch.column(0)[0].as_py().encode() == body
+    monkeypatch.setattr(native, "_load", lambda: library)
+    found = Counter[str]()
+    for case in rng.sample(wire_differential.cases("csv", rng, 20), 20):
+        found += wire_differential.compare("csv", case, rng, 50)
+    assert found["sure"] > 50, found
 
 
 def _recorded(name: str, rng: random.Random, count: int) -> bytes:
@@ -552,5 +562,8 @@ def test_no_byte_is_read_or_written_that_is_not_its_own(flags: list[str], tmp_pa
     for name in CASES:
         (tmp_path / name).write_bytes(_recorded(name, rng, 1_500))
     (tmp_path / "avro").write_bytes(recorded_avro(rng, 1_500))
-    done = subprocess.run([str(tmp_path / "replay"), *CASES, "avro"], cwd=tmp_path, capture_output=True, text=True)
+    others = ["avro", *(f"csv {n}" for n in range(8))]
+    for name in others[1:]:
+        (tmp_path / name).write_bytes(recorded_csv(rng, 300))
+    done = subprocess.run([str(tmp_path / "replay"), *CASES, *others], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr[-2000:]) == (0, "")

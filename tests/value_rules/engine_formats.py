@@ -6,6 +6,7 @@ import base64
 
 from spark_jobs.engine.formats import Decoder, decoder_for
 from spark_jobs.engine.formats.avro_decoder import AvroDecoder
+from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
 from tests.value_rules.engine_json import pipeline_of
 from tests.value_rules.oracle_avro import AvroSettings
@@ -20,6 +21,8 @@ def decoders(spec: PlainSpec) -> dict[str, Decoder]:
     found = {"decoder": decoder_for(built)}
     if isinstance(spec.settings, AvroSettings):
         found["rows"] = AvroDecoder(built, vectorised=False)
+    if isinstance(spec.settings, CsvSettings):
+        found["rows"] = CsvDecoder(built, vectorised=False)
     if isinstance(spec.settings, ProtobufSettings):
         found["rows"] = ProtobufDecoder(built, vectorised=False)
     return found

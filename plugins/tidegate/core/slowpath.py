@@ -13,12 +13,14 @@ REASONS: dict[str, str] = {
     RARE: "A value has a rare form: nan, inf or +Infinity in a field that no column takes, escapes in the text of a "
     "number; in protobuf a field in parts, or an unknown one that matters.",
     NUMBER: "A number is longer than the library reads (800 digits; 400 characters or an exponent beyond 400 for a "
-    "decimal), or fits its column only by old rules.",
+    "decimal), fits its column only by old rules, or ends at a CSV mark that could be a part of it (`1`, `.`, `e`).",
     TIME: "A date or a time fits its format, but not in the plain form, or the library does not read the format.",
     KEY: "An object has more than about a thousand keys that were never seen before, or a long one with escapes.",
-    UNKNOWN: "An unknown field lies in an object that two columns look into.",
+    UNKNOWN: "An unknown field lies in an object that two columns look into; in CSV any, where `unknown_fields` is "
+    "`fail`.",
     TYPE: "A column's type is one that the library does not read, as a map with keys of fractions.",
-    SCHEMA: "The library does not read messages of this Avro schema or protobuf type.",
+    SCHEMA: "The library does not read messages of this Avro schema or protobuf type, nor CSV whose `delimiter`, "
+    "`quote` or `escape` is not ASCII.",
     LIBRARY: "The C library is missing on that worker: all messages take the slow path.",
 }
 """Every reason that is counted, with what it means; docs/formats.md has the same words."""

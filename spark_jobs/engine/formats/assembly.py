@@ -23,6 +23,8 @@ from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
 Values = Sequence[Any]
 """Of one message: a value for each column as Arrow takes it, the event time in ms if the message has it, and if unknown
 fields matter a list of their (name, text)."""
+ByRules = Callable[[Sequence[bytes | None]], Decoded]
+"""What the row rules say of messages."""
 TOMBSTONE = Bad("null value (tombstone)")
 NULL = "missing or null, but the column is not nullable"
 
@@ -85,12 +87,12 @@ class Assembly:
                 rows.append(empty)
         return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
 
-    def slowly(self, why: str, values: Sequence[bytes | None], read: Callable[[bytes], Values]) -> Decoded:
-        """As `decoded`, where the C library reads none of the messages; `why` it does not."""
+    def slowly(self, why: str, values: Sequence[bytes | None], by_rules: ByRules) -> Decoded:
+        """What the row rules say, where the C library reads none of the messages; `why` it does not."""
         slow = Slowness()
         slow.count(why, len(values))
         with slow.timed():
-            found = self.decoded(values, read)
+            found = by_rules(values)
         found.slow = slow
         return found
 
@@ -100,20 +102,24 @@ class Assembly:
         look: Sequence[int],
         why: Sequence[str],
         values: Sequence[bytes | None],
-        read: Callable[[bytes], Values],
+        by_rules: ByRules,
     ) -> Decoded:
-        """What the C library has read, and by `read` the messages that it was not sure of, in their places. `why` it
+        """What the C library has read, and by the rules the messages that it was not sure of, in their places. `why` it
         was not, for each of them."""
         table = pa.Table.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
         decoded = Decoded(table, None if self.time_path is None else batch.column(len(self._schema)))
+        if self._capture:
+            decoded.unknown = first_seen(batch.column(EXTRA_COLUMN[0]))
         if not look:
             return decoded
         with decoded.slow.timed():
-            slow = self.decoded([values[i] for i in look], read)
+            slow = by_rules([values[i] for i in look])
         for i, reason in enumerate(why):
             decoded.slow.count(slowpath.DIRTY if i in slow.bad else reason)
         decoded.bad = {look[i]: why for i, why in slow.bad.items()}
-        decoded.unknown = {name: (look[i], example) for name, (i, example) in slow.unknown.items()}
+        for name, (i, example) in slow.unknown.items():
+            if decoded.unknown.get(name, (len(values),))[0] > look[i]:
+                decoded.unknown[name] = (look[i], example)
         order = np.arange(len(values))
         order[np.asarray(look)] = np.arange(len(look)) + len(values)
         decoded.table = pa.concat_tables([table, slow.table]).take(pa.array(order)).combine_chunks()
@@ -161,6 +167,17 @@ class Assembly:
                 return Bad(NULL, name)
         time = values[len(self.columns)]
         return Bad(time.reason if isinstance(time, Unfit) else "no event time", self.time_field)
+
+
+def first_seen(extra: pa.MapArray) -> dict[str, tuple[int, str]]:
+    """Each key of a column of maps, with the first row that has it and its value there."""
+    if not len(extra.keys):
+        return {}
+    keys = extra.keys.dictionary_encode()
+    _, first = np.unique(keys.indices.to_numpy(), return_index=True)
+    rows = np.searchsorted(extra.offsets.to_numpy(), first, side="right") - 1
+    examples = [text or "" for text in extra.items.take(pa.array(first)).to_pylist()]
+    return dict(zip(keys.dictionary.to_pylist(), zip(rows.tolist(), examples, strict=True), strict=True))
 
 
 def _array(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:

@@ -52,10 +52,11 @@ class AvroDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         plain, self._chunk = self._plain, chunk
         read = self._framed if plain is None else lambda value: plain(value, 0)
+        by_rules = partial(self._assembly.decoded, read=read)
         if self._program is None or not chunk.values:
-            return self._assembly.slowly(self._why_not, chunk.values, read)
+            return self._assembly.slowly(self._why_not, chunk.values, by_rules)
         batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, self._program.why, chunk.values, read)
+        return self._assembly.patched(batch, look, self._program.why, chunk.values, by_rules)
 
     def _framed(self, value: bytes) -> Values:
         if len(value) < HEADER or value[0]:

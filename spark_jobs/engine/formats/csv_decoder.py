@@ -1,6 +1,7 @@
 """CSV messages: one record each, without a header; the spec names the fields by their positions.
 
-Each message is cut on its own: line breaks and quotes in one cannot shift another.
+Each message is cut on its own: line breaks and quotes in one cannot shift another. The C library reads what it is sure
+of; the rules here decide about all other messages, and say what is wrong with them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.formats.assembly import TOMBSTONE, Assembly, Malformed
+from spark_jobs.engine.formats.csv_program import CsvProgram, program_for
 from spark_jobs.engine.formats.text_columns import TextColumn
+from spark_jobs.engine.formats.wire_program import why_not
 from tidegate.core.pipeline import SKIPPED_FIELD, CsvFormat, Pipeline
 
 BOM = "\ufeff"
@@ -106,9 +109,12 @@ def _what(c: str, quote: str | None, escape: str | None) -> str:
 
 
 class CsvDecoder:
-    """Raises JobError for columns that no position can give."""
+    """Raises JobError for columns that no position can give. `vectorised=False` sends every message to the row rules:
+    slow, the same result."""
 
-    def __init__(self, pipeline: Pipeline, also_known: tuple[tuple[str, ...], ...] = ()) -> None:
+    def __init__(
+        self, pipeline: Pipeline, also_known: tuple[tuple[str, ...], ...] = (), *, vectorised: bool = True
+    ) -> None:
         settings = pipeline.format.csv
         if settings is None:
             raise refuse("format csv needs format.fields, the names of the fields", field="format.fields")
@@ -121,6 +127,10 @@ class CsvDecoder:
         taken = {position for position, _ in self._columns}
         passed_over = {SKIPPED_FIELD, *(path[0] for path in also_known)}
         self._spare = [i for i, n in enumerate(self._names) if i not in taken and n not in passed_over]
+        self._program: CsvProgram | None = None
+        self._why_not = why_not(pipeline)
+        if vectorised:
+            self._program = program_for(pipeline, settings, [at for at, _ in self._columns], self._spare)
 
     def _position(self, path: tuple[str, ...]) -> int:
         if len(path) != 1 or path[0] not in self._names or path[0] == SKIPPED_FIELD:
@@ -132,8 +142,14 @@ class CsvDecoder:
         return self._names.index(path[0])
 
     def decode(self, chunk: Chunk) -> Decoded:
+        if self._program is None or not chunk.values:
+            return self._assembly.slowly(self._why_not, chunk.values, self._by_rules)
+        batch, look = self._program.run(chunk.values)
+        return self._assembly.patched(batch, look, self._program.why, chunk.values, self._by_rules)
+
+    def _by_rules(self, values: Sequence[bytes | None]) -> Decoded:
         bad: dict[int, Bad] = {}
-        rows = self._cut(chunk.values, bad)
+        rows = self._cut(values, bad)
         columns: list[pa.Array | list] = []
         names = [name for name, _, _, _ in self._assembly.columns]
         for number, (position, column) in enumerate(self._columns):

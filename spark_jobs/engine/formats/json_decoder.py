@@ -12,6 +12,7 @@ from spark_jobs.engine import native
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.formats.assembly import first_seen
 from spark_jobs.engine.formats.json_program import EVENT, Program
 from spark_jobs.engine.formats.json_rows import Row, RowRules
 from spark_jobs.engine.formats.known import Path
@@ -50,7 +51,7 @@ class JsonDecoder:
         why = dict(zip(look, self._program.why, strict=True))
         decoded, doubted = self._finish(batch, self._program, len(look))
         if self._capture:
-            decoded.unknown = _first_seen(decoded.table.column(EXTRA_COLUMN[0]).chunk(0))
+            decoded.unknown = first_seen(decoded.table.column(EXTRA_COLUMN[0]).chunk(0))
         if doubted:
             why = {i: why.get(i) for i in sorted({*why, *doubted})}
         return self._patched(decoded, values, why)
@@ -122,14 +123,3 @@ def _one_by_one(texts: pa.Array, kind: pa.DataType, rule: Callable[[str], Any], 
             values.append(None)
             doubted.add(i)
     return pa.array(values, kind)
-
-
-def _first_seen(extra: pa.MapArray) -> dict[str, tuple[int, str]]:
-    """Each key of a column of maps, with the first row that has it and its value there."""
-    if not len(extra.keys):
-        return {}
-    keys = extra.keys.dictionary_encode()
-    _, first = np.unique(keys.indices.to_numpy(), return_index=True)
-    rows = np.searchsorted(extra.offsets.to_numpy(), first, side="right") - 1
-    examples = extra.items.take(pa.array(first)).to_pylist()
-    return dict(zip(keys.dictionary.to_pylist(), zip(rows.tolist(), examples, strict=True), strict=True))

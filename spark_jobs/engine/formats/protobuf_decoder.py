@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
@@ -79,10 +80,11 @@ class ProtobufDecoder:
 
     def decode(self, chunk: Chunk) -> Decoded:
         read = self._framed if self._confluent else self._message
+        by_rules = partial(self._assembly.decoded, read=read)
         if self._program is None or not chunk.values:
-            return self._assembly.slowly(self._why_not, chunk.values, read)
+            return self._assembly.slowly(self._why_not, chunk.values, by_rules)
         batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, self._program.why, chunk.values, read)
+        return self._assembly.patched(batch, look, self._program.why, chunk.values, by_rules)
 
     def _framed(self, value: bytes) -> Values:
         if len(value) <= HEADER or value[0]:

@@ -24,7 +24,7 @@ ADVICE = (
     "machines get it from [tidegate] spark_worker_archive"
 )
 """For machines without the library."""
-NAME, ROW_HASHES, WIRE = "_native", "tg_row_hashes", "tg_protobuf_read"
+NAME, ROW_HASHES, WIRE, CSV = "_native", "tg_row_hashes", "tg_protobuf_read", "tg_csv_read"
 FOLDER = Path(__file__).parent
 
 
@@ -128,6 +128,13 @@ def open_library(path: Path) -> ctypes.CDLL | str:
         found.tg_protobuf_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
         found.tg_avro_read.restype = size
         found.tg_avro_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
+    if hasattr(found, CSV):
+        found.tg_csv_new.restype = pointer
+        found.tg_csv_new.argtypes = [pointer, pointer, pointer, number, pointer, number, ctypes.c_char_p, size]
+        found.tg_csv_free.restype = None
+        found.tg_csv_free.argtypes = [pointer]
+        found.tg_csv_read.restype = size
+        found.tg_csv_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
     if hasattr(found, ROW_HASHES):
         found.tg_row_hashes.restype = size
         found.tg_row_hashes.argtypes = [pointer, size, pointer, pointer]
