@@ -49,7 +49,7 @@ def _end(node: yaml.Node) -> int:
     while isinstance(node, yaml.MappingNode | yaml.SequenceNode) and not node.flow_style and node.value:
         child = node.value[-1]
         node = child[1] if isinstance(child, tuple) else child
-    return node.end_mark.index
+    return int(node.end_mark.index)
 
 
 def _line_after(text: str, index: int) -> int:

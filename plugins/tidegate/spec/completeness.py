@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tidegate.core.completeness import NAMED_PARAMETER
 from tidegate.core.pipeline import COUNT_PARAMETERS, Completeness
 from tidegate.spec.document import Problem
 from tidegate.spec.section import Section, key
-from tidegate.spec.values import ConnectionId, Duration, MessagePath, Period, Ratio, Text, Topic, choice, nearest
+from tidegate.spec.values import ConnectionId, Duration, MessagePath, OneOf, Period, Ratio, Text, Topic, nearest
 
 if TYPE_CHECKING:
     from tidegate.spec.model import PipelineSpec
 
-CountSource = choice("sql", "http", "topic")
-Counts = choice("data", "all")
-Policy = choice("wait", "warn")
+CountSource = Annotated[Literal["sql", "http", "topic"], OneOf()]
+Counts = Annotated[Literal["data", "all"], OneOf()]
+Policy = Annotated[Literal["wait", "warn"], OneOf()]
 
 _OWN = {
     "sql": {"query": True},

@@ -127,7 +127,8 @@ class _Builder:
         return [self.node(item, item.start_mark.line + 1, (*path, i)) for i, item in enumerate(tree.value)]
 
     def _scalar(self, tree: yaml.ScalarNode, line: int, path: Path) -> str | int | float | bool | None:
-        kind, text = tree.tag.removeprefix(_CORE), tree.value
+        kind = tree.tag.removeprefix(_CORE)
+        text: str = tree.value
         if kind == "str":
             return text
         if kind == "null":

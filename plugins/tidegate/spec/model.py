@@ -5,7 +5,7 @@ What concerns one value is checked here (`values`), what concerns several in `ru
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,7 @@ from tidegate.spec.values import (
     MessagePath,
     NotYet,
     NullText,
+    OneOf,
     Period,
     PipelineName,
     Ratio,
@@ -43,23 +44,22 @@ from tidegate.spec.values import (
     Timezone,
     Topic,
     Version,
-    choice,
 )
 
-Isolation = choice("read_committed", "read_uncommitted")
-Gaps = choice("forbid", "allow")
-OnDataLoss = choice("fail", "record")
-MessageFormat = choice("json", "csv", "avro", "protobuf", "raw")
-Wire = choice("plain", "confluent")
-UnknownSchema = choice("fail", "dirty")
-UnknownFields = choice("ignore", "capture", "fail")
-Future = choice("dirty", "accept")
-Idle = choice("clock", "follow", "wait")
-OnSilence = choice("hold", "close")
-LatePolicy = choice("side", "reroute", "drop")
-FileFormat = choice("parquet", "orc", "text")
-Convert = choice("text")
-Compression = choice("zstd", "snappy", "gzip", "none")
+Isolation = Annotated[Literal["read_committed", "read_uncommitted"], OneOf()]
+Gaps = Annotated[Literal["forbid", "allow"], OneOf()]
+OnDataLoss = Annotated[Literal["fail", "record"], OneOf()]
+MessageFormat = Annotated[Literal["json", "csv", "avro", "protobuf", "raw"], OneOf()]
+Wire = Annotated[Literal["plain", "confluent"], OneOf()]
+UnknownSchema = Annotated[Literal["fail", "dirty"], OneOf()]
+UnknownFields = Annotated[Literal["ignore", "capture", "fail"], OneOf()]
+Future = Annotated[Literal["dirty", "accept"], OneOf()]
+Idle = Annotated[Literal["clock", "follow", "wait"], OneOf()]
+OnSilence = Annotated[Literal["hold", "close"], OneOf()]
+LatePolicy = Annotated[Literal["side", "reroute", "drop"], OneOf()]
+FileFormat = Annotated[Literal["parquet", "orc", "text"], OneOf()]
+Convert = Annotated[Literal["text"], OneOf()]
+Compression = Annotated[Literal["zstd", "snappy", "gzip", "none"], OneOf()]
 
 
 class SourceSpec(Section):

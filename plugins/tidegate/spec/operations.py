@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
 from tidegate.core.notices import KINDS
@@ -13,18 +15,18 @@ from tidegate.spec.values import (
     Cron,
     Duration,
     MergeCount,
+    OneOf,
     Period,
     PoolName,
     PythonFunction,
     Size,
     SparkConf,
     Text,
-    choice,
 )
 
-NoticeKind = choice(*KINDS)
-SparkSession = choice("per_batch", "warm")
-Swap = choice("pointer", "directory")
+NoticeKind = Annotated[str, OneOf(tuple(KINDS))]
+SparkSession = Annotated[Literal["per_batch", "warm"], OneOf()]
+Swap = Annotated[Literal["pointer", "directory"], OneOf()]
 
 
 class SparkSpec(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -46,7 +47,7 @@ def _shared(one: Path, other: Path) -> int:
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _message(kind: str, path: Path, value: object, text: str, context: dict) -> str:
+def _message(kind: str, path: Path, value: object, text: str, context: dict[str, Any]) -> str:
     if kind == "missing":
         return "is required"
     if kind == "extra_forbidden":

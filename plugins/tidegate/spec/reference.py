@@ -189,7 +189,7 @@ def _kind(kinds: list[dict[str, Any]]) -> str:
 def _default(value: dict[str, Any], required: bool) -> str:
     if required:
         return "required"
-    shown = value.get("x-default")
+    shown: str | None = value.get("x-default")
     if shown:
         return shown
     default = value.get("default")

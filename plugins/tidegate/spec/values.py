@@ -11,12 +11,14 @@ import json
 import re
 import zoneinfo
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, WithJsonSchema
+from pydantic_core import CoreSchema
 
 from tidegate.core import hivetypes
 
@@ -57,21 +59,38 @@ def _text(value: object) -> str:
     return value
 
 
-def _kind(parse: Callable[[Any], Any], name: str, target: Any = Any, **schema: Any) -> Any:
-    """The type `target`, read by `parse`, which is described as `name` (schema: further JSON schema keys)."""
-    return Annotated[target, BeforeValidator(parse), WithJsonSchema({"type": "string", **schema, "x-type": name})]
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """Beside a type: how a value is read, and described."""
+
+    parse: Callable[[Any], Any]
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(Annotated[source, BeforeValidator(self.parse), WithJsonSchema(self.schema)])
 
 
-def choice(*available: str) -> Any:
-    """One of `available`."""
+def _kind(parse: Callable[[Any], Any], name: str, **schema: Any) -> _Kind:
+    """Read by `parse`, described as `name` (schema: further JSON schema keys)."""
+    return _Kind(parse, {"type": "string", **schema, "x-type": name})
 
-    def parse(value: object) -> str:
-        if value in available:
-            return str(value)
-        known = " or ".join(available)
-        raise ValueError(f"must be {known}, not {show(value)}{nearest(str(value), available)}")
 
-    return _kind(parse, "word", str, enum=list(available))
+@dataclass(frozen=True)
+class OneOf:
+    """Beside a `Literal`: one of its words; beside `str`: one of `words`."""
+
+    words: tuple[str, ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        available = self.words or get_args(source)
+
+        def parse(value: object) -> str:
+            if value in available:
+                return str(value)
+            known = " or ".join(available)
+            raise ValueError(f"must be {known}, not {show(value)}{nearest(str(value), available)}")
+
+        return handler.generate_schema(Annotated[str, _kind(parse, "word", enum=list(available))])
 
 
 def _refuse_unless_null(value: object) -> None:
@@ -98,11 +117,11 @@ def _measure(units: dict[str, int], example: str, least: int, most: int) -> Call
     return parse
 
 
-Duration = _kind(_measure(DURATION_UNITS, "5m", 0, LONGEST), "duration", int, pattern=f"^{_DURATION}$")
+Duration = Annotated[int, _kind(_measure(DURATION_UNITS, "5m", 0, LONGEST), "duration", pattern=f"^{_DURATION}$")]
 """`5m` as ms; zero is allowed."""
-Period = _kind(_measure(DURATION_UNITS, "5m", 1, LONGEST), "duration", int, pattern=f"^{_DURATION}$")
+Period = Annotated[int, _kind(_measure(DURATION_UNITS, "5m", 1, LONGEST), "duration", pattern=f"^{_DURATION}$")]
 """`5m` as ms; greater than zero."""
-Size = _kind(_measure(SIZE_UNITS, "256MB", 1, LARGEST), "size", int, pattern=f"^{_SIZE}$")
+Size = Annotated[int, _kind(_measure(SIZE_UNITS, "256MB", 1, LARGEST), "size", pattern=f"^{_SIZE}$")]
 """`256MB` as bytes."""
 
 
@@ -120,29 +139,37 @@ def _matching(pattern: str, rule: str, longest: int) -> Callable[[object], str]:
     return parse
 
 
-def _word(pattern: str, rule: str, name: str, longest: int = 128) -> Any:
-    return _kind(_matching(pattern, rule, longest), name, str, pattern=f"^{pattern}$")
+def _word(pattern: str, rule: str, name: str, longest: int = 128) -> _Kind:
+    return _kind(_matching(pattern, rule, longest), name, pattern=f"^{pattern}$")
 
 
-PipelineName = _word(
-    _IDENTIFIER, "must be lower-case letters, digits and underscores, beginning with a letter", "name", 100
-)
-ConnectionId = _word(_CONNECTION, "must be the id of an Airflow connection", "connection id", 200)
-HdfsUser = _word(r"[A-Za-z_][\w.-]*\$?", "must be the name of a user of HDFS", "user", 64)
-PoolName = _word(r"\S+", "must be the name of an Airflow pool", "pool", 200)
-PythonFunction = _word(
-    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "must be package.module:function", "Python function", 300
-)
-Topic = _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)
-Table = _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
-ColumnName = _word(_COLUMN, "must be letters, digits and underscores, beginning with a letter", "column name")
-MessagePath = _word(_PATH, "must be a path into the message such as $.a.b", "path")
-Text = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "text", str, pattern=r"\S")
+PipelineName = Annotated[
+    str,
+    _word(_IDENTIFIER, "must be lower-case letters, digits and underscores, beginning with a letter", "name", 100),
+]
+ConnectionId = Annotated[str, _word(_CONNECTION, "must be the id of an Airflow connection", "connection id", 200)]
+HdfsUser = Annotated[str, _word(r"[A-Za-z_][\w.-]*\$?", "must be the name of a user of HDFS", "user", 64)]
+PoolName = Annotated[str, _word(r"\S+", "must be the name of an Airflow pool", "pool", 200)]
+PythonFunction = Annotated[
+    str,
+    _word(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "must be package.module:function", "Python function", 300),
+]
+Topic = Annotated[str, _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)]
+Table = Annotated[
+    str, _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
+]
+ColumnName = Annotated[
+    str, _word(_COLUMN, "must be letters, digits and underscores, beginning with a letter", "column name")
+]
+MessagePath = Annotated[str, _word(_PATH, "must be a path into the message such as $.a.b", "path")]
+Text = Annotated[str, _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "text", pattern=r"\S")]
 
-Expression = _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "SQL expression", str, pattern=r"\S")
+Expression = Annotated[
+    str, _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "SQL expression", pattern=r"\S")
+]
 """What it means is checked by DuckDB, in a process of its own: `spec.expressions`."""
 
-FileName = _kind(_matching(r"[^\x00\n]*\S[^\x00\n]*", "must be the name of a file", 1000), "file name", str)
+FileName = Annotated[str, _kind(_matching(r"[^\x00\n]*\S[^\x00\n]*", "must be the name of a file", 1000), "file name")]
 """Relative to the folder of the YAML."""
 
 
@@ -153,7 +180,7 @@ def _character(value: object) -> str:
     return text
 
 
-Character = _kind(_character, "character", str, pattern="^.$")
+Character = Annotated[str, _kind(_character, "character", pattern="^.$")]
 
 
 def _avro_schema(value: object) -> str:
@@ -162,7 +189,7 @@ def _avro_schema(value: object) -> str:
     return _matching(r"(?s:.*\S.*)", "must be an Avro schema, or the name of a file that holds one", 1_000_000)(value)
 
 
-AvroSchema = _kind(_avro_schema, "schema or file name", str, type=["string", "object", "array"])
+AvroSchema = Annotated[str, _kind(_avro_schema, "schema or file name", type=["string", "object", "array"])]
 """A schema's JSON, or the name of a file: `is_inline` tells them apart."""
 
 
@@ -189,7 +216,7 @@ def _text_or_empty(value: object) -> str:
     return value
 
 
-NullText = _kind(_text_or_empty, "text", str)
+NullText = Annotated[str, _kind(_text_or_empty, "text")]
 
 
 def _event_time_path(value: object) -> str:
@@ -198,7 +225,9 @@ def _event_time_path(value: object) -> str:
     return _matching(_PATH, f"must be a path into the message such as $.a.b, or {KAFKA_TIMESTAMP}", 128)(value)
 
 
-EventTimePath = _kind(_event_time_path, f"path or `{KAFKA_TIMESTAMP}`", str, pattern=f"^({_PATH}|{KAFKA_TIMESTAMP})$")
+EventTimePath = Annotated[
+    str, _kind(_event_time_path, f"path or `{KAFKA_TIMESTAMP}`", pattern=f"^({_PATH}|{KAFKA_TIMESTAMP})$")
+]
 
 _PROBE = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -218,7 +247,7 @@ def _time_format(value: object) -> str:
     return text
 
 
-TimeFormat = _kind(_time_format, "word or strptime pattern", str)
+TimeFormat = Annotated[str, _kind(_time_format, "word or strptime pattern")]
 
 
 def _instant(value: object) -> datetime:
@@ -241,9 +270,9 @@ def _start(value: object) -> str | datetime:
         raise ValueError(f"must be earliest, latest or a time; a time {e}") from None
 
 
-Instant = _kind(_instant, "time", datetime)
+Instant = Annotated[datetime, _kind(_instant, "time")]
 """An aware datetime, or a naive one that is meant in the pipeline's zone."""
-Start = _kind(_start, "`earliest`, `latest` or time", str | datetime)
+Start = Annotated[str | datetime, _kind(_start, "`earliest`, `latest` or time")]
 
 
 @functools.lru_cache
@@ -263,7 +292,7 @@ def _timezone(value: object) -> str:
     return text
 
 
-Timezone = _kind(_timezone, "time zone", str)
+Timezone = Annotated[str, _kind(_timezone, "time zone")]
 
 
 @functools.lru_cache
@@ -289,14 +318,14 @@ def _cron(value: object) -> str:
     return text
 
 
-Cron = _kind(_cron, "cron schedule", str)
+Cron = Annotated[str, _kind(_cron, "cron schedule")]
 
 
 def _hive_type(value: object) -> str:
     return str(hivetypes.parse(_text(value)))
 
 
-HiveType = _kind(_hive_type, "Hive type", str)
+HiveType = Annotated[str, _kind(_hive_type, "Hive type")]
 """In its canonical spelling."""
 
 
@@ -319,7 +348,7 @@ def _location(value: object) -> str:
     return text.rstrip("/")
 
 
-Location = _kind(_location, "URI", str, pattern="^(file|hdfs)://")
+Location = Annotated[str, _kind(_location, "URI", pattern="^(file|hdfs)://")]
 """Without a trailing slash."""
 
 
