@@ -10,9 +10,9 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from spark_jobs import lean
+from spark_jobs import lean, tasks
 from spark_jobs.engine import secrets as engine_secrets
 from spark_jobs.engine.failures import JobError, from_exception, last_line
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from tidegate.core.batch import JobPlan
     from tidegate.core.ports import Storage
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,7 +65,7 @@ def carry_out(
     `secrets` is the plan's own file, empty for none; None: whatever this job was started with."""
     given = None if secrets is None else engine_secrets.read(secrets) if secrets else {}
     engine_secrets.use(given)
-    run_tasks = _on(context, given)
+    run_tasks = tasks.run_on(context, given)
     if plan.mode in ("merge", "reopen"):
         from spark_jobs import merge
 
@@ -90,28 +87,12 @@ def new_context(name: str) -> SparkContext:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import SparkConf, SparkContext
 
+    from tidegate.adapters.spark_conf import MAX_FAILURES, with_tries
+
     lean.import_ahead()
-    return SparkContext(conf=SparkConf().setAppName(f"tidegate {name}"))
-
-
-def _on(
-    context: SparkContext, secrets: dict[str, str] | None
-) -> Callable[[Callable[[T, int], R], Sequence[T]], list[R]]:
-    def run_tasks(run: Callable[[T, int], R], tasks: Sequence[T]) -> list[R]:
-        def attempt(task: T) -> R:
-            from pyspark import TaskContext
-
-            from spark_jobs import lean
-            from spark_jobs.engine.secrets import use
-
-            lean.without_pandas()  # workers of a cluster, which no daemon of ours forked
-            # by value: a path is the driver's, and the worker may have served another plan
-            use(secrets)
-            return run(task, TaskContext.get().taskAttemptId())
-
-        return context.parallelize(tasks, len(tasks)).map(attempt).collect() if tasks else []
-
-    return run_tasks
+    SparkContext._ensure_initialized()  # so that the settings are those that spark-submit was given
+    conf = SparkConf().setAppName(f"tidegate {name}")
+    return SparkContext(conf=conf.setMaster(with_tries(conf.get("spark.master", ""), conf.get(MAX_FAILURES))))
 
 
 if __name__ == "__main__":

@@ -56,11 +56,20 @@ def from_exception(error: BaseException) -> Failure:
             what, _, advice = line[line.index(WRONG_PLATFORM) :].partition("; what to do: ")
             return Failure(what, advice, retry=False)
     text = " ".join(str(error).split())
-    for words, what in _LOST.items():
-        if words in text:
-            return Failure(f"{what}: {text[text.index(words) :][:300]}", _MEMORY, retry=True)
+    lost = died(text)
+    if lost is not None:
+        return Failure(lost, _MEMORY, retry=True)
     text = text[:1000]
     return Failure(f"{type(error).__name__}: {text}" if text else type(error).__name__, retry=True)
+
+
+def died(error: str) -> str | None:
+    """What Spark's words for a task's failure say of a process that died; None for any other failure."""
+    text = " ".join(error.split())
+    for words, what in _LOST.items():
+        if words in text:
+            return f"{what}: {text[text.index(words) :][:300]}"
+    return None
 
 
 def reported(storage: Storage, attempt_dir: str, error: Exception) -> JobError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from spark_jobs.engine.failures import JobError, refuse, reported
+from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.places import combined
 from spark_jobs.engine.slowness import together
@@ -33,7 +33,8 @@ TASK_RECORDS, SMALLEST = 500_000, 50_000
 """Records for one task where nobody knows how many can run at once: some seconds of work, against which a task's start
 and a further file for each partition weigh little. `pack` takes less than SMALLEST for not worth a task's start."""
 RunTasks = Callable[[Callable[..., TaskResult], Sequence[Task]], Iterable[TaskResult]]
-"""`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique."""
+"""`run_tasks(fn, tasks)`: call `fn(task, attempt)` for each, anywhere; `attempt` makes file names unique. Of several
+calls for a task the result of one counts."""
 
 
 def run_plan(
@@ -118,10 +119,6 @@ def _run(
 
 def _run_all(run_tasks: RunTasks, run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
     results = list(run_tasks(run, tasks))
-    failed = [r.failure for r in results if r.failure]
-    if failed:
-        # what a human must look at comes before what another try may heal
-        raise JobError(min(failed, key=lambda f: f.retry))
     for note in dict.fromkeys(note for r in results for note in r.notes):
         _tell(note)
     return results

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine import native, paths
 from spark_jobs.engine.copying import Copier
 from spark_jobs.engine.dirty import Readers
-from spark_jobs.engine.failures import JobError, from_exception, refuse
+from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
 from spark_jobs.engine.gather import Gatherer
@@ -56,7 +56,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """`results` has one entry per piece, in order; all empty if `failure` is set.
+    """`results` has one entry per piece, in order.
 
     Of a replay with several windows: `shares` are rows by piece and window, chosen and written; `copied` what came from
     files, by window; `refused` the windows with rows that today's columns cannot decode.
@@ -69,7 +69,6 @@ class TaskResult:
     samples: tuple[DirtySample, ...] = ()
     unknown_fields: tuple[str, ...] = ()
     overflow: tuple[TaskOverflow, ...] = ()
-    failure: Failure | None = None
     notes: tuple[str, ...] = ()
     shares: tuple[tuple[int, int, int, int], ...] = ()
     copied: tuple[tuple[int, Copied], ...] = ()
@@ -85,17 +84,14 @@ def run_task(
     task: Task,
     attempt: int = 0,
 ) -> TaskResult:
-    """Never raises: what went wrong comes back as a value, so that Spark does not repeat what cannot succeed."""
+    """One attempt of a task; `attempt` is in the names of its files, so that no other attempt touches them."""
+    check_zone_data(plan)  # executors are other hosts than the driver
+    storage = open_storage(plan.attempt_dir)
+    readers = Readers(plan, open_reader, lambda uri: open_storage(uri).open_existing(uri))  # type: ignore[attr-defined]
     try:
-        check_zone_data(plan)  # executors are other hosts than the driver
-        storage = open_storage(plan.attempt_dir)
-        readers = Readers(plan, open_reader, lambda uri: open_storage(uri).open_existing(uri))  # type: ignore[attr-defined]
-        try:
-            return _Worker(plan, storage, task, attempt).run(readers)
-        finally:
-            readers.close()
-    except Exception as e:
-        return TaskResult(task, failure=from_exception(e))
+        return _Worker(plan, storage, task, attempt).run(readers)
+    finally:
+        readers.close()
 
 
 class _Worker:

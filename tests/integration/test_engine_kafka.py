@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,17 +205,22 @@ def test_a_recreated_topic_is_noticed(topic, tmp_path):
 def submit(plan: JobPlan, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     uri = f"file://{tmp_path}/plan.json"
     LocalStorage().write_new(uri, dumps(plan).encode())
+    return spark_submit(tmp_path, str(ROOT / "spark_jobs" / "land.py"), uri)
+
+
+def spark_submit(tmp_path: Path, *application: str, path: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """`path` comes first on PYTHONPATH."""
     conf = [f"--conf={k}={v}" for k, v in recommended_conf(Places.of_checkout()).items()]
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *conf]
     environment = {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
+        "PYTHONPATH": os.pathsep.join([*path, str(ROOT), str(ROOT / "plugins")]),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(tmp_path / "spark"),
     }
     return subprocess.run(
-        [*command, str(ROOT / "spark_jobs" / "land.py"), uri],
+        [*command, *application],
         capture_output=True, text=True, env=environment, timeout=240, cwd=tmp_path,
     )  # fmt: skip
 
@@ -253,6 +259,90 @@ def test_spark_submit_says_why_it_failed(topic, tmp_path):
     failure = loads(Failure, (attempt_path(plan) / "failure.json").read_bytes())
     assert (failure.field, failure.partition, failure.offset, failure.retry) == ("odd", 0, 1, False)
     assert not (attempt_path(plan) / "_receipt.json").exists()
+
+
+IN_TURN = """
+import sys, time
+from spark_jobs import land
+from spark_jobs.engine.failures import JobError, last_line
+from tidegate.adapters.storage import for_uri
+from tidegate.core.batch import JobPlan
+from tidegate.core.plain import loads
+
+context = land.new_context("plans in turn")
+for uri in sys.argv[1:]:
+    began = time.monotonic()
+    try:
+        print(land.carry_out(loads(JobPlan, for_uri(uri).read(uri)), for_uri(uri), context, for_uri))
+    except JobError as e:
+        print("refused after", round(time.monotonic() - began), "seconds:", last_line(e.failure))
+context.stop()
+"""
+FATE = """
+import os, signal, sys, time
+done = 0
+
+def meet(event, arguments):
+    global done
+    if event != "open" or not isinstance(arguments[0], str) or arguments[1] != "xb":
+        return
+    if "part-00001-" not in arguments[0]:
+        return
+    if "/held/" in arguments[0]:
+        time.sleep(600)
+    done += 1
+    if done == 3:
+        try:
+            open({mark!r}, "x").close()
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if any(word == "spark_jobs.daemon" for word in sys.orig_argv):
+    sys.addaudithook(meet)
+"""
+
+
+def test_a_killed_worker_costs_one_try_and_a_failure_for_good_ends_the_job(topic, tmp_path):
+    """Two plans in one driver. A worker of the first dies by `kill -9` with files written. A task of the second meets a
+    field that nobody knows, while the other would take ten minutes."""
+    settings, name = topic
+    for partition in (0, 1):
+        produce(settings, name, partition, [event(count=i, site=f"s{i % 4}") for i in range(400)])
+    plan = plan_of(tmp_path / "killed", topic)
+    spec = from_plain(Pipeline, plan.pipeline)
+    spec = replace(spec, ingest=replace(spec.ingest, task_records=401))
+    killed = replace(plan, pipeline=to_plain(spec))
+    produce(settings, name, 0, [event(odd=1)])
+    held = plan_of(tmp_path / "held", topic)
+    strict = replace(spec, format=replace(spec.format, unknown_fields="fail"))
+    held = replace(held, pipeline=to_plain(replace(strict, sink=from_plain(Pipeline, held.pipeline).sink)))
+    uris = []
+    for plan in (killed, held):
+        uris.append(plan.attempt_dir + ".json")
+        LocalStorage().write_new(uris[-1], dumps(plan).encode())
+    (tmp_path / "sitecustomize.py").write_text(FATE.format(mark=str(tmp_path / "died")))
+    (tmp_path / "in_turn.py").write_text(IN_TURN)
+    done = spark_submit(tmp_path, str(tmp_path / "in_turn.py"), *uris, path=[str(tmp_path)])
+    said = done.stdout + done.stderr
+    assert (tmp_path / "died").exists(), said[-3000:]
+    assert "; Spark runs it again, try 2 of 4" in said, said[-3000:]
+
+    receipt = loads(Receipt, (attempt_path(killed) / "_receipt.json").read_bytes())
+    assert arithmetic_errors(receipt, killed.parts[0].ranges, "forbid") == []
+    check_coordinates(killed, receipt)
+    assert len({f.path.split("part-")[1][:5] for f in receipt.files}) == 2
+    there = {str(p.relative_to(attempt_path(killed))) for p in attempt_path(killed).rglob("*.parquet")}
+    left = there - {f.path for f in receipt.files}
+    assert left, "of the attempt that was killed"
+    assert {path.split("part-")[1][:5] for path in left} == {"00001"}
+
+    (line,) = [line for line in said.splitlines() if line.startswith("refused after")]
+    assert "unknown field 'odd'" in line
+    assert int(line.split()[2]) < 60, line
+    failure = loads(Failure, (attempt_path(held) / "failure.json").read_bytes())
+    assert (failure.field, failure.partition, failure.offset, failure.retry) == ("odd", 0, 400, False)
+    assert not (attempt_path(held) / "_receipt.json").exists()
 
 
 def test_secrets_come_in_a_file_and_stay_out_of_sight(topic, tmp_path, monkeypatch):

@@ -15,11 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyspark
 import pytest
 from engine_fixtures import job_plan
 from fakes import yarn as fake_yarn
 
 from spark_jobs import land
+from spark_jobs import tasks as job_tasks
 from spark_jobs.engine import job as engine_job
 from spark_jobs.engine import secrets as engine_secrets
 from spark_jobs.engine.job import cut
@@ -390,8 +392,19 @@ def test_a_warm_session_hands_secrets_to_executors_by_value(tmp_path: Path, monk
         def collect(self) -> list:
             return self.done
 
-    context = SimpleNamespace(TaskContext=SimpleNamespace(get=lambda: SimpleNamespace(taskAttemptId=lambda: 0)))
-    monkeypatch.setitem(sys.modules, "pyspark", context)
+        def accumulator(self, zero: tuple, param: object) -> object:
+            return SimpleNamespace(value=zero)
+
+        def getConf(self) -> dict:
+            return {}
+
+        def setJobGroup(self, *group: object) -> None: ...
+
+        def setLocalProperty(self, *group: object) -> None: ...
+
+    context = SimpleNamespace(taskAttemptId=lambda: 0, attemptNumber=lambda: 0)
+    monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
+    monkeypatch.setattr(job_tasks.FailedAttempts, "tell", lambda self: None)
 
     def run_plan(plan: object, storage: object, run_tasks: Callable, **_: object) -> object:
         run_tasks(lambda task, attempt: found.append(engine_secrets.client_secrets()), [0])

@@ -25,7 +25,7 @@ LOCAL = {
     "spark.python.daemon.module": "spark_jobs.daemon",
 }
 YARN = {
-    # the second finds the first one's files in the attempt's directory and refuses: the next try has another directory
+    # the second would share a directory with the first, which may live on: the task's next try has one of its own
     "spark.yarn.maxAppAttempts": "1",
     # else, in cluster mode, spark-submit ends well before the job has begun
     "spark.yarn.submit.waitAppCompletion": "true",
@@ -38,12 +38,30 @@ SHORT_LIVED = "-XX:+NeverActAsServerClassMachine"
 Unlike -XX:+UseSerialGC it gives way to a collector that spark-defaults.conf names: Java refuses to be told two."""
 WORKERS = "tidegate_worker"
 """The folder, in an executor's own, that the workers' archive is unpacked to."""
+MAX_FAILURES, TRIES = "spark.task.maxFailures", 4
+"""How often Spark tries a task; its own default, except with a local master, where it tries once and the setting says
+nothing: there the master's URL does."""
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
+_LOCAL_ONCE, _LOCAL_TRIES = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?"), re.compile(r"local\[.*,\s*(\d+)\s*\]")
 
 
 def is_local(master: str) -> bool:
     """Whether driver and executor are one process on this machine."""
     return _LOCAL_MASTER.fullmatch(master) is not None
+
+
+def with_tries(master: str, most: str | None) -> str:
+    """A local master that tries tasks as often as any other does; `most`: what MAX_FAILURES is set to. Others stay."""
+    once = _LOCAL_ONCE.fullmatch(master)
+    return f"local[{once[1] or 1},{most or TRIES}]" if once else master
+
+
+def tries(master: str, most: str | None) -> int:
+    """How often Spark tries a task; `most` as above."""
+    if is_local(master):
+        found = _LOCAL_TRIES.fullmatch(master)
+        return int(found[1]) if found else 1
+    return int(most or TRIES)
 
 
 def is_yarn(master: str) -> bool:
