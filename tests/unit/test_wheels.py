@@ -21,6 +21,7 @@ from tidegate.embedded.wheels import PLATFORMS, Platform
 LIBRARY = next(Path(native.__file__).parent.glob("_native*.so"), None)
 needs_library = pytest.mark.skipif(LIBRARY is None, reason="no C library here")
 INFO = "tidegate-0.1.0.dist-info"
+INSTALL = dist._install
 
 
 # ---------------------------------------------------------------- what a library asks for
@@ -217,6 +218,27 @@ def test_the_archive_is_of_the_executors_platform(building: Callable, tmp_path: 
         "tidegate-worker-0.1.0-cp311-musllinux_aarch64.tar.gz",
         "SHA256SUMS",
     }
+
+
+def test_an_archive_whose_packages_lack_a_wheel_says_where_it_can_be_made(
+    building: Callable, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    building(None, True)
+    monkeypatch.setattr(dist, "_install", INSTALL)
+    step = bootstrap.step
+
+    def failing(what: str, command: list[str], env: dict[str, str] | None = None) -> None:
+        if "workers' packages" in what:
+            assert "--only-binary" in command
+            raise bootstrap.SetupError("installing failed: duckdb has no usable wheels")
+        step(what, command, env)
+
+    monkeypatch.setattr(bootstrap, "step", failing)
+    assert dist.main([str(tmp_path / "dist"), "--workers", "aarch64-musl"]) == 1
+    said = capsys.readouterr().err
+    assert "duckdb has no usable wheels; for executors on another platform every package needs a wheel" in said
+    assert said.endswith("make dist ARGS=--here on a machine with aarch64-musl\n")
+    assert not (tmp_path / "dist").exists()
 
 
 def test_here_builds_for_no_other_platform(

@@ -119,7 +119,15 @@ def _install(uv: list[str], built: Path, packages: Path, workers: Platform) -> N
         place += ["--python-platform", _UV_PLATFORMS[workers.libc].format(workers.machine), "--only-binary", ":all:"]
     lock = bootstrap.CHECKOUT / "requirements.lock"
     named = worker_requirements()
-    bootstrap.step("installing the workers' packages", [*uv, *place, "--constraints", str(lock), *named])
+    try:
+        bootstrap.step("installing the workers' packages", [*uv, *place, "--constraints", str(lock), *named])
+    except bootstrap.SetupError as error:
+        if workers == wheels.here():
+            raise
+        raise bootstrap.SetupError(
+            f"{error}; for executors on another platform every package needs a wheel of that platform. What to do: "
+            f"make dist ARGS=--here on a machine with {workers}"
+        ) from error
     bootstrap.step("installing tidegate", [*uv, *place, "--no-deps", "--offline", str(built)])
     for name in ("bin", "include", ".lock"):  # scripts and headers: nobody calls them in an executor
         shutil.rmtree(packages / name, ignore_errors=True)
