@@ -109,6 +109,8 @@ def test_the_log_the_ledger_and_the_measures_know_a_batch(tmp_path: Path) -> Non
             return {m.labels[1:]: m.value for m in found if m.name == "tidegate_slow_records"}
 
         assert measured() == {(("reason", "rare form"),): 1}
+        sealed = next(e for e in ctx.ledger.reads.events(world.pipeline.name, 100, None) if e.what == "sealed")
+        assert sealed.detail["slow"] == {"rare form": 1}
         kept = ctx.storage.read(ctx.layout.high_water_mark(1))
         manifest = unpack(BatchRecord, kept).manifest
         assert manifest is not None

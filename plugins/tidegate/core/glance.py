@@ -11,6 +11,7 @@ from tidegate.core.offsets import Interval
 from tidegate.core.pausing import Pause, silent
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DirtySample
+from tidegate.core.slowpath import Slow
 from tidegate.core.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.window import WindowKey
 
@@ -106,7 +107,8 @@ class WindowShare:
 
 @dataclass(frozen=True)
 class BatchDetail:
-    """What a batch left; `windows` are the first of them, `more_windows` are not listed."""
+    """What a batch left; `windows` are the first of them, `more_windows` are not listed; `slow`: messages that took the
+    slow path."""
 
     files: int
     bytes: int
@@ -114,6 +116,7 @@ class BatchDetail:
     more_windows: int
     losses: tuple[LossRow, ...]
     dirty: DirtyShare
+    slow: tuple[Slow, ...] = ()
 
 
 class GlanceLedger(Protocol):

@@ -135,10 +135,6 @@ class Receipt:
     def read_rows(self) -> int:
         return sum(r.read for r in self.ranges)
 
-    @property
-    def slow_messages(self) -> int:
-        return sum(one.messages for one in self.slow)
-
 
 @dataclass(frozen=True)
 class ReplayReceipt:

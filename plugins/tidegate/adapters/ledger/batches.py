@@ -251,7 +251,7 @@ class SqlBatches:
             if manifest.overflow:
                 detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
             if manifest.slow:
-                detail["slow_messages"] = manifest.slow_messages
+                detail["slow"] = {one.reason: one.messages for one in manifest.slow}
             self._store.note(c, plan.pipeline, what, f"batch {plan.batch_id}", detail)
         return SealedBatch(plan, manifest.epoch, manifest.nonce, manifest)
 

@@ -34,6 +34,7 @@ from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain, loads
 from tidegate.core.receipt import LATE, DirtySample
+from tidegate.core.slowpath import Slow
 from tidegate.core.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.window import CURRENT, DISCARDED, RETIRED, WindowKey
 
@@ -190,7 +191,8 @@ class BoardReads(Snapshots):
         dirty = DirtyShare(batch_id, sum(x.dirty for x in balances), samples(receipt))
         count, size = sum(x[2] for x in files), sum(int(x[4]) for x in files)
         more = max(0, len(shares) - _WINDOWS)
-        return found[0], BatchDetail(count, size, tuple(shares[:_WINDOWS]), more, tuple(losses), dirty), newest
+        detail = BatchDetail(count, size, tuple(shares[:_WINDOWS]), more, tuple(losses), dirty, slow(receipt))
+        return found[0], detail, newest
 
     def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:
         e = schema.events
@@ -231,6 +233,11 @@ def samples(receipt: str | None) -> tuple[DirtySample, ...]:
     """Of a receipt as the ledger keeps it."""
     kept = json.loads(receipt).get("samples", []) if receipt else []
     return tuple(from_plain(DirtySample, one) for one in kept)
+
+
+def slow(receipt: str | None) -> tuple[Slow, ...]:
+    kept = json.loads(receipt).get("slow", []) if receipt else []
+    return tuple(from_plain(Slow, one) for one in kept)
 
 
 def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:
