@@ -123,6 +123,7 @@ class _Worker:
             copied = tuple((c.window_ms, one) for c in copies for one in self._copy(c))
             entries = self._files.close()
         except BaseException:
+            self._gatherer.abandon()
             self._files.abandon()
             raise
         return TaskResult(
@@ -132,7 +133,7 @@ class _Worker:
             tuple(self._samples),
             tuple(self._unknown),
             self._gatherer.overflowed(),
-            notes=native.notes(),
+            notes=(*native.notes(), *self._gatherer.notes),
             shares=tuple((*key, rows, self._files.shares.get(key, 0)) for key, rows in self._chosen.items()),
             copied=copied,
             refused=tuple(self._targets.refused.items()),

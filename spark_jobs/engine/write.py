@@ -151,6 +151,11 @@ class Files:
         self._spilled += not file.sink.spilled
         file.sink.spill()
 
+    def finish(self, place: Place) -> None:
+        """No more rows come for this place: its file is closed while others are still being written."""
+        if place in self._open:
+            self._close(place)
+
     def close(self) -> list[FileEntry]:
         """All of them are written and closed when this returns."""
         for place in list(self._open):

@@ -109,6 +109,7 @@ def test_the_checksum_depends_on_rows_alone(tmp_path):
 def test_the_buffer_decides_how_often_rows_are_written_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(together, "ENOUGH_RECORDS", 1)
     monkeypatch.setattr(gather, "SMALLEST_BUFFER", 1)
+    monkeypatch.setattr(gather, "ENOUGH_ROWS", 1)
     topic = {0: records([event(DAY_ONE, count=i) for i in range(9)])}
     contents, groups = [], []
     for folder, size in (("small", 1), ("large", 96 * 1024 * 1024)):

@@ -174,6 +174,7 @@ def test_what_this_version_cannot_do_it_refuses(tmp_path):
 def test_files_roll_by_size_and_open_ones_are_capped(tmp_path, monkeypatch):
     monkeypatch.setattr(together, "ENOUGH_RECORDS", 1)
     monkeypatch.setattr(gather, "BUFFER_ROWS", 10)
+    monkeypatch.setattr(gather, "ENOUGH_ROWS", 1)
     monkeypatch.setattr(write, "MAX_WRITERS", 2)
     spec = pipeline(tmp_path)
     topic = {0: records([event(site="abc"[i % 3], count=i) for i in range(40)])}

@@ -52,7 +52,8 @@ class IngestSpec(Section):
     max_records: Count = key("Records (offsets) in one batch, over all Kafka partitions.", 5_000_000, unit="records")
     task_buffer: Size = key(
         "Decoded rows that one Spark task gathers before it writes them. Its process needs about two and a half times "
-        "as much, and 250 MB. More makes fewer row groups where a batch has hundreds of partition values.",
+        "as much, and 250 MB. Rows of partitions with few rows then wait on the task's local disk until it has read "
+        "everything, at most 2 GB.",
         "96MB",
     )
     task_records: Count | None = key(
