@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pyarrow as pa
@@ -43,12 +44,29 @@ def choose_encoding(sample: pa.Table) -> Encoding:
 
 def fitting(encoding: Encoding, rows: pa.Table) -> Encoding:
     """The encoding for a file that begins with these rows: a column that is small elsewhere may be large here."""
-    small = tuple(name for name in encoding.small if name not in rows.column_names or _small_here(rows[name]))
+    doubtful = _doubtful(rows.schema, encoding.small, len(rows))
+    small = tuple(name for name in encoding.small if name not in doubtful or _small_here(rows[name]))
     return encoding if len(small) == len(encoding.small) else replace(encoding, small=small)
 
 
+def _doubtful(schema: pa.Schema, small: tuple[str, ...], rows: int) -> set[str]:
+    """Those of `small` that may be large in so many rows: what a type says already is not looked at in each file."""
+    return {name for name, bits in _widths(schema, small) if bits is None or bits * rows > 8 * DOUBT_BYTES}
+
+
+@functools.lru_cache(64)
+def _widths(schema: pa.Schema, small: tuple[str, ...]) -> list[tuple[str, int | None]]:
+    """Columns that are there, with their bits a value; None where values differ. Without those of one bit."""
+    kinds = [(name, schema.field(name).type) for name in small if name in schema.names]
+    return [
+        (name, kind.bit_width if pa.types.is_primitive(kind) else None)
+        for name, kind in kinds
+        if not pa.types.is_boolean(kind)
+    ]
+
+
 def _small_here(column: pa.ChunkedArray) -> bool:
-    if column.nbytes <= DOUBT_BYTES or pa.types.is_boolean(column.type):
+    if column.nbytes <= DOUBT_BYTES:
         return True
     return _few(pc.unique(column.slice(0, SAMPLE_ROWS)))
 

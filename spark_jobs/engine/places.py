@@ -7,6 +7,7 @@ of all that was seen are forgotten by `forget`, however many different values a 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -87,18 +88,21 @@ class Places:
         if wanted is not None:
             code = pc.if_else(wanted, code, pa.scalar(_UNWANTED, pa.int64()))
         encoded = code.dictionary_encode()
-        numbers = [self._number_of(c, layers) for c in encoded.dictionary.to_pylist()]
+        numbers = self._numbers_of(encoded.dictionary.to_pylist(), layers)
         return pa.array(numbers, pa.int32()).take(encoded.indices)
 
-    def _number_of(self, code: int, layers: list[tuple[list | None, list]]) -> int | None:
-        if code == _UNWANTED:
-            return None
-        found = []
+    def _numbers_of(self, codes: list[int], layers: list[tuple[list | None, list]]) -> list[int | None]:
+        wanted = [code != _UNWANTED for code in codes]
+        found: list[list] = []
         for packed, values in reversed(layers):
-            code, index = divmod(code, len(values))
-            found.append(values[index])
-            code = code if packed is None else packed[code]
-        key = (code, found[-1], tuple(reversed(found[:-1])))
+            found.append([values[code % len(values)] for code in codes])
+            codes = [code // len(values) for code in codes]
+            codes = codes if packed is None else [packed[code] for code in codes]
+        texts = zip(*reversed(found[:-1]), strict=True) if len(found) > 1 else itertools.repeat(())
+        keys = zip(codes, found[-1], texts, strict=False)
+        return [self._number_of(key) if mine else None for key, mine in zip(keys, wanted, strict=True)]
+
+    def _number_of(self, key: tuple[int, int, tuple[str | None, ...]]) -> int:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._targets)

@@ -36,8 +36,7 @@ class Stream:
         """Open the file, if it is not open yet, and write what waits."""
         if self._file is None:
             self._file = self._open_file()
-            for part in self._parts:
-                self._file.write(part)
+            self._file.write(b"".join(self._parts))
             self._parts, self.waiting = [], 0
         return self._file
 

@@ -26,15 +26,17 @@ class UnknownFields(ValueError):
 
 def to_plain(value: Any) -> Any:
     """Dataclass -> dict, tuple and frozenset -> list; everything else as it is."""
-    if type(value) in _ATOMS:
+    kind = type(value)
+    if kind in _ATOMS:
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((name, optional, default, getattr(value, name)) for name, optional, default in _names(type(value)))
-        return {
-            name: v if type(v) in _ATOMS else to_plain(v)
-            for name, optional, default, v in fields
-            if not optional or v != default
-        }
+    names = _names(kind)
+    if names is not None:
+        plain: dict[str, Any] = {}
+        for name, optional, default in names:
+            v = getattr(value, name)
+            if not optional or v != default:
+                plain[name] = v if type(v) in _ATOMS else to_plain(v)
+        return plain
     if isinstance(value, dict):
         return {str(k): to_plain(v) for k, v in value.items()}
     if isinstance(value, frozenset):
@@ -50,8 +52,10 @@ def dumps(value: Any) -> str:
 
 
 @functools.cache
-def _names(cls: type) -> tuple[tuple[str, bool, Any], ...]:
-    """Each field, whether it is left out while it has its default, and that default."""
+def _names(cls: type) -> tuple[tuple[str, bool, Any], ...] | None:
+    """Each field, whether it is left out while it has its default, and that default; None for another class."""
+    if not dataclasses.is_dataclass(cls):
+        return None
     return tuple((f.name, "left out" in f.metadata, f.default) for f in dataclasses.fields(cls))
 
 

@@ -16,6 +16,8 @@ from spark_jobs.engine.sinks.parquet_join import Joined, large_groups
 _LEVELS = {"gzip": 6}
 """Of codecs whose own choice does not pay: pyarrow's, for gzip, is 9, ten times the work for 1 % of the bytes."""
 
+_BUFFER_BYTES = 16 * 1024
+
 _CALENDAR = {"org.apache.spark.version": "3.5.0", "writer.date.proleptic": "true"}
 """What Spark and Hive go by: dates are those of the Gregorian calendar, however early. Without it Spark refuses a file
 with dates before 1582 or times before 1900, and Hive shows such dates days off."""
@@ -46,11 +48,38 @@ class Parquet:
         return ms
 
 
+class _NeverClosed:
+    """Passes bytes on to a stream that whoever has opened it closes: pyarrow closes what it lets go of."""
+
+    mode = "wb"
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.write, self.tell = stream.write, stream.tell
+
+    def flush(self) -> None:
+        """Nothing is promised before the stream is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """See above."""
+
+
 class _Writer:
     def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> None:
         self._footer: list[pq.FileMetaData] = []
+        # a page's header and its bytes come one by one, and each call into Python costs as much as some rows
+        self._buffered = pa.output_stream(_NeverClosed(stream), buffer_size=_BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
-            stream,
+            self._buffered,
             schema,
             **_compression(schema, encoding.small, codec),
             use_dictionary=encoding.dictionary or False,
@@ -58,7 +87,11 @@ class _Writer:
             store_schema=False,
             metadata_collector=self._footer,
         )
-        self.write, self.size = self._writer.write_table, stream.tell
+        self.size = stream.tell
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows)
+        self._buffered.flush()
 
     def held(self) -> int:
         return 0  # each table is a row group, and written at once
@@ -66,6 +99,7 @@ class _Writer:
     def close(self, labels: Mapping[str, str]) -> int:
         self._writer.add_key_value_metadata(_CALENDAR | dict(labels))
         self._writer.close()
+        self._buffered.flush()
         return self._footer[0].num_rows
 
 
