@@ -16,9 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
+from spark_jobs import lean
+
+if __name__ == "__main__":
+    lean.pyarrow_without_numpy()
+
 import pyarrow as pa
 
-from spark_jobs import lean
 from spark_jobs.engine.encodings import choose_encoding, sample_of
 from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
 from spark_jobs.engine.identity import OVERFLOW, file_checksum, refuse_unknown

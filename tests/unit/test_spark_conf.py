@@ -86,6 +86,29 @@ def test_a_job_converts_lists_without_pandas() -> None:
         "import sys; from spark_jobs import lean\n"
         "lean.without_pandas(); lean.without_pandas()\n"
         "import pyarrow; pyarrow.array([1, None])\n"
-        "print('pandas' in sys.modules, [type(f) for f in sys.meta_path].count(lean._NotPandas))"
+        "print('pandas' in sys.modules, [type(f) for f in sys.meta_path].count(lean._Hidden))"
     )
     assert subprocess.run([sys.executable, "-c", code], **RUN).stdout.split() == ["False", "1"]
+
+
+def test_a_merge_writes_and_reads_every_format_without_numpy() -> None:
+    code = (
+        "import io, sys; from spark_jobs import lean\n"
+        "lean.pyarrow_without_numpy(); lean.without_pandas()\n"
+        "import spark_jobs.merge, pyarrow as pa\n"
+        "from spark_jobs.engine.sinks import Encoding, format_of\n"
+        "at = pa.array([0, -1_000_000, None], pa.timestamp('us', 'UTC'))\n"
+        "rows = pa.table({'at': at, 'n': [1, 2, 3], 's': pa.array([{'x': 1}, None, {'x': 3}])})\n"
+        "for name, codec in (('orc', 'zstd'), ('parquet', 'zstd'), ('text', 'gzip')):\n"
+        "    some = rows.select(['at', 'n']) if name == 'text' else rows\n"
+        "    stream, of = io.BytesIO(), format_of(name)\n"
+        "    assert of.unfit(some) == {}\n"
+        "    writer = of.join(stream, some.schema, Encoding([], []), codec)\n"
+        "    writer.write(some); writer.close({})\n"
+        "    stream.seek(0)\n"
+        "    back = of.read(stream, 'x' + of.extension(codec), some.schema)\n"
+        "    assert pa.Table.from_batches(back.batches(10)).to_pylist() == some.to_pylist(), name\n"
+        "print('numpy' in sys.modules)\n"
+        "import spark_jobs.reopen, numpy; print('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], **RUN).stdout.split() == ["False", "True"]

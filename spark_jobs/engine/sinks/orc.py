@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
@@ -190,8 +189,10 @@ def _early(column: pa.Array) -> list[int]:
         micros = column.cast(_LOCAL).cast(pa.int64())
         if (pc.min(micros).as_py() or 0) >= 0:
             return []
-        values = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False)
-        return np.flatnonzero((values < 0) & (values % 1_000_000 != 0)).tolist()
+        values = pc.fill_null(micros, 0)
+        seconds = pc.multiply(pc.divide(values, 1_000_000), 1_000_000)
+        early = pc.and_(pc.less(values, 0), pc.not_equal(values, seconds))
+        return pc.indices_nonzero(early).to_pylist()
     if pa.types.is_struct(kind):
         fields = (pc.struct_field(column, [i]) for i in range(kind.num_fields) if _has_times(kind.field(i).type))
         return sorted({i for field in fields for i in _early(field)})
@@ -205,9 +206,10 @@ def _early(column: pa.Array) -> list[int]:
 
 def _copied(rows: pa.Table, *, all_columns: bool) -> pa.Table:
     """At least the columns with structs: of a slice of a struct with nulls pyarrow writes the values of other rows."""
+    every = pc.indices_nonzero(pa.repeat(pa.scalar(True), len(rows)))
     for at, column in enumerate(rows.columns):
         if all_columns or _has_structs(column.type):
-            rows = rows.set_column(at, rows.field(at), column.take(pa.array(np.arange(len(column)))))
+            rows = rows.set_column(at, rows.field(at), column.take(every))
     return rows
 
 
