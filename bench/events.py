@@ -36,8 +36,8 @@ COLUMNS = [
 """Beside these an event has `at`, its time in epoch ms."""
 
 
-def event(rng: random.Random, number: int, apps: list[str] = APPS) -> bytes:
-    """The event of this number; equal seeds and numbers give equal events."""
+def event(rng: random.Random, number: int, apps: list[str] = APPS, shuffled: bool = False) -> bytes:
+    """The event of this number; equal seeds and numbers give equal events. `shuffled`: its keys in any order."""
     made = {
         "id": f"{number:012d}-{rng.getrandbits(64):016x}", "at": START + number * 3_000 % HOUR, "app": rng.choice(apps),
         "user_id": rng.getrandbits(40), "session": f"{rng.getrandbits(128):032x}",
@@ -49,6 +49,8 @@ def event(rng: random.Random, number: int, apps: list[str] = APPS) -> bytes:
         "referrer": f"https://example.org/search?q={rng.getrandbits(48):x}", "note": "lorem ipsum dolor sit amet " * 4,
         "device": {"model": "Pixel 9", "memory": 12}, "tags": ["a", "b", f"t{rng.randrange(50)}"],
     }  # fmt: skip
+    if shuffled:
+        made = dict(rng.sample(list(made.items()), len(made)))
     text = json.dumps(made, ensure_ascii=False).encode()
     return text[: len(text) // 2] if rng.random() < DIRTY_RATIO else text
 

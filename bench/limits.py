@@ -1,6 +1,6 @@
 """Where a record's time goes: each stage of the worker alone, beside what could not be faster.
 
-    .venv/bin/python -m bench.limits [--records 400000] [--runs 3]
+    .venv/bin/python -m bench.limits [--records 400000] [--runs 3] [--shuffled-keys]
 
 CPU microseconds a record of this process (user and system), repetitions interleaved. Stages: fetch (a real broker),
 decode, hash (the row checksums), encode (31 Parquet files from rows that are there, sorted), and the whole worker
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.events import CLOCK, FLOOR, START, event, pipeline
 from bench.load import fill
-from bench.parts import broker
+from bench.parts import broker, circumstances
 from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.formats import decoder_for
@@ -62,12 +62,20 @@ def chunks_of(values: list[bytes]) -> list[Chunk]:
 
 
 def plan_of(
-    folder: str, topic: str, topic_id: str, settings: dict[str, str], ranges: tuple[OffsetRange, ...]
+    folder: str,
+    topic: str,
+    topic_id: str,
+    settings: dict[str, str],
+    ranges: tuple[OffsetRange, ...],
+    files: tuple[str, str] = ("parquet", "zstd"),
 ) -> JobPlan:
     location = f"file://{folder}"
     part = JobPart(1, CLOCK, FLOOR, ranges)
-    spec = to_plain(pipeline(topic, location))
-    return JobPlan("ingest", "1.1-x", location, spec, settings, topic, topic_id, (part,), "x", 1, 1, 1)
+    spec = pipeline(topic, location)
+    spec = replace(spec, sink=replace(spec.sink, format=files[0], compression=files[1]))
+    if files[0] == "text":  # has neither structs nor lists
+        spec = replace(spec, columns=tuple(c for c in spec.columns if "<" not in c.type))
+    return JobPlan("ingest", "1.1-x", location, to_plain(spec), settings, topic, topic_id, (part,), "x", 1, 1, 1)
 
 
 def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
@@ -111,9 +119,9 @@ def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
                     use_dictionary=encoding.dictionary or False, write_statistics=encoding.statistics or False,
                 )  # fmt: skip
 
-    def worker() -> None:
+    def worker(files: tuple[str, str] = ("parquet", "zstd")) -> None:
         with tempfile.TemporaryDirectory(dir=_scratch()) as folder:
-            plan = plan_of(folder, "memory", "id", {}, whole)
+            plan = plan_of(folder, "memory", "id", {}, whole, files)
             assert run_plan(plan, LocalStorage(), open_reader=lambda _: Memory(chunks)).read_rows == len(values)
 
     def raw_bytes() -> None:
@@ -131,6 +139,8 @@ def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
         "encode": encode,
         "encode, the floor: raw bytes": raw_bytes,
         "worker without fetch": worker,
+        "worker without fetch, ORC": lambda: worker(("orc", "zstd")),
+        "worker without fetch, text, gzip": lambda: worker(("text", "gzip")),
     }
 
 
@@ -161,15 +171,16 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shuffled-keys", action="store_true", help="each event has its keys in an order of its own")
     parser.add_argument("--out", default=str(Places.of_checkout().own / "bench" / "limits.json"))
     asked = parser.parse_args()
     sys.path.append(str(Places.of_checkout().own / "bench" / "packages"))
     pa.set_cpu_count(1)
     rng = random.Random(asked.seed)
-    values = [event(rng, number) for number in range(asked.records)]
+    values = [event(rng, number, shuffled=asked.shuffled_keys) for number in range(asked.records)]
     with tempfile.TemporaryDirectory(dir=_scratch()) as folder, broker(Path(folder)) as info:
         assert info.kafka_bootstrap
-        topic = fill(info.kafka_bootstrap, asked.records, 8, asked.seed, print)
+        topic = fill(info.kafka_bootstrap, asked.records, 8, asked.seed, print, asked.shuffled_keys)
         parts = stages(values, info.kafka_bootstrap, topic)
         figures: dict[str, list[float]] = {name: [] for name in parts}
         for number in range(asked.runs + 1):
@@ -178,7 +189,8 @@ def main() -> None:
                 if number:  # the first round warms up
                     figures[name].append(cost)
     size = sum(map(len, values)) / len(values)
-    print(f"{asked.records:,} records, {size:.0f} bytes each, seed {asked.seed}, {os.cpu_count()} cores")
+    print(f"{asked.records:,} records, {size:.0f} bytes each, seed {asked.seed}")
+    print(circumstances())
     print(f"{'CPU us/record':34}{'min':>8}{'median':>8}{'max':>8}{'MB/s':>8}")
     for name, each in figures.items():
         middle = statistics.median(each)

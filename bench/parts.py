@@ -6,6 +6,7 @@ python -m bench.parts lock     resolve bench/jars/spark-kafka.toml anew
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -32,6 +33,19 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 def kafka_source_jars() -> list[Path]:
     """What `--jars` of a stock Spark job needs for `format("kafka")`; fetched and verified the first time."""
     return sorted(ensure_jars("spark-kafka", Places.of_checkout(), locks=LOCKS).glob("*.jar"))
+
+
+def circumstances() -> str:
+    """One line for beside the figures: machine, load, commit."""
+    with open("/proc/cpuinfo") as file:
+        model = next(
+            (line.partition(":")[2].strip() for line in file if line.startswith("model name")), os.uname().machine
+        )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    load = " ".join(f"{n:.1f}" for n in os.getloadavg())
+    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GB; load {load} (1, 5, 15 min); commit {commit}"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What one small batch costs from nothing, and in a warm session, beside a plain spark-submit job that does the same.
 
-    .venv/bin/python -m bench.start [--records 10000] [--runs 5] [--out FOLDER]
+    .venv/bin/python -m bench.start [--records 10000] [--runs 5] [--batches 5] [--only NAME] [--out FOLDER]
+    .venv/bin/python -m bench.start --runs 1 --batches 200 --only tidegate      # does a session's memory grow?
 
 All read the same topic (seeded events of about 600 bytes, 8 partitions) and write the same columns into the same 31
 directories. *Plain* is stock Spark's Kafka source, from_json and partitionBy with its defaults; *plain, same flags* has
@@ -29,7 +30,7 @@ import duckdb
 import psutil
 
 from bench.load import fill
-from bench.parts import TreeCpu, broker, kafka_source_jars
+from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
 from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
 from tidegate.adapters.warm_session import WarmLauncher, end_sessions
 from tidegate.core.plain import dumps
@@ -177,12 +178,13 @@ def measure(machine: Machine, name: str, contender: Callable[[], TreeCpu]) -> tu
     return Run(name, round(used.wall_s, 2), round(cpu, 2), round(used.peak_rss / 1e6), roles), machine.check()
 
 
-def compare(machine: Machine, runs: int, batches: int) -> list[Run]:
+def compare(machine: Machine, runs: int, batches: int, only: str) -> list[Run]:
     """Interleaved; each repetition starts a new session for `batches` warm ones. Raises SystemExit on unequal rows."""
     field = {
         PLAIN: machine.plain({}), FLAGS: machine.plain_flags(), COLD: machine.cold, FIRST: machine.first,
         WARM: machine.warm,
     }  # fmt: skip
+    field = {name: contender for name, contender in field.items() if name.startswith(only)}
     done, truth = [], None
     for number in range(1, runs + 1):
         for name, contender in field.items():
@@ -193,8 +195,21 @@ def compare(machine: Machine, runs: int, batches: int) -> list[Run]:
                     raise SystemExit(f"{name} wrote {rows}, {PLAIN} {truth}: not the same rows")
                 done.append(run)
             print(f"run {number}: {name:30}{run.wall_s:8.2f} s wall{run.cpu_s:8.2f} CPU-s", flush=True)
+    print(memory([r.peak_rss_mb for r in done if r.contender == WARM][-batches:]))
     print(f"{truth[0]:,} clean rows each, checksum {truth[1][:16]}: equal for all" if truth else "")
     return done
+
+
+def memory(warm: list[float]) -> str:
+    """Of one session, batch by batch: what its processes had resident at most."""
+    if not warm:
+        return "no warm session"
+    tenth = max(1, len(warm) // 10)
+    first, last = statistics.median(warm[:tenth]), statistics.median(warm[-tenth:])
+    return (
+        f"memory of the last session, MB: {first:,.0f} in the first {tenth} of {len(warm)} batches, {last:,.0f} in "
+        f"the last {tenth}, at most {max(warm):,.0f}; pages that its workers share count for each"
+    )
 
 
 def summary(runs: list[Run]) -> dict[str, dict]:
@@ -219,14 +234,15 @@ def _spread(values: list[float]) -> list[float]:
 
 
 def table(told: dict[str, dict]) -> str:
-    base = told[PLAIN]
-    lines = [f"{'one batch':32}{'wall s: min':>12}{'median':>8}{'max':>8}{'ratio':>7}{'CPU s':>8}{'ratio':>7}"]
+    base = next(iter(told.values()))  # plain, unless it was left out
+    heads = f"{'wall s: min':>12}{'median':>8}{'max':>8}{'ratio':>7}{'CPU s':>8}{'ratio':>7}{'MB':>7}"
+    lines = [f"{'one batch':32}{heads}"]
     for name, figures in told.items():
         low, middle, high = figures["wall s"]
         cpu = figures["CPU s"][1]
         lines.append(
             f"{name:32}{low:12.2f}{middle:8.2f}{high:8.2f}{middle / base['wall s'][1]:7.2f}"
-            f"{cpu:8.2f}{cpu / base['CPU s'][1]:7.2f}"
+            f"{cpu:8.2f}{cpu / base['CPU s'][1]:7.2f}{figures['peak RSS MB'][1]:7.0f}"
         )
     return "\n".join(lines)
 
@@ -253,17 +269,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--batches", type=int, default=5, help="warm ones in each repetition")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="contenders whose name begins so: plain, tidegate")
     parser.add_argument("--out", default="", help="folder of start.json")
     parser.add_argument("--work", default="", help="folder for what contenders write")
     asked = parser.parse_args()
     out = Path(asked.out or Places.of_checkout().own / "bench")
     out.mkdir(parents=True, exist_ok=True)
     with _machine(asked) as machine:
-        runs = compare(machine, asked.runs, asked.batches)
+        runs = compare(machine, asked.runs, asked.batches, asked.only)
     told = summary(runs)
     print(table(told))
+    print(circumstances())
     numbers = {"records": asked.records, "partitions": asked.partitions, "seed": asked.seed, "cores": os.cpu_count()}
-    document = numbers | {"summary": told, "runs": [asdict(r) for r in runs]}
+    document = numbers | {"circumstances": circumstances()} | {"summary": told, "runs": [asdict(r) for r in runs]}
     (out / "start.json").write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import duckdb
 
 from bench.load import fill
-from bench.parts import TreeCpu, broker, kafka_source_jars
+from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 
@@ -70,13 +70,15 @@ def contenders(jars: list[Path], others: list[str]) -> list[Contender]:
     best += ["spark.sql.maxConcurrentOutputFileWriters=64", "spark.ui.enabled=false"]
     tuned = [part for setting in best for part in ("--conf", setting)]
     tuned += ["--driver-memory", "3g", "--driver-java-options", "-XX:+UseParallelGC"]
-    script = str(here / "spark_sql.py")
+    script, as_used = str(here / "spark_sql.py"), {"TUNED": "1"}
     found = [
         Contender(OURS, (python, "-m", "bench.contenders.tidegate_spark"), {"SPARK_SUBMIT": submit}, "data/"),
         Contender("tidegate without Spark", (python, "-m", "bench.contenders.tidegate_alone"), {}, "data/"),
         Contender("Spark batch", (*spark, *quiet, script), {"STYLE": "batch"}),
-        Contender("Spark batch, best settings", (*spark, *quiet, *tuned, script), {"STYLE": "batch"}),
+        Contender("Spark batch, best settings", (*spark, *quiet, *tuned, script), {"STYLE": "batch"} | as_used),
         Contender("Spark streaming, AvailableNow", (*spark, *quiet, script), {"STYLE": "streaming"}),
+        Contender("Spark streaming, best settings", (*spark, *quiet, *tuned, script), {"STYLE": "streaming"} | as_used),
+        Contender("DuckDB by hand", (python, "-m", "bench.contenders.duckdb_by_hand"), {}),
         Contender("orjson + pyarrow by hand", (python, "-m", "bench.contenders.by_hand"), {}),
     ]
     for other in others:
@@ -118,7 +120,9 @@ def _python_path() -> str:
 
 def compare(bootstrap: str, asked: argparse.Namespace, field: list[Contender], work: Path) -> list[Run]:
     """All runs, interleaved. Raises SystemExit when two contenders' clean rows differ."""
-    topics = {n: fill(bootstrap, n, asked.partitions, asked.seed, print) for n in (SMALL, asked.records)}
+    topics = {
+        n: fill(bootstrap, n, asked.partitions, asked.seed, print, asked.shuffled_keys) for n in (SMALL, asked.records)
+    }
     runs, truth = [], {}
     for number in range(1, asked.runs + 1):
         for contender in field:
@@ -166,6 +170,19 @@ def table(told: dict[str, dict[str, list[float]]]) -> str:
     return "\n".join(lines)
 
 
+def meeting(told: dict[str, dict[str, list[float]]]) -> str:
+    """From how many records on Tidegate, with its start-up, takes less CPU than each contender with its own."""
+    lines = ["with start-up Tidegate takes less than ..."]
+    for name, figures in told.items():
+        if OURS in told and name != OURS:
+            slope = figures["marginal CPU us/record"][1] - told[OURS]["marginal CPU us/record"][1]
+            small = told[OURS]["CPU-s of the small topic"][1] - figures["CPU-s of the small topic"][1]
+            at = SMALL + small / slope * 1e6 if slope > 0 else None
+            words = "never" if at is None else "always" if at <= 0 else f"from {at:,.0f} records on"
+            lines.append(f"  {name:34}{words}")
+    return "\n".join(lines)
+
+
 @contextmanager
 def _work(asked: argparse.Namespace) -> Iterator[Path]:
     folder = Path(asked.work or Places.of_checkout().own / "bench" / "work")
@@ -179,6 +196,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shuffled-keys", action="store_true", help="each event has its keys in an order of its own")
     parser.add_argument("--contestant", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="leave the others out")
     parser.add_argument("--out", default="", help="folder of throughput.json and throughput.svg")
@@ -192,7 +210,10 @@ def main() -> None:
         runs = compare(info.kafka_bootstrap, asked, field, work / "run")
     told = summary(runs, asked.records)
     print(table(told))
-    document = {"records": asked.records, "partitions": asked.partitions, "seed": asked.seed, "cores": os.cpu_count()}
+    print(meeting(told))
+    print(circumstances())
+    document = {"records": asked.records, "partitions": asked.partitions, "seed": asked.seed, "cores": os.cpu_count(),
+                "shuffled keys": asked.shuffled_keys, "circumstances": circumstances()}  # fmt: skip
     (out / "throughput.json").write_text(
         json.dumps(document | {"summary": told, "runs": [asdict(r) for r in runs]}, indent=1) + "\n"
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
 
+from bench.events import event
 from bench.parts import TreeCpu
+from bench.throughput import meeting
 
 # Twenty children of 10 ms that are waited for, one of 300 ms whose end nobody hears of, and 100 ms of the parent's own.
 FAMILY = """
@@ -34,3 +38,20 @@ def test_cpu_time_of_a_tree_misses_neither_unheard_nor_short_lived_children() ->
     assert used.wall_s >= 0.3
     assert max(process.cpu_s for process in used.processes) >= 0.25
     assert used.peak_rss > 1_000_000
+
+
+def test_where_a_contender_without_a_jvm_is_overtaken() -> None:
+    def figures(marginal: float, small: float) -> dict[str, list[float]]:
+        return {"marginal CPU us/record": [marginal] * 3, "CPU-s of the small topic": [small] * 3}
+
+    told = {"tidegate": figures(6, 5), "loop": figures(7, 0.5), "slow": figures(20, 9), "quick": figures(5, 1)}
+    lines = {line[:10].strip(): line[36:].strip() for line in meeting(told).splitlines()[1:]}
+    assert lines == {"loop": "from 4,520,000 records on", "slow": "always", "quick": "never"}
+
+
+def test_an_event_has_the_same_keys_in_any_order() -> None:
+    whole, shuffled = (
+        [json.loads(event(random.Random(n), n, shuffled=how)) for n in range(5)] for how in (False, True)
+    )
+    assert [list(a) for a in whole] != [list(b) for b in shuffled]
+    assert whole == shuffled
