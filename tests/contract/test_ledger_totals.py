@@ -28,6 +28,7 @@ from tidegate.core.batch import DirtySource, PlannedBatch
 from tidegate.core.errors import LostComparison
 from tidegate.core.plain import to_plain
 from tidegate.core.receipt import RangeResult
+from tidegate.core.slowpath import Slow
 
 
 def standing(ledger: SqlLedger) -> tuple[int, str] | None:  # noqa: F811
@@ -119,6 +120,17 @@ def test_rows_that_a_redrive_takes_are_counted_once(ledger) -> None:  # noqa: F8
     assert found == full_sums(ledger.store.engine, NAME)
     assert found["taken"] == 3
     assert ledger.reads.survey([NAME], 0)[NAME].counts.dirty_now == 1
+
+
+def test_a_survey_has_the_slow_messages_of_the_newest_landed_batch(ledger) -> None:  # noqa: F811
+    slow = (Slow("dirty", 3), Slow("time format", 1))
+    for batch_id, kept in ((1, slow), (2, ())):
+        writing = ledger.batches.take(planned(ledger, batch_id, batch_id * 5 - 5, batch_id * 5), "n")
+        sealed_one = ledger.batches.seal(writing, replace(manifest(writing), slow=kept, slow_seconds=1.5))
+        assert ledger.batches.get(NAME, batch_id).manifest == sealed_one.manifest
+        ledger.batches.land(sealed_one)
+        assert ledger.reads.survey([NAME], 0)[NAME].slow == kept
+        assert ledger.reads.batch(NAME, batch_id)[1].slow == kept
 
 
 def test_an_open_batch_is_not_final(ledger) -> None:  # noqa: F811
