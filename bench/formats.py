@@ -15,7 +15,6 @@ import base64
 import csv
 import io
 import json
-import os
 import random
 import statistics
 import time
@@ -28,6 +27,7 @@ import pyarrow as pa
 
 from bench.events import COLUMNS, event, pipeline
 from bench.limits import chunks_of
+from bench.parts import circumstances
 from spark_jobs.engine.formats import Decoder
 from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from spark_jobs.engine.formats.csv_decoder import CsvDecoder
@@ -208,7 +208,8 @@ def main() -> None:
             part()
             if number:
                 figures[name].append((time.process_time() - began) / asked.records * 1e6)
-    print(f"{asked.records:,} records, seed {asked.seed}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}")
+    print(f"{asked.records:,} records, seed {asked.seed}")
+    print(circumstances())
     print(f"{'CPU us/record':34}{'min':>8}{'median':>8}{'max':>8}{'bytes':>8}")
     for name, each in figures.items():
         size = sizes[name.partition(":")[0]]

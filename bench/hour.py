@@ -34,7 +34,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from bench.events import APPS, HOUR, START, event
-from bench.parts import TreeCpu, broker, kafka_source_jars
+from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.topics import create_topic
@@ -223,7 +223,7 @@ def main() -> None:
         done = compare(asked, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print()
+    print(f"\n{circumstances()}")
     for shape in dict.fromkeys(r.shape for r in done):
         for name in dict.fromkeys(r.contender for r in done):
             print(line(name, [r for r in done if (r.contender, r.shape) == (name, shape)]))

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.events import APPS, CLOCK, FLOOR, START, event, pipeline
+from bench.parts import circumstances
 from spark_jobs.engine.fetch import Chunk, Reader
 from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
@@ -162,6 +163,7 @@ def main() -> None:
     groups = asked.only.split(",") if asked.only else [s.group for s in SHAPES]
     shapes = [s for s in SHAPES if s.group in groups or any(o.base == s.name and o.group in groups for o in SHAPES)]
     print(f"{asked.records:,} records, {asked.runs} runs, seed {asked.seed}")
+    print(circumstances())
     found: dict[str, list[Measured]] = {s.name: [] for s in shapes}
     for _ in range(asked.runs):
         for shape in shapes:
