@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import time
 
+import confluent_kafka
 import pytest
+from confluent_kafka import Message, TopicPartition
 from engine_fixtures import TOPIC, job_plan, pipeline
 
 from spark_jobs.engine.failures import JobError
@@ -61,3 +64,65 @@ def test_a_broker_that_refuses_connections_is_named_with_the_reason_and_the_plac
     assert at_start.value.failure.retry
     failure = read.value.failure
     assert (failure.retry, failure.partition, failure.offset) == (True, 0, 3)
+
+
+class Client:
+    """Gives messages in these portions, whatever is asked for; `end` is its position then."""
+
+    portions: tuple[tuple[int, ...], ...] = ()
+    end = 0
+
+    def __init__(self, _settings: dict[str, object], **_: object) -> None:
+        self._left, self._at = list(self.portions), 0
+        self.asked: list[int] = []
+        self.collecting: list[bool] = []
+        made.append(self)
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self._at = places[0].offset
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        self.asked.append(count)
+        self.collecting.append(gc.isenabled())
+        offsets = self._left.pop(0)
+        self._at = offsets[-1] + 1 if self._left else self.end
+        return [Message(topic=TOPIC, partition=0, offset=o, value=b"v", timestamp=(1, o)) for o in offsets]
+
+    def position(self, _places: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, 0, self._at)]
+
+    def unassign(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+made: list[Client] = []
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
+    monkeypatch.setattr(confluent_kafka, "Consumer", Client)
+    made.clear()
+    return Client
+
+
+def test_the_end_of_a_transaction_is_not_waited_for(client, monkeypatch):
+    """Offset 4 is its marker: the client has passed it, and nobody will send a message for it."""
+    monkeypatch.setattr(client, "portions", ((0, 1), (2, 3)))
+    monkeypatch.setattr(client, "end", 5)
+    chunks = list(reader({}).read(OffsetRange(TOPIC, 0, 0, 5)))
+    assert [chunk.offsets for chunk in chunks] == [[0, 1], [2, 3]]
+    assert made[0].asked == [5, 3]
+
+
+def test_messages_do_not_start_pythons_search_for_cycles(client, monkeypatch):
+    monkeypatch.setattr(client, "portions", ((0, 1), (2, 3, 4)))
+    reading = reader({}).read(OffsetRange(TOPIC, 0, 0, 5))
+    assert [(chunk.timestamps, gc.isenabled()) for chunk in reading] == [([0, 1], True), ([2, 3, 4], True)]
+    assert made[0].collecting == [False, False]
+    gc.disable()
+    try:
+        list(reader({}).read(OffsetRange(TOPIC, 0, 0, 5)))
+        assert not gc.isenabled(), "it was off before"
+    finally:
+        gc.enable()
