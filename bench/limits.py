@@ -11,6 +11,7 @@ as one column.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import statistics
@@ -101,8 +102,10 @@ def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
         consumer = Consumer({**settings, **FETCH, "group.id": "floor", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, r.partition, r.start) for r in ranges])
         left = len(values)
+        gc.disable()  # as the reader does
         while left:
             left -= len(consumer.consume(min(CHUNK, left), timeout=1))
+        gc.enable()
         consumer.close()
 
     def decode() -> None:
