@@ -41,7 +41,7 @@ class Together:
         self._chunks.append(chunk)
         self._records += len(chunk)
         if self._records < ENOUGH_RECORDS:  # few enough to look at each
-            self._bytes += sum(len(v) for v in chunk.values if v is not None)
+            self._bytes += chunk.bytes
 
     @property
     def enough(self) -> bool:
