@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import ends, redrives, resumptions, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
-from tidegate.adapters.ledger.store import Store, insert_all, row_of, rows_of, update_all
+from tidegate.adapters.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
 from tidegate.adapters.ledger.values import landed_values
 from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
@@ -95,7 +95,7 @@ class SqlBatches:
     def newest_spec(self, name: str) -> int | None:
         newest = select(b.c.spec_version).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
         with self._store.begin() as c:
-            return c.scalar(newest)
+            return scalar(c, newest, int)
 
     def newest_zone(self, name: str) -> ZoneData | None:
         landed = select(b.c.zone).where(b.c.pipeline == name, b.c.state == "LANDED")

@@ -61,4 +61,4 @@ def _file(path: str) -> str:
 def _ahead(connection: Connection) -> float:
     asked = time.time()
     found = connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar()
-    return float(found) - (asked + time.time()) / 2  # type: ignore[arg-type]
+    return float(found) - (asked + time.time()) / 2

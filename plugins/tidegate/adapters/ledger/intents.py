@@ -6,6 +6,7 @@ Deadlines are set and judged by one clock, the database's: those of two hosts ma
 from __future__ import annotations
 
 import uuid
+from typing import TypeAlias
 
 from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.engine import Connection
@@ -19,7 +20,7 @@ from tidegate.core.window import BuiltGeneration, PublishedGeneration
 i = schema.intents
 
 
-Instant = ColumnElement | int
+Instant: TypeAlias = ColumnElement | int
 """UTC ms by the database's clock, as SQL or as it was read."""
 
 

@@ -67,11 +67,16 @@ class BoardReads(Snapshots):
             batches = _newest(c, [(name, i) for name, i in ids.items() if i is not None])
             closing, alarms = _at_work(c)
             told = _told(c)
-        found = {}
-        for name in ids:
-            around = (closing.get(name, 0), tuple(alarms.get(name, ())), tuple(told.get(name, ())), pauses.get(name))
-            found[name] = Head(name, *batches.get(name, _NO_BATCH), *around)
-        return found
+        return {
+            name: replace(
+                Head(name, *batches.get(name, _NO_BATCH)),
+                closing=closing.get(name, 0),
+                alarms=tuple(alarms.get(name, ())),
+                told=tuple(told.get(name, ())),
+                pause=pauses.get(name),
+            )
+            for name in ids
+        }
 
     def told(self, name: str) -> list[Told]:
         with self._snapshot() as c:
@@ -290,10 +295,13 @@ def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, an
         start,
         "OPEN" if row is None else row.state,
         None if row is None else row.blocked,
-        *((current.number, current.kind, current.rows, current.published_ms) if current else (None,) * 4),
-        None if newer is None else newer.state,
-        late,
-        answer,
+        number=current and current.number,
+        kind=current and current.kind,
+        rows=current and current.rows,
+        published_ms=current and current.published_ms,
+        building=newer and newer.state,
+        late=late,
+        answer=answer,
     )
 
 

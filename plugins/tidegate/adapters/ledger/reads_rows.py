@@ -43,7 +43,7 @@ class Snapshots:
 
 def select_rows(c: Connection, table: Any, *where: Any) -> list[Any]:
     """In primary-key order."""
-    return c.execute(select(table).where(*where).order_by(*table.primary_key.columns)).all()
+    return list(c.execute(select(table).where(*where).order_by(*table.primary_key.columns)))
 
 
 def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:

@@ -43,28 +43,32 @@ class SurveyReads(Snapshots):
     """core.survey.SurveyLedger on PostgreSQL or SQLite."""
 
     def survey(self, names: Collection[str], now_ms: int) -> dict[str, Survey]:
-        wanted, found = sorted(names), {}
+        wanted = sorted(names)
+        found: dict[str, Survey] = {}
         for at in range(0, len(wanted), NAMES):
             with self._snapshot() as c:
                 found |= _survey(c, wanted[at : at + NAMES], now_ms)
         return found
 
     def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
-        wanted, found = sorted(names), {}
+        wanted = sorted(names)
+        found: dict[str, Progress] = {}
         for at in range(0, len(wanted), NAMES):
             with self._snapshot() as c:
                 found |= {name: one for name, (one, _) in _progress(c, wanted[at : at + NAMES], now_ms).items()}
         return found
 
     def totals(self, names: Collection[str]) -> dict[str, Totals]:
-        wanted, found = sorted(names), {}
+        wanted = sorted(names)
+        found: dict[str, Totals] = {}
         for at in range(0, len(wanted), NAMES):
             with self._snapshot() as c:
                 found |= totals(c, wanted[at : at + NAMES])
         return found
 
     def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:
-        wanted, found = sorted(names), {}
+        wanted = sorted(names)
+        found: dict[str, WindowSteps] = {}
         for at in range(0, len(wanted), NAMES):
             with self._snapshot() as c:
                 found |= _window_steps(c, wanted[at : at + NAMES])
@@ -77,7 +81,8 @@ class SurveyReads(Snapshots):
         return self._landed("landed_ms", upto_ms)
 
     def _landed(self, column: str, upto: Mapping[str, int]) -> dict[str, Landed]:
-        wanted, found = sorted(upto.items()), {}
+        wanted = sorted(upto.items())
+        found: dict[str, Landed] = {}
         for at in range(0, len(wanted), SPANS):
             with self._snapshot() as c:
                 found |= _landed_upto(c, column, wanted[at : at + SPANS])
@@ -216,12 +221,12 @@ def _of(c: Connection, table: Any, pairs: Sequence[tuple[str, int]]) -> list[Any
     return [row for at in range(0, len(pairs), SPANS) for row in asked(c, statement, pairs[at : at + SPANS])]
 
 
-def asked(c: Connection, statement: str, values: Sequence[tuple]) -> list[Any]:
+def asked(c: Connection, statement: str, values: Sequence[tuple[Any, ...]]) -> list[Any]:
     """`statement` with these rows in place of `{rows}`."""
     mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(values[0]))})"
     sql = statement.format(rows=", ".join([row] * len(values)))
-    return c.exec_driver_sql(sql, tuple(value for one in values for value in one)).all()
+    return list(c.exec_driver_sql(sql, tuple(value for one in values for value in one)))
 
 
 def _look(part: Any, planned: Any | None) -> Look:

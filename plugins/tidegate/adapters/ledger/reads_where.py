@@ -104,7 +104,7 @@ class _Look:
                 parts.append(_Era(era.topic_id, first, cut.after_batch, begins))
                 first, begins = cut.after_batch + 1, cut.cut
         parts.append(_Era(era.topic_id, first, max(era.last, first), begins))
-        newest = next(n for n in reversed(range(len(parts))) if parts[n].begins is None or offset >= parts[n].begins)
+        newest = next(n for n, x in reversed([*enumerate(parts)]) if x.begins is None or offset >= x.begins)
         below = [part for n, part in enumerate(parts) if n < newest and self._planned(part, partition, offset)]
         return [parts[newest], *reversed(below)]
 

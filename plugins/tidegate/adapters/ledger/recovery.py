@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import ends, reopenings, resumptions, rows, schema
 from tidegate.adapters.ledger.comparing import subject
 from tidegate.adapters.ledger.specs import registered
-from tidegate.adapters.ledger.store import Store, row_of
+from tidegate.adapters.ledger.store import Store, row_of, scalar
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.instants import iso
@@ -88,7 +88,7 @@ class SqlRecovery:
 
     def newest_publication_ms(self, name: str) -> int | None:
         with self._store.begin() as c:
-            return c.scalar(select(func.max(g.c.published_ms)).where(g.c.pipeline == name))
+            return scalar(c, select(func.max(g.c.published_ms)).where(g.c.pipeline == name), int)
 
     def begun_ms(self, name: str, key: WindowKey, number: int) -> int | None:
         e = schema.events
@@ -98,10 +98,11 @@ class SqlRecovery:
                 adopted = and_(e.c.pipeline == name, e.c.subject == subject(key), e.c.what == "adopted as closing")
                 if row is None or c.scalar(select(e.c.at_ms).where(adopted).limit(1)) is not None:
                     return None  # it was closed before, in a history that is lost
-                return row.closed_ms
+                closed_ms: int | None = row.closed_ms
+                return closed_ms
             # not `began_ms` of its row, which is of its newest try
             mine = and_(e.c.pipeline == name, e.c.subject == subject(key))
-            return c.scalar(select(func.max(e.c.at_ms)).where(mine, e.c.what == "generation begun"))
+            return scalar(c, select(func.max(e.c.at_ms)).where(mine, e.c.what == "generation begun"), int)
 
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         wanted, known = sorted(set(found)), set()

@@ -11,7 +11,7 @@ from sqlalchemy import and_, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.adapters.ledger.store import Store, row_of, rows_of, scalar
 from tidegate.core.layout import window_id
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
@@ -61,7 +61,7 @@ class SqlReopenings:
         )
         with self._store.begin() as c:
             found = c.execute(statement.order_by(g.c.window_ms)).all()
-            return [Unfinished(*row, _begun_ms(c, name, row.window_ms)) for row in found]
+            return [Unfinished(x.window_ms, x.number, x.state, _begun_ms(c, name, x.window_ms)) for x in found]
 
     def cleared(self, name: str, window_ms: int, number: int, batch_id: int) -> None:
         mine = and_(x.c.pipeline == name, x.c.window_ms == window_ms, x.c.number == number, x.c.batch_id == batch_id)
@@ -75,7 +75,7 @@ class SqlReopenings:
 def _begun_ms(c: Connection, name: str, window_ms: int) -> int | None:
     e = schema.events
     mine = and_(e.c.pipeline == name, e.c.subject == f"window {window_id(window_ms)}", e.c.what.in_(_BEGUN))
-    return c.scalar(select(func.max(e.c.at_ms)).where(mine))
+    return scalar(c, select(func.max(e.c.at_ms)).where(mine), int)
 
 
 def unfinished_below(c: Connection, name: str, batch_id: int) -> list[int]:

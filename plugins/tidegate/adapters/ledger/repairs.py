@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select, update
 
 from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.store import Store
+from tidegate.adapters.ledger.store import Store, scalar
 from tidegate.core.layout import window_id
 from tidegate.core.window import WindowKey
 
@@ -47,4 +47,4 @@ class SqlRepairs:
     def released(self, name: str, batch_id: int) -> str | None:
         b = schema.batches
         with self._store.begin() as c:
-            return c.scalar(select(b.c.released).where(b.c.pipeline == name, b.c.batch_id == batch_id))
+            return scalar(c, select(b.c.released).where(b.c.pipeline == name, b.c.batch_id == batch_id), str)

@@ -8,7 +8,7 @@ from sqlalchemy import and_, func, insert, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.store import Store, row_of
+from tidegate.adapters.ledger.store import Store, row_of, scalar
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, loads
 
@@ -49,7 +49,7 @@ def registered(store: Store, c: Connection, pipeline: Pipeline, fingerprint: str
     name, now = pipeline.name, store.now_ms()
     known = row_of(c, s, pipeline=name, fingerprint=fingerprint)
     if known is not None:
-        return known.version
+        return int(known.version)
     if row_of(c, schema.pipelines, name=name) is None:
         c.execute(insert(schema.pipelines).values(name=name, version=1, next_batch_id=1, created_ms=now))
     version = (_newest(c, name) or 0) + 1
@@ -60,4 +60,4 @@ def registered(store: Store, c: Connection, pipeline: Pipeline, fingerprint: str
 
 
 def _newest(c: Connection, name: str) -> int | None:
-    return c.scalar(select(func.max(s.c.version)).where(s.c.pipeline == name))
+    return scalar(c, select(func.max(s.c.version)).where(s.c.pipeline == name), int)

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -36,6 +36,8 @@ from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.texts import storable
 from tidegate.core.errors import LedgerError, LostComparison, WrongRevision
 from tidegate.core.plain import dumps
+
+T = TypeVar("T")
 
 HEAD = "0006"
 """The schema revision that this code reads and writes."""
@@ -82,14 +84,14 @@ def make_engine(url: str) -> Engine:
         )
     engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
 
-    @event.listens_for(engine, "connect")
     def _own_transactions(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # pysqlite would begin late, after the reads that a comparison rests on
 
-    @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
+    event.listen(engine, "connect", _own_transactions)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -193,8 +195,8 @@ def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:
     """Rows whose columns equal `where`, in primary-key order."""
     if None in where.values():  # is compared in other words than a value
         rows = select(table).where(*(table.c[column] == value for column, value in where.items()))
-        return connection.execute(rows.order_by(*table.primary_key.columns)).all()
-    return connection.execute(_rows_where(table, tuple(where)), where).all()
+        return list(connection.execute(rows.order_by(*table.primary_key.columns)))
+    return list(connection.execute(_rows_where(table, tuple(where)), where))
 
 
 @functools.cache
@@ -209,6 +211,12 @@ def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
     return rows[0] if rows else None
 
 
+def scalar(connection: Connection, statement: ClauseElement, kind: type[T]) -> T | None:
+    """The one value, of this `kind`; None where there is none."""
+    found: T | None = connection.scalar(statement)
+    return found
+
+
 def insert_all(connection: Connection, table: Any, found: Sequence[Mapping[str, Any]]) -> None:
     """Rows with the same columns, by one statement however many they are."""
     if found:
@@ -221,4 +229,4 @@ def update_all(
     """Likewise: of each row the columns that name it, and those that change; the same ones of all rows."""
     if found:
         statement = update(table).where(*(table.c[n] == bindparam(f"of_{n}") for n in found[0][0]))
-        connection.execute(statement, [{f"of_{n}": v for n, v in key.items()} | values for key, values in found])
+        connection.execute(statement, [{f"of_{n}": v for n, v in key.items()} | dict(values) for key, values in found])

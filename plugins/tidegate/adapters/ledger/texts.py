@@ -25,7 +25,7 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub(lambda m: f"\\u{ord(m.group()):04x}", whole)
 
 
-class _Storable(TypeDecorator):
+class _Storable(TypeDecorator):  # type: ignore[misc]  # SQLAlchemy 1.4 has no types
     """Rows and comparisons alike: a compare-and-set on such a text finds what was written."""
 
     def process_bind_param(self, value: Any, dialect: Any) -> Any:

@@ -74,7 +74,7 @@ def _read(row: Any | None) -> tuple[int, Totals]:
     if row is None:
         return 0, Totals()
     try:
-        found = from_plain(Totals, _plain(row.content))
+        found: Totals = from_plain(Totals, _plain(row.content))
     except ValueError:
         return 0, Totals()
     return row.through_batch, found
@@ -133,7 +133,7 @@ def _rows(c: Connection, statement: str, asked: Sequence[tuple[str, int, int]]) 
     sqlite = c.dialect.paramstyle == "qmark"
     row = "(?, ?, ?)" if sqlite else "(%s, CAST(%s AS BIGINT), CAST(%s AS BIGINT))"
     sql = statement.format(rows=", ".join([row] * len(asked)))
-    return c.exec_driver_sql(sql, tuple(value for one in asked for value in one)).all()
+    return list(c.exec_driver_sql(sql, tuple(value for one in asked for value in one)))
 
 
 _LANDED = (

@@ -6,7 +6,7 @@ databases, and which PostgreSQL answers by one index probe for each pair, where 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,8 +115,8 @@ class SqlWaits:
         self._engine.dispose()
 
 
-def _execute(c: Connection, statement: str, asked: list[tuple]) -> list[Any]:
+def _execute(c: Connection, statement: str, asked: Sequence[tuple[Any, ...]]) -> list[Any]:
     mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(asked[0]))})"
     sql = statement.format(rows=", ".join([row] * len(asked)))
-    return c.exec_driver_sql(sql, tuple(value for values in asked for value in values)).all()
+    return list(c.exec_driver_sql(sql, tuple(value for values in asked for value in values)))

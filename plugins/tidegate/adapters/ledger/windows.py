@@ -315,8 +315,7 @@ class SqlWindows:
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
         name, key = generation.pipeline, generation.window
-        building = isinstance(generation, BuildingGeneration)
-        held = _building(generation) if building else _in_state(generation, BUILT)
+        held = _building(generation) if isinstance(generation, BuildingGeneration) else _in_state(generation, BUILT)
         with self._store.begin() as c:
             change = update(g).where(held).values(state=DISCARDED)
             self._store.compare_and_set(c, change, f"discarding generation {generation.number}")
