@@ -26,7 +26,7 @@ class UnknownFields(ValueError):
 
 def to_plain(value: Any) -> Any:
     """Dataclass -> dict, tuple and frozenset -> list; everything else as it is."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _ATOMS:
         return value
     names = _names(kind)

@@ -247,7 +247,7 @@ class SqlBatches:
                 for r in manifest.ranges
             ]
             update_all(c, schema.batch_ranges, found)
-            detail = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
+            detail: dict[str, Any] = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
             if manifest.overflow:
                 detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
             if manifest.slow:
