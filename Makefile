@@ -81,10 +81,11 @@ bench: setup ## Kafka to files, side by side with stock Spark and others (about 
 		-r bench/requirements.lock
 	@$(VENV)/python -m bench.throughput $(ARGS)
 
-lint: setup ## style and import rules
+lint: setup ## style, import rules and types
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check .
 	@$(VENV)/lint-imports
+	@$(VENV)/mypy
 
 stack-up: setup ## start Kafka, PostgreSQL, Hive and Airflow for a trial of your own
 	@$(VENV)/python -m tidegate.embedded up

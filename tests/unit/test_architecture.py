@@ -50,6 +50,12 @@ def test_style() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_types() -> None:
+    """mypy, with the packages and the rules in pyproject.toml."""
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_core_uses_the_standard_library_only() -> None:
     code = (
         "import sys, pkgutil, importlib, tidegate.core as core\n"
