@@ -162,11 +162,9 @@ ColumnName = Annotated[
     str, _word(_COLUMN, "must be letters, digits and underscores, beginning with a letter", "column name")
 ]
 MessagePath = Annotated[str, _word(_PATH, "must be a path into the message such as $.a.b", "path")]
-Text = Annotated[str, _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "text", pattern=r"\S")]
-
-Expression = Annotated[
-    str, _kind(_matching(r"(?s:.*\S.*)", "must not be empty", 10_000), "SQL expression", pattern=r"\S")
-]
+_some_text = _matching(r"(?s:.*\S.*)", "must not be empty", 10_000)
+Text = Annotated[str, _kind(_some_text, "text", pattern=r"\S")]
+Expression = Annotated[str, _kind(_some_text, "SQL expression", pattern=r"\S")]
 """What it means is checked by DuckDB, in a process of its own: `spec.expressions`."""
 
 FileName = Annotated[str, _kind(_matching(r"[^\x00\n]*\S[^\x00\n]*", "must be the name of a file", 1000), "file name")]
