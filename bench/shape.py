@@ -63,8 +63,8 @@ SHAPES = (
     Shape("8 times the batch", "size", "even", 1.1, times=8),
     Shape("a buffer of 32 MB", "buffer", "even", 1.2, buffer=32),
     Shape("a buffer of 384 MB", "buffer", "even", 1.1, buffer=384),
-    Shape("32 MB, 1,000 directories", "buffer", "1,000 directories", 1.2, directories=1000, buffer=32),
-    Shape("384 MB, 1,000 directories", "buffer", "1,000 directories", 1.1, directories=1000, buffer=384),
+    Shape("32 MB, 1,000 directories", "buffer", "1 directory", 1.7, directories=1000, buffer=32),
+    Shape("384 MB, 1,000 directories", "buffer", "1 directory", 1.7, directories=1000, buffer=384),
 )
 HOT = 0.9
 
