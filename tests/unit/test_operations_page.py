@@ -93,6 +93,7 @@ class Night:
         text = text.replace(str(self.world.folder), "/mnt").replace(socket.gethostname(), "worker-1")
         text = text.replace(f"{getpass.getuser()}@", "ada@").replace("(test)", "(airflow)")
         text = re.sub(r"(?m)^read [\d,]+ files?, .*\n", "", text)  # progress, where the machine is busy
+        text = re.sub(r"(?m)^tidegate: messages were decoded by .*\n", "", text)  # stands in the Spark job's own log
         for varying, shown in VARYING.items():
             text = re.sub(varying, shown, text)
         lines = (line.rstrip() for line in text.splitlines())
