@@ -11,6 +11,7 @@ import pyspark
 import pytest
 
 from spark_jobs import tasks
+from spark_jobs.engine import secrets as engine_secrets
 from spark_jobs.engine import unreadable
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.tasks import Again, Ended, FailedAttempts, attempt, reason, run_on
@@ -168,6 +169,7 @@ def executors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Executors]:
     monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=get))
     monkeypatch.setattr(FailedAttempts, "tell", lambda self: None)
     monkeypatch.setattr(tasks, "LOOK_S", 0.01)
+    monkeypatch.setattr(engine_secrets, "_given", None)  # as it was before, once the attempts here have set it
     yield made
     assert [made.groups[0], made.groups[-1]] != [None, made.groups[0]]
     assert made.groups[-1] is None, "no later job is of this group"
