@@ -6,11 +6,31 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 
-class Stream:
-    """What is written waits in memory until `spill`; after that it goes straight to the file. Bytes in `waiting`."""
+class KeptOpen:
+    """What pyarrow asks of a stream that it writes to, beside `write` and `tell`. pyarrow closes what it lets go of:
+    here that does nothing, and whoever has opened the file closes it."""
 
     mode = "wb"
     closed = False
+
+    def flush(self) -> None:
+        """Nothing is promised before the file is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """See above."""
+
+
+class Stream(KeptOpen):
+    """What is written waits in memory until `spill`; after that it goes straight to the file. Bytes in `waiting`."""
 
     def __init__(self, open_file: Callable[[], BinaryIO]) -> None:
         self._open_file = open_file
@@ -48,18 +68,3 @@ class Stream:
 
     def tell(self) -> int:
         return self._position
-
-    def flush(self) -> None:
-        """Nothing is promised before the file is closed."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """A format's writer has come to its end; the file is closed by whoever has spilled it last."""

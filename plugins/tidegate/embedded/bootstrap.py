@@ -116,7 +116,7 @@ def install_packages(installer: Path) -> None:
 
 
 def compiler_here() -> list[str]:
-    """This machine's C compiler as a command, which may not work; empty if there is none."""
+    """This machine's C compiler as a command, which may not work; empty without one."""
     if os.environ.get("CC", "").strip():
         return os.environ["CC"].split()
     usual = (sysconfig.get_config_var("CC") or "cc").split()[0]

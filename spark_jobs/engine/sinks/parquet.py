@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.engine.sinks.base import Encoding, Finished
 from spark_jobs.engine.sinks.parquet_join import Joined, large_groups
+from spark_jobs.engine.streams import KeptOpen
 
 _LEVELS = {"gzip": 6}
 """Of codecs whose own choice does not pay: pyarrow's, for gzip, is 9, ten times the work for 1 % of the bytes."""
@@ -48,36 +49,16 @@ class Parquet:
         return ms
 
 
-class _NeverClosed:
-    """Passes bytes on to a stream that whoever has opened it closes: pyarrow closes what it lets go of."""
-
-    mode = "wb"
-    closed = False
-
+class _PassedOn(KeptOpen):
     def __init__(self, stream: BinaryIO) -> None:
         self.write, self.tell = stream.write, stream.tell
-
-    def flush(self) -> None:
-        """Nothing is promised before the stream is closed."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """See above."""
 
 
 class _Writer:
     def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> None:
         self._footer: list[pq.FileMetaData] = []
         # a page's header and its bytes come one by one, and each call into Python costs as much as some rows
-        self._buffered = pa.output_stream(_NeverClosed(stream), buffer_size=_BUFFER_BYTES)
+        self._buffered = pa.output_stream(_PassedOn(stream), buffer_size=_BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
             self._buffered,
             schema,

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding, FileFormat, Writer
 from spark_jobs.engine.sinks.thrift import Field, decode, encode, get, put
+from spark_jobs.engine.streams import KeptOpen
 
 COPIED_ROWS, COPIED_BYTES = 50_000, 4 * 1024 * 1024
 """A row group is worth copying from one of these on: readers pay for each one, and small ones compress badly."""
@@ -172,11 +173,8 @@ def _move(struct: list[Field], numbers: tuple[int, ...], shift: int) -> None:
             field[2] += shift
 
 
-class _Tap:
+class _Tap(KeptOpen):
     """Passes bytes on to a stream; after `keep` they are kept instead: the footer of a file that goes on."""
-
-    mode = "wb"
-    closed = False
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._position = stream, 0
@@ -197,18 +195,3 @@ class _Tap:
 
     def tell(self) -> int:
         return self._position
-
-    def flush(self) -> None:
-        """The stream is flushed when it is closed."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """The stream is closed by whoever has opened it."""

@@ -212,7 +212,7 @@ def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
 
 
 def scalar(connection: Connection, statement: ClauseElement, kind: type[T]) -> T | None:
-    """The one value, of this `kind`; None where there is none."""
+    """The one value, of this `kind`; None if the statement gives no row, or null."""
     found: T | None = connection.scalar(statement)
     return found
 
