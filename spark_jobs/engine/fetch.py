@@ -217,7 +217,12 @@ class KafkaReader(Reader):
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
             self._refuse_if_recreated()  # or gone altogether
             raise unreadable.no_partition(wanted)
-        if error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG):
+        # without a topic it is the connection's: an answer too large to receive takes others down with it
+        if message.topic() and error.code() in (
+            KafkaError._BAD_MSG,
+            KafkaError._BAD_COMPRESSION,
+            KafkaError.INVALID_MSG,
+        ):
             raise unreadable.damaged(wanted, max(at, message.offset() or 0), error.str())
         self._last_error = error.str()
 

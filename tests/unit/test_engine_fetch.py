@@ -8,7 +8,7 @@ import time
 
 import confluent_kafka
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 from engine_fixtures import TOPIC, job_plan, pipeline
 
 from spark_jobs.engine.failures import JobError
@@ -113,6 +113,27 @@ def test_the_end_of_a_transaction_is_not_waited_for(client, monkeypatch):
     chunks = list(reader({}).read(OffsetRange(TOPIC, 0, 0, 5)))
     assert [chunk.offsets for chunk in chunks] == [[0, 1], [2, 3]]
     assert made[0].asked == [5, 3]
+
+
+@pytest.mark.parametrize("of_the_log", [True, False])
+def test_only_what_the_client_says_of_the_partition_is_damage_of_its_log(client, monkeypatch, of_the_log):
+    """An answer above `receive.message.max.bytes` ends whatever else was asked on that connection, the coordinator's
+    address among it: that arrives among the messages too, with the code of a record that is damaged."""
+    monkeypatch.setattr(client, "portions", ((0, 1), (2, 3, 4)))
+    given = client.consume
+
+    def with_complaint(self: Client, count: int, timeout: float) -> list[Message]:
+        place = {"topic": TOPIC, "partition": 0, "offset": 2} if of_the_log else {}
+        complaint = Message(error=KafkaError(KafkaError._BAD_MSG, "Bad message format"), **place)
+        return [*given(self, count, timeout), complaint]
+
+    monkeypatch.setattr(client, "consume", with_complaint)
+    reading = reader({}).read(OffsetRange(TOPIC, 0, 0, 5))
+    if of_the_log:
+        with pytest.raises(JobError, match="the records at offset 2 are damaged"):
+            list(reading)
+    else:
+        assert [chunk.offsets for chunk in reading] == [[0, 1], [2, 3, 4]]
 
 
 def test_messages_do_not_start_pythons_search_for_cycles(client, monkeypatch):
