@@ -24,8 +24,9 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.rows import file_values
+from tidegate.core.cut import time_values, window_end
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import Layout, time_values, window_end
+from tidegate.core.layout import Layout
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import DATA, FileEntry, PartitionRows, content_digest, manifest_digest

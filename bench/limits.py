@@ -37,7 +37,7 @@ from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plain import to_plain
 from tidegate.embedded.places import Places

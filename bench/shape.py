@@ -26,7 +26,7 @@ from pathlib import Path
 from bench.events import APPS, CLOCK, FLOOR, START, event, pipeline
 from bench.parts import circumstances
 from spark_jobs.engine.fetch import Chunk, Reader
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plain import to_plain
 

@@ -19,8 +19,8 @@ from spark_jobs.engine.failures import JobError, from_exception, last_line
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from tidegate.core.batch import JobPlan
-    from tidegate.core.ports import Storage
+    from tidegate.core.jobs import JobPlan
+    from tidegate.core.storage import Storage
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _land(plan_uri: str, user: str | None = None) -> int:
     from tidegate.adapters.storage import for_uri
-    from tidegate.core.batch import JobPlan
+    from tidegate.core.jobs import JobPlan
     from tidegate.core.plain import loads
 
     open_storage = functools.partial(for_uri, user=user)

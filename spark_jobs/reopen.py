@@ -25,16 +25,16 @@ from spark_jobs.engine.places import Places, TaskOverflow, combined
 from spark_jobs.engine.types import arrow_type
 from spark_jobs.engine.write import Files, Run
 from spark_jobs.merge import GROUP_BYTES, GROUP_ROWS, merge_files, opened
-from tidegate.core.batch import JobPlan
 from tidegate.core.hivetypes import parse
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import RECEIPT, join
 from tidegate.core.merging import Merge, Source, sum_of
 from tidegate.core.overflow import OVERFLOW_COLUMN
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.plain import dumps, from_plain
-from tidegate.core.ports import Storage
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry
 from tidegate.core.reopening import BatchRows, ReopenReceipt, counted
+from tidegate.core.storage import Storage
 from tidegate.core.wording import many
 
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192

@@ -22,7 +22,7 @@ from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.secrets import REGISTRY, VARIABLE
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import EXTRA_COLUMN, EventTime, Pipeline

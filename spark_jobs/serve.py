@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     from spark_jobs.land import carry_out, new_context
     from spark_jobs.session import Message, Session, Terms
     from tidegate.adapters.storage import for_uri
-    from tidegate.core.batch import JobPlan
+    from tidegate.core.jobs import JobPlan
     from tidegate.core.plain import loads
 
     folder, identity, idle_s, batches, log = arguments

@@ -221,7 +221,7 @@ def _window(
 
 
 def _id(at: int) -> str:
-    from tidegate.core.layout import window_id
+    from tidegate.core.cut import window_id
 
     return window_id(at)
 

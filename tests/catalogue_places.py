@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from thrift.transport.TSocket import TSocket
 
-from tidegate.core.layout import PartitionValues
-from tidegate.core.ports import Catalogue, TableDef
+from tidegate.core.catalogue import Catalogue, TableDef
+from tidegate.core.partitions import PartitionValues
 
 REAL = ("hive_spark", "hive4")
 DATABASE = "contract_" + uuid.uuid4().hex[:8]

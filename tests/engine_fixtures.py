@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.fetch import Chunk, Reader
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import (

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from spark_jobs.engine.fetch import Chunk, KafkaReader
 from tests.world import World, record
 from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column
 from tidegate.core.ports import TopicState

@@ -32,9 +32,9 @@ from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import CatalogueError, JobFailed
-from tidegate.core.layout import PartitionValues
+from tidegate.core.jobs import JobPlan
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import (
     ArchiveRun,
     Column,

@@ -19,17 +19,9 @@ from itertools import pairwise
 import pyarrow as pa
 
 from spark_jobs.engine.route import window_starts
-from tidegate.core.layout import (
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    partition_path,
-    shared_directory,
-    time_values,
-    window_end,
-    window_named,
-    window_start,
-)
+from tidegate.core.cut import shared_directory, time_values, window_end, window_named, window_start
+from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.partitions import partition_path
 from tidegate.core.pipeline import TIME_PARTITIONS, Windows
 from tidegate.core.zones import Change, changes, day_start
 from tidegate.spec.rules import needed_time_partitions

@@ -26,7 +26,7 @@ from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.adapters.local_job import LocalLauncher
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.pipeline import IngestRun, Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.window import WindowKey

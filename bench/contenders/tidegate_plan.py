@@ -6,7 +6,7 @@ import os
 
 from bench.events import CLOCK, FLOOR, pipeline
 from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plain import to_plain
 

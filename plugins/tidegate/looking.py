@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegate.adapters.connections import Lookup
     from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.catalogue import Catalogue
     from tidegate.core.pipeline import Pipeline
-    from tidegate.core.ports import Catalogue, Source
+    from tidegate.core.ports import Source
     from tidegate.workflow.context import Context
 
 

@@ -17,10 +17,11 @@ from tidegate.adapters.connections import (
     http_url,
     resolve,
 )
+from tidegate.core.catalogue import PartitionSwitch
 from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
+from tidegate.core.launcher import Launcher
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import Launcher, PartitionSwitch
 from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
 from tidegate.workflow.context import Context
 

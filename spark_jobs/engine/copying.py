@@ -18,8 +18,8 @@ from spark_jobs.engine.identity import OVERFLOW, by_kind, file_checksum, refuse_
 from spark_jobs.engine.sinks import Finished, Unreadable, finished
 from spark_jobs.engine.types import data_schema
 from spark_jobs.engine.write import Files, Place, Run
-from tidegate.core.batch import Copy
 from tidegate.core.errors import PathMissing
+from tidegate.core.jobs import Copy
 from tidegate.core.overflow import overflow_values
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, Copied

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.sinks import Finished, finished
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import PathMissing
+from tidegate.core.jobs import JobPlan
 from tidegate.core.merging import Source
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline

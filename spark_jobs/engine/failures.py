@@ -6,8 +6,8 @@ from spark_jobs.executor import WRONG_PLATFORM
 from tidegate.core.errors import TidegateError
 from tidegate.core.layout import FAILURE, join
 from tidegate.core.plain import dumps
-from tidegate.core.ports import Storage
 from tidegate.core.receipt import Failure
+from tidegate.core.storage import Storage
 
 _LOST = {
     "Python worker exited unexpectedly": "a Python worker of the job died",

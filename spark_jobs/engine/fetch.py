@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_jobs.engine import unreadable
 from spark_jobs.engine.failures import JobError
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.offsets import OffsetRange
 
 if TYPE_CHECKING:

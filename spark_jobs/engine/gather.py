@@ -27,8 +27,8 @@ from spark_jobs.engine.together import Spans
 from spark_jobs.engine.types import TIMESTAMP, arrow_type, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
 from tidegate.core.hivetypes import parse
-from tidegate.core.layout import PartitionValues
 from tidegate.core.overflow import OVERFLOW_COLUMN
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
 from tidegate.core.receipt import DATA, LATE
 

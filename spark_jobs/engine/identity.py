@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from spark_jobs.engine import native
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.types import schema_of
-from tidegate.core.layout import PartitionValues
 from tidegate.core.overflow import OVERFLOW_COLUMN
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import KAFKA_COLUMNS
 from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, LATE, ROW_IDENTITY, FileEntry, identity_of
 

@@ -19,15 +19,17 @@ from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_tas
 from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core import slowpath
-from tidegate.core.batch import KNOWN_RULES, JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.lateness import POLICIES, REROUTE
-from tidegate.core.layout import RECEIPT, PartitionValues, join
+from tidegate.core.layout import RECEIPT, join
 from tidegate.core.offsets import OffsetRange, pack
 from tidegate.core.overflow import Known, overflow_values, staying
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps, from_plain
-from tidegate.core.ports import Storage
 from tidegate.core.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.rules_version import KNOWN_RULES
+from tidegate.core.storage import Storage
 
 TASK_RECORDS, SMALLEST = 500_000, 50_000
 """Records for one task where nobody knows how many can run at once: some seconds of work, against which a task's start

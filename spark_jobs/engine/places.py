@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.write import Place
-from tidegate.core.layout import PartitionValues
 from tidegate.core.overflow import MAX_COUNTED, Overflow, has_a_name, overflow_values
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.schedule import time_partitions

@@ -11,9 +11,10 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
-from tidegate.core.instants import iso, span
+from tidegate.core.cut import window_end, window_start
+from tidegate.core.instants import DAY_MS, MINUTE_MS, iso, span
 from tidegate.core.lateness import DROP, SIDE, Floor
-from tidegate.core.layout import DAY_MS, HIVE_NULL, MAX_NAME_BYTES, MINUTE_MS, fits, window_end, window_start
+from tidegate.core.partitions import HIVE_NULL, MAX_NAME_BYTES, fits
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.watermark import horizon_ms
 

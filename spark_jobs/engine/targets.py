@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.route import Routed
-from tidegate.core.batch import JobPlan, Target
+from tidegate.core.jobs import JobPlan, Target
 from tidegate.core.layout import FAILURE, RECEIPT, join
 from tidegate.core.merging import add_up
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plain import dumps
-from tidegate.core.ports import Storage
 from tidegate.core.receipt import (
     Copied,
     Failure,
@@ -31,6 +30,7 @@ from tidegate.core.receipt import (
     ReplayReceipt,
     arithmetic_errors,
 )
+from tidegate.core.storage import Storage
 
 if TYPE_CHECKING:
     from spark_jobs.engine.task import TaskResult

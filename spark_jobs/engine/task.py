@@ -26,7 +26,7 @@ from spark_jobs.engine.together import Span, Spans, Together
 from spark_jobs.engine.unknown import unknown_field
 from spark_jobs.engine.write import Files
 from spark_jobs.engine.zones import check_zone_data
-from tidegate.core.batch import Copy, JobPart, JobPlan
+from tidegate.core.jobs import Copy, JobPart, JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import EventTime, Pipeline
 from tidegate.core.plain import from_plain

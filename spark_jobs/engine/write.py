@@ -16,7 +16,9 @@ from spark_jobs.engine.encodings import fitting
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks import Encoding, Writer, format_of
 from spark_jobs.engine.streams import Stream
-from tidegate.core.layout import PartitionValues, join, partition_path, time_values
+from tidegate.core.cut import time_values
+from tidegate.core.layout import join
+from tidegate.core.partitions import PartitionValues, partition_path
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import dumps
 from tidegate.core.receipt import CHECKSUM_MODULUS, DIRTY, ROW_IDENTITY, FileEntry, PartitionRows

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from spark_jobs.engine.failures import refuse
-from tidegate.core.batch import JobPart, JobPlan
-from tidegate.core.layout import DAY_MS, window_end
+from tidegate.core.cut import window_end
+from tidegate.core.instants import DAY_MS
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain

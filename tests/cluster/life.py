@@ -30,6 +30,7 @@ from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.storage import for_uri
 from tidegate.adapters.warm_session import end_sessions
 from tidegate.core.batch import LandedBatch
+from tidegate.core.launcher import Launcher
 from tidegate.core.pipeline import (
     ArchiveRun,
     Column,
@@ -42,7 +43,6 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.ports import Launcher
 from tidegate.core.receipt import DATA
 from tidegate.core.window import WindowKey
 from tidegate.embedded.info import StackInfo

@@ -12,7 +12,7 @@ from fakes.catalogue import FakeCatalogue
 from tidegate.adapters import hive
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.layout import partition_path
+from tidegate.core.partitions import partition_path
 
 
 @pytest.fixture(params=["fake", *REAL])

@@ -20,7 +20,7 @@ from pyhive import hive
 from spark_jobs.engine.types import schema_of
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.layout import HIVE_NULL, partition_path
+from tidegate.core.partitions import HIVE_NULL, partition_path
 
 # ---------------------------------------------------------------- what readers see
 

@@ -24,8 +24,7 @@ from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.core.batch import AbandonedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
-from tidegate.core.ledger import Moved
-from tidegate.core.record import BatchRecord, GenerationRecord, pack, unpack
+from tidegate.core.record import BatchRecord, GenerationRecord, Moved, pack, unpack
 from tidegate.core.window import BuiltGeneration, PublishedGeneration, WindowKey
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

@@ -10,7 +10,7 @@ from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_le
 from tests.contract.test_ledger_recovery import record_of
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.core.errors import LostComparison
-from tidegate.core.ledger import OwedSpan
+from tidegate.core.landed import OwedSpan
 from tidegate.core.offsets import Interval
 from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.reopening import LateBatch, LateWindow, Unfinished

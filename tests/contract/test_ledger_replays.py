@@ -91,6 +91,6 @@ def test_a_dry_run_is_an_event_of_its_window_and_changes_nothing(ledger: SqlLedg
 
 
 def _subject() -> str:
-    from tidegate.core.layout import window_id
+    from tidegate.core.cut import window_id
 
     return f"window {window_id(WINDOW.start_ms)}"

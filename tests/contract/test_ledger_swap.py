@@ -9,7 +9,7 @@ import pytest
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, url
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.core.errors import CatalogueUnsure, LostComparison
-from tidegate.core.ledger import Moved
+from tidegate.core.record import Moved
 from tidegate.core.window import BuiltGeneration, PublishedGeneration
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

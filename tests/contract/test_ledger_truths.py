@@ -10,7 +10,8 @@ import pytest
 
 from tests.contract.test_ledger import HOUR, NAME, WINDOW, landed, ledger, now, open_ledger, ready, url
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.completeness import LARGEST_COUNT, Answer
+from tidegate.core.answer import Answer
+from tidegate.core.completeness import LARGEST_COUNT
 from tidegate.core.errors import LostComparison
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey

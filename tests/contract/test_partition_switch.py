@@ -13,8 +13,8 @@ from fakes.proxy import Fate, LossyProxy
 
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.metastore import HiveMetastore
+from tidegate.core.catalogue import PartitionSwitch
 from tidegate.core.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.ports import PartitionSwitch
 
 
 @dataclass(frozen=True)

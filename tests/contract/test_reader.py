@@ -14,7 +14,7 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import KafkaReader, Reader
 from tests.real_kafka import PATIENCE_S
 from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.batch import JobPart, JobPlan
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import OffsetRange
 from tidegate.embedded.topics import create_topic

@@ -12,7 +12,7 @@ from fakes.storage import MemoryStorage
 
 from tidegate.adapters.storage import HdfsStorage, LocalStorage
 from tidegate.core.errors import PathExists, PathMissing, StorageError
-from tidegate.core.ports import FileStat, Storage
+from tidegate.core.storage import FileStat, Storage
 
 
 @pytest.fixture(params=["local", "memory", "hdfs"])

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.world import T0
 from tidegate.core.batch import Plan
-from tidegate.core.layout import window_id
+from tidegate.core.catalogue import TableDef
+from tidegate.core.cut import window_id
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import TableDef
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
 

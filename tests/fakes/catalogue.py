@@ -8,9 +8,9 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from tidegate.adapters import hive_formats, hive_sql
+from tidegate.core.catalogue import TableDef
 from tidegate.core.errors import CatalogueError
-from tidegate.core.layout import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
-from tidegate.core.ports import TableDef
+from tidegate.core.partitions import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
 
 
 @dataclass

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from spark_jobs.engine.fetch import Chunk, Reader, isolation_of, wants_headers
 from spark_jobs.engine.unreadable import gone
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import SourceError, SourceUnavailable
+from tidegate.core.jobs import JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.ports import PartitionOffsets, TopicState
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tidegate.core.errors import PathExists, PathMissing, StorageError
-from tidegate.core.ports import FileStat
+from tidegate.core.storage import FileStat
 
 
 @dataclass

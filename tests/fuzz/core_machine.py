@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tidegate.core import cleaning, planning
 from tidegate.core.balance import Balance, window_difference
 from tidegate.core.batch import Plan
-from tidegate.core.layout import window_end, window_start
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.offsets import Interval, subtract, union
 from tidegate.core.pipeline import (
     ArchiveRun,

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.world import HOUR, T0, TOPIC, World, record
-from tidegate.core.layout import HIVE_NULL, fits
 from tidegate.core.overflow import OVERFLOW_VALUE
+from tidegate.core.partitions import HIVE_NULL, fits
 from tidegate.core.pipeline import DirtyLimits
 
 FULL = os.environ.get("TIDEGATE_FUZZ") == "full"

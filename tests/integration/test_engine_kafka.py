@@ -24,7 +24,7 @@ from spark_jobs.engine.job import run_plan
 from tests.real_kafka import eventually
 from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pipeline import RAW_PARTS, Column, EventTime, Format, Pipeline
 from tidegate.core.plain import dumps, from_plain, loads, to_plain

@@ -23,7 +23,7 @@ from tests.engine_fixtures import DAY_ONE, pipeline
 from tests.file_values import COLUMNS, FLAT, rows_of
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.ports import TableDef
+from tidegate.core.catalogue import TableDef
 from tidegate.core.receipt import DATA
 
 DATABASE = "formats_" + uuid.uuid4().hex[:8]

@@ -14,7 +14,7 @@ from spark_jobs import footers
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import HdfsStorage, for_uri
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import RECEIPT
 from tidegate.embedded.info import StackInfo
 

@@ -13,9 +13,10 @@ from spark_jobs.engine.job import run_plan
 from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.cut import time_values
 from tidegate.core.errors import CatalogueError
-from tidegate.core.layout import PartitionValues, metastore_name_length, time_values
 from tidegate.core.overflow import OVERFLOW_COLUMN
+from tidegate.core.partitions import PartitionValues, metastore_name_length
 from tidegate.core.pipeline import Column
 from tidegate.core.receipt import DATA
 from tidegate.core.tables import data_table

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
 from tidegate.adapters.spark import SubprocessLauncher
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.pipeline import Column
 from tidegate.core.plain import loads
 from tidegate.core.receipt import ReplayReceipt

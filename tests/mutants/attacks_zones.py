@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from tests.mutants.names import FATE, require
 from tests.mutants.stage import HOUR, Stage, refused
 from tests.zone_hosts import ZONE, Hosts
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import BatchRefused, OtherZoneData, ReplayRefused
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey
 from tidegate.workflow import archive, ingest, reconcile, replay

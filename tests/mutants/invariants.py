@@ -13,7 +13,8 @@ from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, re
 from tests.unit.test_audit import in_process
 from tests.world import World
 from tidegate.core.batch import Batch, LandedBatch, SealedBatch
-from tidegate.core.layout import SUCCESS, partition_path
+from tidegate.core.layout import SUCCESS
+from tidegate.core.partitions import partition_path
 from tidegate.core.plain import from_plain
 from tidegate.core.receipt import DATA, FileEntry
 from tidegate.core.totals import Totals

@@ -42,7 +42,7 @@ from tidegate.adapters.connections import Connection
 from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.window import WindowKey

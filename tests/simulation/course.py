@@ -19,8 +19,8 @@ from tests.simulation.verdicts import ONE_PLACE, SAME, Fate, require
 from tidegate.core import lateness, planning
 from tidegate.core.balance import Balance, window_difference
 from tidegate.core.batch import Plan
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import DataLoss
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import (
     ArchiveRun,
     Column,

@@ -19,8 +19,9 @@ from typing import Any
 from tests.mutants import seams
 from tests.mutants.planting import ROOT, Bug, Patch, Planted, always
 from tests.simulation.life import live
+from tidegate.core.cut import window_start
+from tidegate.core.instants import DAY_MS
 from tidegate.core.lateness import REROUTE, Floor, by_policy, floor_of
-from tidegate.core.layout import DAY_MS, window_start
 from tidegate.core.planning import advance
 from tidegate.core.watermark import TopicFacts, global_watermark, watermarks
 

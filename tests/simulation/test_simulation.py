@@ -23,7 +23,7 @@ from tests.simulation.settings import SIZES, draw
 from tests.simulation.topic import BAD, FILTERED
 from tests.simulation.verdicts import DATA, DIRTY, DROPPED, LATE, NAMES, REROUTED, TURNED_AWAY, Fate
 from tidegate.core.batch import Plan
-from tidegate.core.layout import window_end, window_start
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.plain import loads
 
 WINDOWS = 2_000

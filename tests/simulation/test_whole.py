@@ -28,8 +28,8 @@ from tests.simulation.settings import Setting, draw
 from tests.simulation.topic import BAD
 from tests.simulation.verdicts import DATA, DIRTY, LATE, REROUTED
 from tidegate.core.batch import Plan
+from tidegate.core.cut import time_values, window_end
 from tidegate.core.errors import NotReady
-from tidegate.core.layout import time_values, window_end
 from tidegate.core.pipeline import Merge
 from tidegate.core.window import WindowKey
 from tidegate.workflow import archive, ingest

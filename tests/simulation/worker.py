@@ -10,7 +10,7 @@ from collections import Counter
 from tests.simulation.topic import BAD, FILTERED, Record, Topic
 from tests.simulation.verdicts import Fate
 from tidegate.core.batch import Plan
-from tidegate.core.layout import window_end, window_start
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.offsets import Interval, OffsetRange, subtract
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, PartitionRows, RangeResult, Receipt

@@ -17,6 +17,7 @@ from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.adapters.storage.local import LocalStorage
+from tidegate.core.launcher import Launcher
 from tidegate.core.pipeline import (
     ArchiveRun,
     Cleaning,
@@ -30,7 +31,6 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.ports import Launcher
 from tidegate.core.window import WindowKey
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
@@ -151,8 +151,8 @@ class _Here:
     def run(self, plan_path: str) -> None:
         from spark_jobs.engine.failures import JobError
         from spark_jobs.engine.job import run_plan
-        from tidegate.core.batch import JobPlan
         from tidegate.core.errors import JobFailed
+        from tidegate.core.jobs import JobPlan
         from tidegate.core.plain import loads as plain_loads
 
         storage = LocalStorage()

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, insert, select
 from tests.world import HOUR, World, record, window
 from tidegate.adapters.ledger import schema
 from tidegate.core import announcing as rules
-from tidegate.core.completeness import Comparison
+from tidegate.core.answer import Comparison
 from tidegate.core.errors import LostComparison
 from tidegate.core.instants import iso
 from tidegate.core.pipeline import Completeness

@@ -10,8 +10,8 @@ import pytest
 from tests.world import HOUR, make_pipeline
 from tidegate.board.pages.calendar import DAY, MONTH, YEAR, Calendar, calendar, period_of
 from tidegate.core import windowmap
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.glance import Mark
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.watermark import PartitionFacts, TopicFacts
 from tidegate.core.windowmap import MEANINGS, Judge

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.truth import FakeTruth
 from tests.hooks import Hook, Once
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.completeness import Answer
+from tidegate.core.answer import Answer
 from tidegate.core.errors import LostComparison, NotReady, StepMissing
 from tidegate.core.pipeline import Completeness
 from tidegate.core.watermark import Certificate

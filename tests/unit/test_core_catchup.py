@@ -9,7 +9,7 @@ import pytest
 from tidegate.core import catchup as rules
 from tidegate.core.catchup import Tally
 from tidegate.core.errors import AskedWrong
-from tidegate.core.layout import HOUR_MS
+from tidegate.core.instants import HOUR_MS
 from tidegate.core.offsets import Interval
 from tidegate.core.window import WindowKey
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+from tidegate.core.answer import Answer, Comparison
 from tidegate.core.completeness import (
     COMPLETE,
     HOLD,
@@ -20,8 +21,6 @@ from tidegate.core.completeness import (
     SHORT,
     UNKNOWN,
     WARN,
-    Answer,
-    Comparison,
     compare,
     count_of,
     counted_kinds,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.core.due import MOST_REMEMBERED, Due, due, remembered, stretches, unknown
-from tidegate.core.layout import DAY_MS
+from tidegate.core.instants import DAY_MS
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey

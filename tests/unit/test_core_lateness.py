@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.core.cut import window_end, window_start
+from tidegate.core.instants import DAY_MS, HOUR_MS
 from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE, Floor, by_policy, errors, floor_of
-from tidegate.core.layout import DAY_MS, HOUR_MS, window_end, window_start
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pipeline import Windows
 from tidegate.core.plain import dumps, loads

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core import layout
-from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, Layout
+from tidegate.core import cut, partitions
+from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.layout import Layout
 from tidegate.core.pipeline import Windows
 
 JAN_5_4H = 1_357_358_400_000  # 2013-01-05T04:00Z
@@ -32,23 +33,23 @@ def test_every_path_as_a_whole() -> None:
     assert PATHS.assembly(JAN_5_4H, 1, 3) == f"{w}/publish/20130105T040000Z.1.3"
     assert PATHS.generation(JAN_5_4H, 2, 1) == f"{w}/generations/20130105T040000Z.2.1"
     assert PATHS.quarantine("x") == f"{w}/quarantine/x"
-    time = layout.time_values(JAN_5_4H, ("date", "hour"), "UTC")
+    time = cut.time_values(JAN_5_4H, ("date", "hour"), "UTC")
     assert PATHS.window(time) == "file:///lake/t/date=2013-01-05/hour=04"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_escaped_values_come_back_and_are_single_names(value: str) -> None:
-    name = layout.escape(value)
+    name = partitions.escape(value)
     assert "/" not in name and name not in ("", ".", "..")  # noqa: PT018
-    assert layout.unescape(name) == (value or None) or value == layout.HIVE_NULL
+    assert partitions.unescape(name) == (value or None) or value == partitions.HIVE_NULL
 
 
 def test_values_that_no_directory_can_have() -> None:
-    assert layout.fits("a" * 247, "carrier")
-    assert not layout.fits("a" * 248, "carrier")
-    assert not layout.fits("é" * 124, "carrier")
-    assert not layout.fits("a\x00b", "carrier")
-    assert layout.fits(None, "carrier")
+    assert partitions.fits("a" * 247, "carrier")
+    assert not partitions.fits("a" * 248, "carrier")
+    assert not partitions.fits("é" * 124, "carrier")
+    assert not partitions.fits("a\x00b", "carrier")
+    assert partitions.fits(None, "carrier")
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata"])
@@ -59,20 +60,20 @@ def test_windows_tile_a_year_and_no_two_share_a_directory(zone: str, size: int) 
     spec = Windows(size, zone, start, 0)
     names = ("date", "hour", "minute") if size < HOUR_MS or "Lord" in zone else ("date", "hour")
     seen: dict[object, int] = {}
-    at = layout.window_start(start, spec)
+    at = cut.window_start(start, spec)
     assert at == start
     while at < start + 366 * DAY_MS:
-        end = layout.window_end(at, spec)
+        end = cut.window_end(at, spec)
         for instant in (at, at + 1, end - 1):
-            assert layout.window_start(instant, spec) == at
-        values = layout.time_values(at, ("date",) if size == DAY_MS else names, zone)
+            assert cut.window_start(instant, spec) == at
+        values = cut.time_values(at, ("date",) if size == DAY_MS else names, zone)
         assert seen.setdefault(values, at) == at, f"{values} names two windows"
         at = end
 
 
 def test_the_second_one_oclock_of_autumn_has_a_name_of_its_own() -> None:
     first = int(datetime(2026, 10, 25, 0, tzinfo=UTC).timestamp() * 1000)
-    hours = [dict(layout.time_values(first + h * HOUR_MS, ("hour",), "Europe/Berlin"))["hour"] for h in range(3)]
+    hours = [dict(cut.time_values(first + h * HOUR_MS, ("hour",), "Europe/Berlin"))["hour"] for h in range(3)]
     assert hours == ["02", "02-fold", "03"]
 
 
@@ -84,9 +85,9 @@ def test_days_tile_where_clocks_change_at_midnight(zone: str) -> None:
     spec = Windows(DAY_MS, zone, start, 0)
     dates, at = set(), start
     while at < start + 3000 * DAY_MS:
-        end = layout.window_end(at, spec)
-        assert {layout.window_start(i, spec) for i in (at, at + HOUR_MS, end - 1)} == {at}
-        (value,) = layout.time_values(at, ("date",), zone)
+        end = cut.window_end(at, spec)
+        assert {cut.window_start(i, spec) for i in (at, at + HOUR_MS, end - 1)} == {at}
+        (value,) = cut.time_values(at, ("date",), zone)
         assert value not in dates
         dates.add(value)
         at = end
@@ -96,8 +97,8 @@ def test_days_tile_where_clocks_change_at_midnight(zone: str) -> None:
 @pytest.mark.parametrize("size", [HOUR_MS, DAY_MS])
 def test_events_before_the_start_have_windows_too(size: int, event_ms: int) -> None:
     spec = Windows(size, "UTC", JAN_5_4H, 0)
-    start = layout.window_start(event_ms, spec)
-    assert start <= event_ms < layout.window_end(start, spec)
+    start = cut.window_start(event_ms, spec)
+    assert start <= event_ms < cut.window_end(start, spec)
 
 
 def test_the_end_of_a_day_that_is_read_twice_belongs_to_the_day_that_has_begun() -> None:
@@ -107,11 +108,11 @@ def test_the_end_of_a_day_that_is_read_twice_belongs_to_the_day_that_has_begun()
     again = midnight + MINUTE_MS
     assert datetime.fromtimestamp(again / 1000, ZoneInfo("America/St_Johns")).day == 6
     for event_ms in (midnight, again - 1, again, again + 59 * MINUTE_MS, midnight + 24 * HOUR_MS):
-        assert layout.window_start(event_ms, spec) == midnight
-    assert layout.window_start(midnight - 1, spec) < midnight
-    assert layout.window_end(midnight, spec) == midnight + 25 * HOUR_MS
+        assert cut.window_start(event_ms, spec) == midnight
+    assert cut.window_start(midnight - 1, spec) < midnight
+    assert cut.window_end(midnight, spec) == midnight + 25 * HOUR_MS
 
 
 def test_window_ids_round_trip() -> None:
-    assert layout.window_id(JAN_5_4H) == "20130105T040000Z"
-    assert layout.parse_window_id("20130105T040000Z") == JAN_5_4H
+    assert cut.window_id(JAN_5_4H) == "20130105T040000Z"
+    assert cut.parse_window_id("20130105T040000Z") == JAN_5_4H

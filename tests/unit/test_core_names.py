@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core import layout, merging, record, swap
+from tidegate.core import cut, layout, merging, partitions, record, swap
 from tidegate.core.batch import Plan
 from tidegate.core.compatibility import incompatible
 from tidegate.core.errors import Alarm, BatchRefused, SpecError, TidegateError
@@ -55,7 +55,7 @@ def test_the_rest_of_the_paths() -> None:
     assert PATHS.success_draft(T0, 3) == f"{WORK}/publish/{ID}.3.success"
     assert (PATHS.generations(), PATHS.empty()) == (f"{WORK}/generations", f"{WORK}/empty")
     assert PATHS.window((("date", "2013-01-05"), ("x", None))) == (
-        f"file:///lake/flights/date=2013-01-05/x={layout.HIVE_NULL}"
+        f"file:///lake/flights/date=2013-01-05/x={partitions.HIVE_NULL}"
     )
     assert layout.join("a/", "/b/", "c") == "a/b/c"
 
@@ -64,7 +64,7 @@ def test_names_do_not_depend_on_the_zone_of_the_machine(monkeypatch: pytest.Monk
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        assert (layout.window_id(T0), layout.parse_window_id(ID)) == (ID, T0)
+        assert (cut.window_id(T0), cut.parse_window_id(ID)) == (ID, T0)
         assert (layout.publication_day(T0), iso(T0)) == ("2013-01-05", "2013-01-05T00:00Z")
     finally:
         monkeypatch.undo()
@@ -73,20 +73,20 @@ def test_names_do_not_depend_on_the_zone_of_the_machine(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("value", [".", ".."])
 def test_dots_alone_are_no_directory(value: str) -> None:
-    assert layout.escape(value) == "%2E" * len(value)
-    assert layout.unescape(layout.escape(value)) == value
+    assert partitions.escape(value) == "%2E" * len(value)
+    assert partitions.unescape(partitions.escape(value)) == value
 
 
 def test_partition_paths_come_back() -> None:
     values = (("date", "2013-01-05"), ("c", "a=b/c"), ("n", None))
-    assert layout.partition_path(values) == f"date=2013-01-05/c=a%3Db%2Fc/n={layout.HIVE_NULL}"
-    assert layout.parse_partition_path(f"/{layout.partition_path(values)}/") == values
-    assert layout.parse_partition_path("c=a=b") == (("c", "a=b"),), "as others may spell it"
+    assert partitions.partition_path(values) == f"date=2013-01-05/c=a%3Db%2Fc/n={partitions.HIVE_NULL}"
+    assert partitions.parse_partition_path(f"/{partitions.partition_path(values)}/") == values
+    assert partitions.parse_partition_path("c=a=b") == (("c", "a=b"),), "as others may spell it"
 
 
 @pytest.mark.parametrize(("length", "fits"), [(253, True), (254, False)])
 def test_a_name_has_255_bytes(length: int, fits: bool) -> None:
-    assert layout.fits("x" * length, "c") == fits
+    assert partitions.fits("x" * length, "c") == fits
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.layout import metastore_name_length
 from tidegate.core.overflow import (
     MAX_COUNTED,
     OVERFLOW_VALUE,
@@ -18,6 +17,7 @@ from tidegate.core.overflow import (
     staying,
     told,
 )
+from tidegate.core.partitions import metastore_name_length
 
 A, B, C, D = ((("x", v),) for v in "abcd")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.ledger import OwedSpan
+from tidegate.core.landed import OwedSpan
 from tidegate.core.overflow import Overflow
 from tidegate.core.pipeline import Reopening
 from tidegate.core.receipt import FileEntry, PartitionRows

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE
 
-from tidegate.core.ledger import OwedSpan
+from tidegate.core.landed import OwedSpan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState

@@ -9,7 +9,7 @@ from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core import announcing
 from tidegate.core.announcing import LONGEST_TEXT, Notice
-from tidegate.core.completeness import Comparison
+from tidegate.core.answer import Comparison
 from tidegate.core.pipeline import Windows
 from tidegate.core.waiting import (
     MOST_ASKED,

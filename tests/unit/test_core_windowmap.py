@@ -8,7 +8,7 @@ import pytest
 from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core import windowmap
-from tidegate.core.completeness import Answer
+from tidegate.core.answer import Answer
 from tidegate.core.due import ArchiveNote
 from tidegate.core.glance import Mark
 from tidegate.core.pipeline import Completeness, Pipeline

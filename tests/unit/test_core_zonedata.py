@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.core.layout import DAY_MS, HOUR_MS
+from tidegate.core.instants import DAY_MS, HOUR_MS
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Windows
 from tidegate.core.plain import dumps, from_plain, loads, to_plain

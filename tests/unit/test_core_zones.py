@@ -7,16 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tidegate.core.layout import (
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    shared_directory,
-    time_values,
-    window_end,
-    window_named,
-    window_start,
-)
+from tidegate.core.cut import shared_directory, time_values, window_end, window_named, window_start
+from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.pipeline import Windows
 from tidegate.core.zones import changes, day_start, times_that_go_back
 

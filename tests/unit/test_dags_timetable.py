@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from tests import zone_windows
 from tests.world import make_pipeline
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import SpecError
-from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS, window_end, window_start
+from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.pipeline import Windows
 from tidegate.orchestration import timetable as module
 from tidegate.orchestration.operators import window_of

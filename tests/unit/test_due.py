@@ -13,7 +13,7 @@ from sqlalchemy import event, insert
 from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.ledger import schema
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
-from tidegate.core.layout import MINUTE_MS
+from tidegate.core.instants import MINUTE_MS
 from tidegate.core.offsets import Interval
 from tidegate.workflow import reconcile
 from tidegate.workflow.context import Context

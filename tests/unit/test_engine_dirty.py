@@ -16,8 +16,8 @@ from spark_jobs.engine.dirty import DirtyReader, Readers, clusters
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.types import dirty_schema
 from tests.world import make_pipeline
-from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.errors import PathMissing, StorageError
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.merging import Source
 from tidegate.core.offsets import OffsetRange

@@ -11,7 +11,7 @@ from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_pl
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.batch import JobPart
+from tidegate.core.jobs import JobPart
 from tidegate.core.lateness import Floor
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pipeline import Column

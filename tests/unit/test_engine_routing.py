@@ -28,10 +28,11 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import cut, run_plan
 from spark_jobs.engine.route import window_starts
 from tidegate.adapters.storage import LocalStorage
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import HIVE_NULL, window_end, window_start
 from tidegate.core.offsets import Interval, OffsetRange, union
 from tidegate.core.overflow import OVERFLOW_VALUE
+from tidegate.core.partitions import HIVE_NULL
 from tidegate.core.pipeline import Column, EventTime, Format, Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, arithmetic_errors
 

@@ -15,7 +15,7 @@ from tests.unit.test_cli_commands import world as command_world
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.errors import LedgerError, NotReady, SpecError
 from tidegate.core.files import WindowFiles
-from tidegate.core.layout import PartitionValues
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import Column
 from tidegate.files import files_in_force
 from tidegate.workflow import archive, files, publication, reopen, rollback

@@ -16,7 +16,7 @@ from tests.world import World, record
 from tidegate.commands import backfill as command
 from tidegate.core.errors import SpecError
 from tidegate.core.filling import Run
-from tidegate.core.layout import HOUR_MS
+from tidegate.core.instants import HOUR_MS
 from tidegate.core.window import WindowKey
 from tidegate.orchestration.range_runs import Ground
 from tidegate.workflow import filling

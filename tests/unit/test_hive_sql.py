@@ -11,8 +11,8 @@ from TCLIService.ttypes import TStatusCode
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.hive_link import is_definite, server_words
+from tidegate.core.catalogue import TableDef
 from tidegate.core.errors import CatalogueError, CatalogueMismatch
-from tidegate.core.ports import TableDef
 
 TABLE = TableDef(
     "lake.flights",

@@ -11,8 +11,8 @@ import pytest
 from spark_jobs.engine.places import Places
 from tests.unit.test_audit import look
 from tests.world import HOUR, T0, World, make_pipeline, window
-from tidegate.core.layout import PartitionValues, metastore_name_length
 from tidegate.core.overflow import OVERFLOW_VALUE
+from tidegate.core.partitions import PartitionValues, metastore_name_length
 from tidegate.core.pipeline import ArchiveRun, Column, Merge
 from tidegate.workflow import reopen
 

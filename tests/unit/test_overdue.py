@@ -11,7 +11,7 @@ import pytest
 
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.due import ArchiveNote, Due
-from tidegate.core.layout import DAY_MS
+from tidegate.core.instants import DAY_MS
 from tidegate.core.offsets import Interval
 from tidegate.workflow import overdue, reconcile
 from tidegate.workflow.overdue import Concern

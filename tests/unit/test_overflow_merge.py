@@ -12,7 +12,7 @@ from spark_jobs.engine.sinks import finished
 from tests.unit.test_each_format import FORMATS, InProcess
 from tests.unit.test_merge import merging
 from tests.world import World, make_pipeline, record
-from tidegate.core.layout import HIVE_NULL
+from tidegate.core.partitions import HIVE_NULL
 from tidegate.core.pipeline import Column
 from tidegate.core.tables import told_columns
 from tidegate.workflow.audit import audit

@@ -16,7 +16,7 @@ from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.task import Task, TaskResult
 from tests.engine_fixtures import FakeReader, Record, all_rows, attempt_path, event, job_plan, pipeline, records
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.batch import JobPlan
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import RECEIPT
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.receipt import DATA, DIRTY, Receipt

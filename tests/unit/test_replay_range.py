@@ -14,8 +14,8 @@ from tests.fakes.kafka import FakeReader
 from tests.hooks import Hook
 from tests.unit.test_audit import in_process
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import CatalogueError, JobFailed
+from tidegate.core.jobs import JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column
 from tidegate.core.plain import loads

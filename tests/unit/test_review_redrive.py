@@ -12,8 +12,8 @@ from tests.hooks import Hook
 from tests.unit.redrives import mend, odd, redriven
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
-from tidegate.core.batch import JobPart, JobPlan
 from tidegate.core.errors import CatalogueError, NotReady, TidegateError
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.lateness import Floor
 from tidegate.core.merging import Source
 from tidegate.core.offsets import OffsetRange

@@ -20,8 +20,8 @@ from spark_jobs.sample import sample
 from tidegate.adapters import sampling
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import LedgerError, SourceError, SpecError
+from tidegate.core.jobs import JobPlan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import Column, Pipeline
 from tidegate.core.plain import to_plain

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE
 
+from tidegate.core.catalogue import TableDef
 from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline
-from tidegate.core.ports import TableDef
 from tidegate.core.tables import data_table, dirty_table, late_table, told_columns
 
 TIME = (("date", "string"), ("hour", "string"))

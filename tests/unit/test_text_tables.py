@@ -9,8 +9,8 @@ import pytest
 from tests.spec_texts import GOOD
 from tidegate.adapters import hive_sql
 from tidegate.adapters.hive_formats import TEXT, differences, read_properties, row_format
+from tidegate.core.catalogue import TableDef
 from tidegate.core.errors import CatalogueMismatch, SpecError
-from tidegate.core.ports import TableDef
 from tidegate.core.tables import data_table
 from tidegate.spec import load_file
 

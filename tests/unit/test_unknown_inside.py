@@ -24,12 +24,12 @@ from tests.protobuf_values import put, tagged
 from tests.unit.test_protocol_spec_changes import balanced, rows
 from tests.world import World, record
 from tidegate.core import planning
-from tidegate.core.batch import rules_for, rules_of_replay
 from tidegate.core.errors import BatchRefused
 from tidegate.core.pipeline import Column, Format, Pipeline
 from tidegate.core.plain import to_plain
 from tidegate.core.proposing import propose
 from tidegate.core.replaying import needing_decoding
+from tidegate.core.rules_version import rules_for, rules_of_replay
 from tidegate.workflow import ingest
 
 VALUE = {"v": "int from $.reading.value"}

@@ -11,7 +11,7 @@ import pytest
 from tidegate.adapters.storage import LocalStorage
 from tidegate.adapters.watchdog import ANY, Watched
 from tidegate.core.errors import OutcomeUnknown, PathMissing, StorageError
-from tidegate.core.ports import Storage
+from tidegate.core.storage import Storage
 
 SHORT, LONG = 0.02, 30.0
 

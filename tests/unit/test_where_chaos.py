@@ -22,10 +22,10 @@ from tests.fakes.kafka import FakeKafka, FakeReader
 from tests.hooks import Died
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, window
 from tidegate.adapters.rows import LineRows
-from tidegate.core.batch import JobPlan
+from tidegate.core.cut import window_id
 from tidegate.core.errors import NotReady, TidegateError
 from tidegate.core.fate import Fate
-from tidegate.core.layout import window_id
+from tidegate.core.jobs import JobPlan
 from tidegate.core.pipeline import Column
 from tidegate.workflow import archive, ingest, reconcile, replay
 from tidegate.workflow.context import REQUEST_TTL_MS

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.test_audit import look
 from tests.world import HOUR, World, make_pipeline
 from tests.zone_hosts import ZONE, Hosts
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import BatchRefused, OtherZoneData, ReplayRefused
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline, Reopening, Windows
 from tidegate.core.window import WindowKey
 from tidegate.workflow import archive, ingest, outcome, overdue, reconcile, reopen, replay

@@ -9,7 +9,8 @@ import pytest
 
 from tests import zone_windows
 from tests.zone_windows import SINCE, SIZES, ZONES, Place, changes_of, places, problems
-from tidegate.core.layout import DAY_MS, HOUR_MS, window_end
+from tidegate.core.cut import window_end
+from tidegate.core.instants import DAY_MS, HOUR_MS
 from tidegate.core.pipeline import Windows
 
 ODD = (

@@ -20,8 +20,8 @@ from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.ledger.migrate import migrate, revisions
 from tidegate.adapters.ledger.store import HEAD, make_engine
+from tidegate.core.cut import window_id
 from tidegate.core.errors import LedgerError, WrongRevision
-from tidegate.core.layout import window_id
 from tidegate.core.tables import data_table, dirty_table, late_table
 from tidegate.workflow import adoption, ingest, redrive, reopen, rollback
 from tidegate.workflow.audit import audit

@@ -26,8 +26,8 @@ from tests.world import World, record
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import HEAD
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import JobFailed
+from tidegate.core.jobs import JobPlan
 from tidegate.core.plain import dumps, loads
 from tidegate.core.zonedata import known_here
 from tidegate.workflow import adoption, ingest

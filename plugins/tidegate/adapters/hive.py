@@ -17,9 +17,9 @@ from typing import TypeVar
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive_link import AnswerLost, Endpoint, Link
 from tidegate.adapters.hive_sessions import Sessions
+from tidegate.core.catalogue import TableDef
 from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.layout import PartitionValues, partition_path
-from tidegate.core.ports import TableDef
+from tidegate.core.partitions import PartitionValues, partition_path
 
 CHUNK = 100
 """Partitions per statement; a metastore adds them in one transaction of its own."""

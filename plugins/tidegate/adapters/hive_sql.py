@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.adapters.hive_formats import FORMATS, SERDES, differences, read_properties, row_format
+from tidegate.core.catalogue import TableDef
 from tidegate.core.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.evolution import Changes, changes
 from tidegate.core.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.hivetypes import parse as parse_type
-from tidegate.core.layout import HIVE_NULL, PartitionValues, parse_partition_path
-from tidegate.core.ports import TableDef
+from tidegate.core.partitions import HIVE_NULL, PartitionValues, parse_partition_path
 
 SAFE_PROPERTIES = (("external.table.purge", "false"), ("discover.partitions", "false"))
 """A dropped partition must leave its files alone, and nobody but us may add one."""

@@ -20,7 +20,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportBase, TTra
 from tidegate.adapters import hive_sql as sql
 from tidegate.adapters.hive_link import SERVER_UNSURE
 from tidegate.core.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.layout import HIVE_NULL, PartitionValues
+from tidegate.core.partitions import HIVE_NULL, PartitionValues
 
 if TYPE_CHECKING:
     from hmsclient import HMSClient

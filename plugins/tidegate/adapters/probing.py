@@ -14,7 +14,7 @@ from tidegate.adapters.storage import for_uri
 from tidegate.adapters.storage.local import local_path
 from tidegate.core.errors import StorageError, TidegateError
 from tidegate.core.layout import join
-from tidegate.core.ports import Storage
+from tidegate.core.storage import Storage
 
 CONTENT = b"tidegate doctor\n"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tidegate.board.reach import Reach
 from tidegate.core import asking
 from tidegate.core.asking import REOPEN, REPLAY, ROLLBACK, Asked
+from tidegate.core.cut import window_id
 from tidegate.core.errors import AskedWrong, SourceError, StepMissing
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DATA

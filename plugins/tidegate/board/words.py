@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.core.instants import iso, span
-from tidegate.core.layout import DAY_MS, HOUR_MS, parse_window_id, window_id
+from tidegate.core.cut import parse_window_id, window_id
+from tidegate.core.instants import DAY_MS, HOUR_MS, iso, span
 from tidegate.core.subjects import said
 from tidegate.core.wording import many
 

@@ -13,7 +13,7 @@ from tidegate.commands.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.completeness import Answer, Comparison
+    from tidegate.core.answer import Answer, Comparison
     from tidegate.core.pipeline import Pipeline
     from tidegate.core.window import WindowKey
     from tidegate.workflow.context import Context

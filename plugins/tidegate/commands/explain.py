@@ -101,8 +101,8 @@ def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey
 def _print(e: Explanation) -> None:
     from rich.text import Text
 
+    from tidegate.core.cut import window_id
     from tidegate.core.instants import iso
-    from tidegate.core.layout import window_id
 
     out = console()
     style = "bold green" if e.published else "bold yellow"

@@ -14,9 +14,10 @@ import click
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
+    from tidegate.core.catalogue import Catalogue
     from tidegate.core.pausing import Pause
     from tidegate.core.pipeline import Pipeline
-    from tidegate.core.ports import Catalogue, Source
+    from tidegate.core.ports import Source
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
     from tidegate.workflow.context import Context

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tidegate.core.completeness import WARN
-from tidegate.core.layout import partition_path, time_values, window_id
+from tidegate.core.cut import time_values, window_id
+from tidegate.core.partitions import partition_path
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import REOPEN, WindowKey

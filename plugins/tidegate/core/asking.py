@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import AskedWrong
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey
 

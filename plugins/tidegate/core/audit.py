@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.balance import Balance, window_difference
-from tidegate.core.instants import iso
-from tidegate.core.layout import DAY_MS, window_end, window_id
+from tidegate.core.cut import window_end, window_id
+from tidegate.core.instants import DAY_MS, iso
 from tidegate.core.logcut import Resumption
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest

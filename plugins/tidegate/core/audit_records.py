@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
 from tidegate.core.audit import Problem
-from tidegate.core.layout import window_id
+from tidegate.core.cut import window_id
 from tidegate.core.receipt import FileEntry, manifest_digest
 from tidegate.core.record import BatchRecord, GenerationRecord
 from tidegate.core.views import BatchRow, GenerationRow, Pinned

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.core.audit import Problem
-from tidegate.core.layout import parse_window_id
+from tidegate.core.cut import parse_window_id
 from tidegate.core.offsets import Interval
 from tidegate.core.views import BatchRow, Spine
 from tidegate.core.window import BUILDING, BUILT, SWAPPING

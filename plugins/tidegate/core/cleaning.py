@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.core.layout import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, is_number, join, parse_assembly
+from tidegate.core.cut import is_number
+from tidegate.core.layout import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.pipeline import Cleaning
 from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from tidegate.core.answer import Answer, Comparison
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import Completeness
 from tidegate.core.receipt import DATA, LATE
@@ -39,41 +40,6 @@ LARGEST_COUNT = 2**63 - 1
 _EXACT_FLOAT = 2**53
 NAMED_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 """What a query names to be bound; `::`, as in a cast, is something else."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What another system said of a window when it was last asked. Times are UTC ms.
-
-    `rows` of ours had landed before the question. `expected` is None where it gave no count; `problem` then says why,
-    and is None if it does not know the window yet. `since_ms` is when it was first asked. `accepted`: why an operator
-    has what is there published all the same."""
-
-    source: str
-    rows: int
-    expected: int | None
-    problem: str | None
-    asked_ms: int
-    since_ms: int
-    accepted: str | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What a certificate says of it. `verdict`: complete | short | over | unknown; `action`: hold | publish | warn.
-
-    `until_ms`: a window that is held is published with a warning from then on; None: it is not held, or until somebody
-    decides. `text` is for people."""
-
-    verdict: str
-    action: str
-    text: str
-    source: str
-    rows: int | None = None
-    expected: int | None = None
-    asked_ms: int | None = None
-    until_ms: int | None = None
-    accepted: str | None = None
 
 
 def counted_kinds(settings: Completeness) -> tuple[str, ...]:

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core.draft_fields import Field, Path, dotted
-from tidegate.core.instants import iso, span
-from tidegate.core.layout import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso, span
 from tidegate.core.wording import many
 
 KAFKA_TIMESTAMP = "kafka_timestamp"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from tidegate.core import draft_fields, draft_times
 from tidegate.core.draft_fields import Columns, DraftColumn, Field, Message
 from tidegate.core.draft_times import KAFKA_TIMESTAMP, TimeField, WindowDraft
-from tidegate.core.instants import iso
-from tidegate.core.layout import DAY_MS
+from tidegate.core.instants import DAY_MS, iso
 from tidegate.core.pipeline import RAW_HEADERS
 from tidegate.core.proposing import scalar, value_of
 from tidegate.core.wording import many

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.core.layout import DAY_MS, window_end, window_start
+from tidegate.core.cut import window_end, window_start
+from tidegate.core.instants import DAY_MS
 from tidegate.core.offsets import Interval, subtract, union, without
 from tidegate.core.pipeline import Windows
 from tidegate.core.plain import LEFT_OUT

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.instants import iso
 from tidegate.core.lateness import REROUTE, Floor
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from tidegate.core.layout import PartitionValues, join, parse_partition_path, partition_path
+from tidegate.core.layout import join
+from tidegate.core.partitions import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.receipt import FileEntry
 from tidegate.core.window import SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tidegate.core.completeness import Answer
+from tidegate.core.answer import Answer
 from tidegate.core.offsets import Interval
 from tidegate.core.pausing import Pause, silent
 from tidegate.core.pipeline import Pipeline

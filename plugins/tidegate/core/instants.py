@@ -32,3 +32,6 @@ def span(ms: float) -> str:
     if seconds < 63_072_000:
         return f"{seconds / 86_400:.1f} days"
     return f"{seconds / 31_557_600:.1f} years"
+
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

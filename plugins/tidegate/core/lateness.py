@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.offsets import Interval, union
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA, LATE, Receipt

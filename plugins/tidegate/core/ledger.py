@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.announcing import AnnouncementLedger
+from tidegate.core.answer import Answer
 from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
-from tidegate.core.completeness import Answer
 from tidegate.core.due import DueLedger
 from tidegate.core.grounds import GroundsLedger
-from tidegate.core.layout import PartitionValues
+from tidegate.core.landed import LandedFile, OwedSpan
 from tidegate.core.logcut import CutLedger
 from tidegate.core.notices import NoticeLedger
 from tidegate.core.offsets import Interval
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pausing import PauseLedger
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.planning import PlanningView
 from tidegate.core.receipt import FileEntry, Receipt
-from tidegate.core.record import RecoveryLedger
+from tidegate.core.record import Moved, RecoveryLedger
 from tidegate.core.redriving import RedriveLedger
 from tidegate.core.rehearsing import ReplayLedger
 from tidegate.core.reopening import ReopenLedger
@@ -62,43 +63,6 @@ class Block:
 
     subject: str
     reason: str
-
-
-@dataclass(frozen=True)
-class OwedSpan:
-    """What one batch owes a window from one Kafka partition: offsets inclusive, as found in the batch's manifest."""
-
-    batch_id: int
-    partition: int
-    rows: int
-    min_offset: int
-    max_offset: int
-
-
-@dataclass(frozen=True)
-class LandedFile:
-    """A data file of a landed batch on its way to its window."""
-
-    batch_id: int
-    entry: FileEntry
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Generation `number` has left the directory that another takes, and lies at `place` (a URI)."""
-
-    number: int
-    place: str
-
-
-@dataclass(frozen=True)
-class Intent:
-    """A catalogue change that may still be executed until `deadline_ms` (R8)."""
-
-    call_id: str
-    window: WindowKey
-    location: str
-    deadline_ms: int
 
 
 class PipelineLedger(Protocol):

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
+from tidegate.core.cut import window_end
 from tidegate.core.due import Due
-from tidegate.core.layout import window_end
 from tidegate.core.losswarning import CRITICAL, OK, WARN, TimeToLoss
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState

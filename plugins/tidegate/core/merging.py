@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.core.layout import PartitionValues
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry, PartitionRows
 
 

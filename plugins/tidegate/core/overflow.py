@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.core.layout import MAX_PARTITION_NAME, PartitionValues, fits, metastore_name_length
+from tidegate.core.partitions import MAX_PARTITION_NAME, PartitionValues, fits, metastore_name_length
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.wording import many
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.batch import Loss, OpenBatch, PartitionPlan, Plan, rules_for
+from tidegate.core.batch import Loss, OpenBatch, PartitionPlan, Plan
+from tidegate.core.cut import window_start
 from tidegate.core.errors import DataLoss, LogCut, SourceError, TopicRecreated
 from tidegate.core.lateness import by_policy, floor_of
-from tidegate.core.layout import window_start
 from tidegate.core.logcut import REASON, Cut
 from tidegate.core.offsets import Interval, OffsetRange, share
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.rules_version import rules_for
 from tidegate.core.watermark import PartitionFacts, TopicFacts, global_watermark, horizon_ms, watermarks
 from tidegate.core.wording import many
 from tidegate.core.zonedata import pinned

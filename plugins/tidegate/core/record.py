@@ -10,7 +10,7 @@ import gzip
 import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, SealedBatch
 from tidegate.core.logcut import Resumption
@@ -19,10 +19,9 @@ from tidegate.core.plain import LEFT_OUT, dumps, loads, to_plain
 from tidegate.core.receipt import FileEntry, Receipt
 from tidegate.core.rollback import Origin
 from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
-
-if TYPE_CHECKING:
-    from tidegate.core.ledger import Moved
+from tidegate.core.window import (
+    WindowKey,
+)
 
 T = TypeVar("T")
 
@@ -190,3 +189,11 @@ class RecoveryLedger(Protocol):
         only CLOSING afterwards, and nothing else has changed (R14): the answer names the batches, which must land
         first. Raises LostComparison if the ledger has another finished generation, or other batches for the window."""
         ...
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Generation `number` has left the directory that another takes, and lies at `place` (a URI)."""
+
+    number: int
+    place: str

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from tidegate.core.batch import REDRIVE
 from tidegate.core.cleaning import Moment, Verdict
-from tidegate.core.layout import DRY_RUN, parse_window_id, window_id
+from tidegate.core.cut import parse_window_id, window_id
+from tidegate.core.layout import DRY_RUN
 from tidegate.core.pipeline import Cleaning
 from tidegate.core.reopening import QUIET_MS
 from tidegate.core.window import BUILDING, WindowKey

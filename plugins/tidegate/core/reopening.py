@@ -19,7 +19,7 @@ from tidegate.core.window import BUILDING
 from tidegate.core.wording import many, those
 
 if TYPE_CHECKING:
-    from tidegate.core.ledger import OwedSpan
+    from tidegate.core.landed import OwedSpan
 
 
 MOST_REFUSED = 2

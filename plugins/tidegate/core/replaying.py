@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.hivetypes import Decimal, HiveType, Primitive, parse
-from tidegate.core.ledger import OwedSpan
+from tidegate.core.landed import OwedSpan
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.pipeline import EXTRA_COLUMN, Column, Format, Pipeline
 from tidegate.core.ports import TopicState

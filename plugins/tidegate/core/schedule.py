@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.core.instants import iso
+from tidegate.core.cut import time_values, window_end, window_start
+from tidegate.core.instants import DAY_MS, iso
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import DAY_MS, PartitionValues, partition_path, time_values, window_end, window_start
 from tidegate.core.offsets import Interval
+from tidegate.core.partitions import PartitionValues, partition_path
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.receipt import DATA, LATE, FileEntry, Receipt
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate.core.audit import Problem
+from tidegate.core.cut import window_end, window_id, window_start
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_id, window_start
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Windows
 from tidegate.core.receipt import DATA

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
+from tidegate.core.cut import parse_window_id, window_id
 from tidegate.core.instants import iso
-from tidegate.core.layout import parse_window_id, window_id
 
 _ID = re.compile(r"\b\d{8}T\d{6}Z")
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?Z")

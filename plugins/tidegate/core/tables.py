@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tidegate.core.catalogue import TableDef
 from tidegate.core.layout import Layout
 from tidegate.core.overflow import OVERFLOW_COLUMN
 from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
-from tidegate.core.ports import TableDef
 from tidegate.core.receipt import DATA, DIRTY, LATE
 
 BATCH_PARTITION = ("_batch", "string")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from tidegate.core.completeness import Answer
+from tidegate.core.answer import Answer
 from tidegate.core.window import WindowKey
 
 

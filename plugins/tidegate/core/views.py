@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.balance import Balance
 from tidegate.core.batch import INGEST, REDRIVE, Plan
+from tidegate.core.intents import Intent
 from tidegate.core.lateness import Floor
-from tidegate.core.ledger import Intent
 from tidegate.core.logcut import Resumption
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pausing import Pause

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.core.completeness import Comparison
+from tidegate.core.answer import Comparison
 from tidegate.core.instants import iso, span
 from tidegate.core.pipeline import EventTime, Windows
 from tidegate.core.window import WindowKey

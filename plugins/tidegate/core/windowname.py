@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidegate.core.layout import (
-    parse_partition_path,
-    parse_window_id,
-    time_values,
-    window_end,
-    window_named,
-    window_start,
-)
+from tidegate.core.cut import parse_window_id, time_values, window_end, window_named, window_start
+from tidegate.core.partitions import parse_partition_path
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
 

@@ -13,8 +13,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from tidegate.core.instants import iso
-from tidegate.core.layout import DAY_MS
+from tidegate.core.instants import DAY_MS, iso
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Windows
 from tidegate.core.zones import changes, offset_at

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from tidegate.core.batch import LandedBatch
-from tidegate.core.layout import parse_partition_path
+from tidegate.core.partitions import parse_partition_path
 from tidegate.demo import check, flights
 from tidegate.demo.airflow_rest import AirflowRefused
 from tidegate.demo.driver_kill import Killed, kill_next_driver

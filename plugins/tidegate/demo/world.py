@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from tidegate.core.layout import HOUR_MS, partition_path, time_values
+from tidegate.core.catalogue import Catalogue
+from tidegate.core.cut import time_values
+from tidegate.core.instants import HOUR_MS
 from tidegate.core.ledger import Ledger
+from tidegate.core.partitions import partition_path
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import Catalogue
 from tidegate.core.window import PublishedGeneration, WindowKey
 from tidegate.demo.airflow_rest import Airflow
 from tidegate.demo.commands import Commands

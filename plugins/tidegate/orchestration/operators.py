@@ -16,9 +16,9 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.models.baseoperator import BaseOperator
 from airflow.utils import timezone
 
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import GivesWay, SpecError, StillClosing, TidegateError
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.window import WindowKey
 from tidegate.orchestration import datasets, last_words

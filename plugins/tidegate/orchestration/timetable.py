@@ -12,7 +12,8 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, T
 from airflow.utils import timezone
 from pendulum import DateTime
 
-from tidegate.core.layout import DAY_MS, window_end, window_start
+from tidegate.core.cut import window_end, window_start
+from tidegate.core.instants import DAY_MS
 from tidegate.core.pipeline import Windows
 
 

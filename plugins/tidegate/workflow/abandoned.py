@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidegate.core.cut import window_end
 from tidegate.core.errors import LostComparison, TidegateError
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end
 from tidegate.core.rehearsing import BEGUN, AtWork, Unfinished, is_given_up, touched_ms
 from tidegate.core.subjects import of_window
 from tidegate.core.window import BuildingGeneration, WindowKey

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import CatalogueError, LostComparison, StorageAhead
 from tidegate.core.instants import iso
-from tidegate.core.ledger import Moved
 from tidegate.core.planning import PlanningView
-from tidegate.core.record import BatchRecord, Contradiction, GenerationRecord, same_plan
+from tidegate.core.record import BatchRecord, Contradiction, GenerationRecord, Moved, same_plan
 from tidegate.core.recovery import Seen
 from tidegate.core.window import BUILT, CURRENT, DISCARDED, RETIRED, PublishedGeneration, WindowKey
 from tidegate.core.wording import many

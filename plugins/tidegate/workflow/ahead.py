@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidegate.core.cut import window_end
 from tidegate.core.errors import LostComparison, SourceError, SourceUnavailable, StorageAhead
 from tidegate.core.instants import iso
-from tidegate.core.layout import parse_assembly, window_end
+from tidegate.core.layout import parse_assembly
 from tidegate.core.planning import PlanningView
 from tidegate.core.record import GenerationRecord, contradiction
 from tidegate.core.window import CLOSING, BuildingGeneration, WindowKey

@@ -13,8 +13,9 @@ from tidegate.core.rollback import ROLLBACK
 from tidegate.core.window import ARCHIVE, HEAL, BuildingGeneration, BuiltGeneration
 from tidegate.core.wording import many
 from tidegate.workflow.context import Context
-from tidegate.workflow.merging import as_published, merge_small, published_path
+from tidegate.workflow.merging import as_published, merge_small
 from tidegate.workflow.moves import MovedOn, manifest_of, move_files
+from tidegate.workflow.places import published_path
 
 REBUILT = ("replay", HEAL)
 """Kinds of generations whose rows are all by the columns of the spec that built them."""

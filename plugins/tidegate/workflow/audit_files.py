@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tidegate.core.audit import Problem, republish
 from tidegate.core.audit_scope import ALL, Part
 from tidegate.core.coverage import twin_of
-from tidegate.core.layout import SUCCESS, join, window_id
+from tidegate.core.cut import window_id
+from tidegate.core.layout import SUCCESS, join
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow, Spine
 from tidegate.core.window import BUILT, CURRENT, SWAPPING

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.audit import Problem, republish
+from tidegate.core.cut import parse_window_id, window_id
 from tidegate.core.errors import CatalogueError, TidegateError
 from tidegate.core.instants import iso
-from tidegate.core.layout import PartitionValues, join, parse_partition_path, parse_window_id, partition_path, window_id
+from tidegate.core.layout import join
+from tidegate.core.partitions import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.progress import begins
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import BATCH_PARTITION, data_table, dirty_table, late_table

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.core import audit_records as rules
 from tidegate.core.audit import Problem
+from tidegate.core.cut import is_number
 from tidegate.core.errors import PathMissing
-from tidegate.core.layout import is_number
 from tidegate.core.record import BatchRecord, GenerationRecord, unpack
 from tidegate.core.views import BatchRow, GenerationRow, Pinned, Spine
 from tidegate.core.window import CURRENT

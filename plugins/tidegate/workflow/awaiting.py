@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import Protocol
 
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import LedgerError, SpecError
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.pipeline import Pipeline, Windows
 from tidegate.core.waiting import Answer, PublishedWait, WaitLedger
 from tidegate.core.window import WindowKey

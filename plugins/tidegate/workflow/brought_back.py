@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.core import merging, rollback
-from tidegate.core.batch import JobPlan
 from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused, TidegateError
 from tidegate.core.instants import iso
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import join
 from tidegate.core.merging import Merge, MergeReceipt, Source
 from tidegate.core.receipt import DATA, FileEntry, content_digest

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from tidegate.core import catchup as rules
+from tidegate.core.catalogue import Catalogue, TableDef
 from tidegate.core.catchup import Tally
 from tidegate.core.errors import (
     CatchUpStopped,
@@ -21,8 +22,7 @@ from tidegate.core.errors import (
     TidegateError,
 )
 from tidegate.core.instants import iso
-from tidegate.core.layout import PartitionValues
-from tidegate.core.ports import Catalogue, TableDef
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.watermark import Certificate
 from tidegate.core.window import WindowKey
 from tidegate.workflow import archive

@@ -6,7 +6,8 @@ from functools import partial
 
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import BatchAttempt, BatchFacts, GenerationFacts, Verdict
-from tidegate.core.layout import Assembly, join, window_id
+from tidegate.core.cut import window_id
+from tidegate.core.layout import Assembly, join
 from tidegate.core.rehearsing import EVENT, Rehearsal, may_go, parse_rehearsal
 from tidegate.workflow import merging
 from tidegate.workflow.cleaning_round import Run

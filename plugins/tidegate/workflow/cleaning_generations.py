@@ -7,8 +7,9 @@ from functools import partial
 
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import GenerationFacts, Verdict
+from tidegate.core.cut import time_values, window_end
 from tidegate.core.errors import CatalogueError
-from tidegate.core.layout import CERTIFICATE, SUCCESS, Assembly, join, parse_assembly, time_values, window_end
+from tidegate.core.layout import CERTIFICATE, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey

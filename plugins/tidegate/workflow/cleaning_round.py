@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tidegate.core import cleaning as rules
 from tidegate.core.cleaning import BatchAttempt, BatchFacts, GenerationFacts, Verdict
+from tidegate.core.cut import window_id
 from tidegate.core.errors import StorageError
-from tidegate.core.layout import Assembly, window_id
+from tidegate.core.layout import Assembly
 from tidegate.core.window import BUILDING, DISCARDED
 from tidegate.workflow.audit_pace import Pace
 from tidegate.workflow.context import Context

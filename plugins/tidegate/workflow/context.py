@@ -6,12 +6,16 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tidegate.core.catalogue import Catalogue, PartitionSwitch
+from tidegate.core.clock import Clock
 from tidegate.core.compatibility import incompatible
 from tidegate.core.errors import SpecError
+from tidegate.core.launcher import Launcher
 from tidegate.core.layout import Layout
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import Catalogue, Clock, Launcher, PartitionSwitch, Source, Storage
+from tidegate.core.ports import Source
+from tidegate.core.storage import Storage
 from tidegate.core.truth import Truth
 from tidegate.core.window import WindowKey
 

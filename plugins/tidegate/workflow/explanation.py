@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from tidegate.core import forecast, watermark
 from tidegate.core.blocking import next_step, unread_step
+from tidegate.core.cut import time_values
 from tidegate.core.forecast import Forecast
 from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
-from tidegate.core.layout import time_values
 from tidegate.core.ports import TopicState
 from tidegate.core.progress import Progress, begins
 from tidegate.core.receipt import DATA, LATE

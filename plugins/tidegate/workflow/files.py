@@ -8,8 +8,9 @@ from typing import Protocol
 from tidegate.core.errors import LostComparison, NotReady
 from tidegate.core.files import TableFile, WindowFiles, moved_by, table_file
 from tidegate.core.instants import iso
-from tidegate.core.layout import CERTIFICATE, Layout, PartitionValues, join, parse_partition_path, partition_path
+from tidegate.core.layout import CERTIFICATE, Layout, join
 from tidegate.core.ledger import BatchLedger, WindowLedger
+from tidegate.core.partitions import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import LATE
 from tidegate.core.reopening import ReopenLedger

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from tidegate.core import filling as rules
 from tidegate.core import watermark
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.errors import SpecError
 from tidegate.core.filling import Facts, Run
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey

@@ -8,7 +8,7 @@ says: a database that failed over may have forgotten SWAPPING.
 from __future__ import annotations
 
 from tidegate.core.cleaning import within
-from tidegate.core.layout import time_values
+from tidegate.core.cut import time_values
 from tidegate.core.record import GenerationRecord
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, BuildingGeneration, BuiltGeneration

@@ -9,10 +9,10 @@ from typing import Protocol
 from tidegate.core import due as rules
 from tidegate.core import watermark
 from tidegate.core.blocking import oddities
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.due import Due
 from tidegate.core.glance import GlanceLedger, Head, Told
 from tidegate.core.instants import iso, span
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence
 from tidegate.core.offsets import Interval
 from tidegate.core.pausing import silent

@@ -6,17 +6,7 @@ import time
 from dataclasses import replace
 
 from tidegate.core import planning
-from tidegate.core.batch import (
-    AbandonedBatch,
-    JobPart,
-    JobPlan,
-    LandedBatch,
-    OpenBatch,
-    Plan,
-    PlannedBatch,
-    SealedBatch,
-    WritingBatch,
-)
+from tidegate.core.batch import AbandonedBatch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import (
     BatchRefused,
     GivesWay,
@@ -25,6 +15,7 @@ from tidegate.core.errors import (
     PathExists,
     SourceError,
 )
+from tidegate.core.jobs import JobPart, JobPlan
 from tidegate.core.layout import RECEIPT, join
 from tidegate.core.plain import dumps, to_plain
 from tidegate.core.planning import NothingToPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from tidegate.core.batch import COPYING_RULES, INGEST, REDRIVE, JobPlan
+from tidegate.core.batch import INGEST, REDRIVE
 from tidegate.core.errors import (
     AttemptSpoilt,
     BatchRefused,
@@ -15,10 +15,12 @@ from tidegate.core.errors import (
     PathMissing,
     TidegateError,
 )
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import FAILURE, RECEIPT, join
 from tidegate.core.merging import Merge
 from tidegate.core.plain import dumps, loads, to_plain
 from tidegate.core.receipt import Failure, Receipt, ReplayReceipt
+from tidegate.core.rules_version import COPYING_RULES
 from tidegate.core.window import BuildingGeneration
 from tidegate.workflow import overflow
 from tidegate.workflow.context import Context

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tidegate.core import redriving
 from tidegate.core.batch import LandedBatch, SealedBatch
 from tidegate.core.errors import Alarm, CatalogueError, LostComparison, StorageAhead
-from tidegate.core.layout import PartitionValues, join, parse_partition_path
+from tidegate.core.layout import join
+from tidegate.core.partitions import PartitionValues, parse_partition_path
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.tables import dirty_table, late_table
 from tidegate.core.wording import many

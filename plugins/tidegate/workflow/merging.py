@@ -9,17 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core import merging as rules
-from tidegate.core.batch import AbandonedBatch, JobPlan
+from tidegate.core.batch import AbandonedBatch
+from tidegate.core.cut import window_end
 from tidegate.core.errors import JobFailed, StorageError, TidegateError
-from tidegate.core.layout import join, partition_path, window_end
-from tidegate.core.ledger import LandedFile
+from tidegate.core.jobs import JobPlan
+from tidegate.core.landed import LandedFile
+from tidegate.core.layout import join
 from tidegate.core.merging import Merge, MergeReceipt, Source
+from tidegate.core.partitions import partition_path
 from tidegate.core.pipeline import table_columns
 from tidegate.core.receipt import DATA, FileEntry, content_digest
 from tidegate.core.window import ARCHIVE, BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.core.wording import many, those
 from tidegate.workflow import jobs
 from tidegate.workflow.context import Context
+from tidegate.workflow.places import landed_path
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -38,18 +42,6 @@ class Result:
 
     files: tuple[MergedFile, ...]
     left: tuple[LandedFile, ...]
-
-
-def published_path(entry: FileEntry, origin: str) -> str:
-    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
-    name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
-    folder = partition_path(entry.values)
-    return f"{folder}/{name}" if folder else name
-
-
-def landed_path(item: LandedFile) -> str:
-    """Where a landed file lies in a published directory if it was not merged."""
-    return published_path(item.entry, f"b{item.batch_id}")
 
 
 def places(ctx: Context, generation: BuildingGeneration, item: LandedFile) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidegate.core.errors import Alarm, FilesLost, OutcomeUnknown, PathExists, PathMissing
 from tidegate.core.layout import join
-from tidegate.core.ports import Storage
 from tidegate.core.receipt import FileEntry
 from tidegate.core.recovery import Do, Seen, decide, held_against
+from tidegate.core.storage import Storage
 from tidegate.core.wording import many
 from tidegate.workflow.context import ATTEMPTS
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.batch import Copy, LandedBatch, Plan
+from tidegate.core.batch import LandedBatch, Plan
 from tidegate.core.errors import ReplayRefused, SourceError, SourceUnavailable
 from tidegate.core.instants import iso
+from tidegate.core.jobs import Copy
+from tidegate.core.landed import LandedFile, OwedSpan
 from tidegate.core.layout import join
-from tidegate.core.ledger import LandedFile, OwedSpan
 from tidegate.core.merging import Source
 from tidegate.core.offsets import Interval, OffsetRange
 from tidegate.core.pipeline import Pipeline
@@ -21,8 +22,8 @@ from tidegate.core.tables import told_columns
 from tidegate.core.window import ARCHIVE, FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow import cutting
 from tidegate.workflow.context import Context
-from tidegate.workflow.merging import landed_path
 from tidegate.workflow.moves import MovedOn
+from tidegate.workflow.places import landed_path
 
 Key = tuple[int, int]
 """(batch, Kafka partition)"""

@@ -8,11 +8,11 @@ from itertools import islice
 
 from tidegate.core import watermark
 from tidegate.core.blocking import next_step, should_be_ready_ms
+from tidegate.core.cut import window_start
 from tidegate.core.due import ArchiveNote, Due, stretches
 from tidegate.core.due import due as due_without
 from tidegate.core.forecast import Forecast
 from tidegate.core.instants import iso, span
-from tidegate.core.layout import window_start
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.stranded import stranded
 from tidegate.core.survey import SurveyLedger

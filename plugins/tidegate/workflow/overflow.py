@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.core.batch import JobPlan
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.instants import iso
+from tidegate.core.jobs import JobPlan
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import PartitionValues, window_end, window_start
 from tidegate.core.overflow import Known, Overflow, overflow_values, told
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain
 from tidegate.core.receipt import Receipt

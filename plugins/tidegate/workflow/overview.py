@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 from tidegate.core import watermark
 from tidegate.core.blocking import oddities
+from tidegate.core.clock import Clock
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.due import ArchiveNote, Due, due
 from tidegate.core.errors import BatchRefused
 from tidegate.core.forecast import Forecast, forecast
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end, window_start
 from tidegate.core.ledger import Block
 from tidegate.core.losswarning import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss
 from tidegate.core.offsets import Interval
 from tidegate.core.pausing import Pause, silent
 from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import Clock, TopicState
+from tidegate.core.ports import TopicState
 from tidegate.core.progress import begins
 from tidegate.core.rehearsing import Unfinished
 from tidegate.core.rollback import ROLLBACK

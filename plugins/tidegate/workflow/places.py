@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.core.layout import Layout, time_values
+from tidegate.core.cut import time_values
+from tidegate.core.landed import LandedFile
+from tidegate.core.layout import Layout
+from tidegate.core.partitions import partition_path
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.views import BatchRow, GenerationRow
 from tidegate.core.window import BUILDING
-from tidegate.workflow.assembly import published_path
 
 
 def waiting(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | None) -> tuple[tuple[str, str], ...]:
@@ -63,3 +65,15 @@ def strays(listing: Iterable[str], manifest: Iterable[str]) -> Iterator[str]:
     for path in sorted(set(listing) - set(manifest)):
         if not any(part.startswith(("_", ".")) for part in path.split("/")):
             yield path
+
+
+def published_path(entry: FileEntry, origin: str) -> str:
+    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
+    name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
+    folder = partition_path(entry.values)
+    return f"{folder}/{name}" if folder else name
+
+
+def landed_path(item: LandedFile) -> str:
+    """Where a landed file lies in a published directory if it was not merged."""
+    return published_path(item.entry, f"b{item.batch_id}")

@@ -5,18 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tidegate.core.catalogue import PartitionSwitch, TableDef
+from tidegate.core.cut import time_values
 from tidegate.core.errors import Alarm, CatalogueError, CatalogueUnsure, LostComparison, PathExists, PathMissing
 from tidegate.core.instants import span
-from tidegate.core.layout import (
-    CERTIFICATE,
-    SUCCESS,
-    PartitionValues,
-    join,
-    parse_partition_path,
-    partition_path,
-    time_values,
-)
-from tidegate.core.ports import PartitionSwitch, TableDef
+from tidegate.core.layout import CERTIFICATE, SUCCESS, join
+from tidegate.core.partitions import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.receipt import FileEntry
 from tidegate.core.tables import data_table
 from tidegate.core.window import BUILT, REOPEN, BuiltGeneration, PublishedGeneration, WindowKey

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.core.batch import JobPart, JobPlan, Target, rules_for, rules_of_replay
 from tidegate.core.errors import BatchRefused, ReplayRefused, SourceError, SourceUnavailable, TidegateError
 from tidegate.core.instants import iso
+from tidegate.core.jobs import JobPart, JobPlan, Target
 from tidegate.core.layout import join
 from tidegate.core.offsets import Interval, OffsetRange, union
 from tidegate.core.plain import to_plain
@@ -20,6 +20,7 @@ from tidegate.core.receipt import FileEntry, RangeResult, ReplayReceipt
 from tidegate.core.redriving import source_batches
 from tidegate.core.replaying import AUTO, KEPT
 from tidegate.core.rereading import Rereading, compare, listed
+from tidegate.core.rules_version import rules_for, rules_of_replay
 from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
 from tidegate.core.wording import many
 from tidegate.workflow import giveup, redriven, zoning

@@ -12,7 +12,7 @@ from tidegate.core import watermark
 from tidegate.core.batch import AbandonedBatch, Plan, PlannedBatch, WritingBatch
 from tidegate.core.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.errors import Alarm, LostComparison, SourceError, SourceUnavailable, StepMissing
-from tidegate.core.layout import DAY_MS
+from tidegate.core.instants import DAY_MS
 from tidegate.core.offsets import Interval, OffsetRange, without
 from tidegate.core.planning import still_there
 from tidegate.core.rehearsing import AtWork

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core import redriving
-from tidegate.core.batch import REDRIVE, AbandonedBatch, Batch, LandedBatch, Plan, rules_for
+from tidegate.core.batch import REDRIVE, AbandonedBatch, Batch, LandedBatch, Plan
 from tidegate.core.errors import (
     BehindBatch,
     LedgerError,
@@ -23,6 +23,7 @@ from tidegate.core.errors import (
 from tidegate.core.lateness import floor_of
 from tidegate.core.planning import PlanningView
 from tidegate.core.redriving import Ask, Cause, Choice, DirtyBatch, DirtyReader, source_batches
+from tidegate.core.rules_version import rules_for
 from tidegate.core.watermark import horizon_ms
 from tidegate.core.wording import many
 from tidegate.core.zonedata import pinned

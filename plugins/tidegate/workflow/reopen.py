@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidegate.core import reopening
+from tidegate.core.cut import window_end
 from tidegate.core.errors import LedgerError, LostComparison, NotReady, OverBudget, SpecError, TidegateError
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_end
 from tidegate.core.reopening import MOST_REFUSED, LateWindow, is_abandoned
 from tidegate.core.tables import data_table
 from tidegate.core.window import REOPEN, PublishedGeneration, WindowKey

@@ -12,7 +12,8 @@ from contextlib import suppress
 
 from tidegate.core.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.instants import iso
-from tidegate.core.layout import join, parse_partition_path
+from tidegate.core.layout import join
+from tidegate.core.partitions import parse_partition_path
 from tidegate.core.receipt import LATE, FileEntry
 from tidegate.core.schedule import late_folder
 from tidegate.core.tables import late_table

@@ -9,9 +9,10 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tidegate.core import merging, reopening
-from tidegate.core.batch import AbandonedBatch, JobPlan
+from tidegate.core.batch import AbandonedBatch
 from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused
 from tidegate.core.instants import iso
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import join
 from tidegate.core.merging import Merge, Source
 from tidegate.core.overflow import Known, overflow_values

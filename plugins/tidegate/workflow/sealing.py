@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from tidegate.core import lateness, redriving, schedule, slowpath
-from tidegate.core.batch import AbandonedBatch, JobPlan, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.batch import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import (
     Alarm,
     AttemptSpoilt,
@@ -16,6 +16,7 @@ from tidegate.core.errors import (
     StorageAhead,
     TopicRecreated,
 )
+from tidegate.core.jobs import JobPlan
 from tidegate.core.layout import join
 from tidegate.core.plain import loads
 from tidegate.core.ports import TopicState

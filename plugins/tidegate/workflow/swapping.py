@@ -6,7 +6,7 @@ import json
 
 from tidegate.core.errors import Alarm, OutcomeUnknown, PathMissing
 from tidegate.core.layout import CERTIFICATE, join
-from tidegate.core.ledger import Moved
+from tidegate.core.record import Moved
 from tidegate.core.recovery import Seen, held_against
 from tidegate.core.swap import Do, Hour, decide
 from tidegate.core.window import BUILT, CURRENT, RETIRED, SWAPPING, BuiltGeneration, PublishedGeneration

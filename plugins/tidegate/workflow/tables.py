@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidegate.core.catalogue import TableDef
 from tidegate.core.compatibility import altered
 from tidegate.core.errors import CatalogueMismatch
-from tidegate.core.ports import TableDef
 from tidegate.core.tables import data_table
 from tidegate.workflow.context import Context
 

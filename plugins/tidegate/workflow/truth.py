@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate.core import completeness
-from tidegate.core.completeness import COMPLETE, HOLD, Answer, Comparison
+from tidegate.core.answer import Answer, Comparison
+from tidegate.core.clock import Clock
+from tidegate.core.completeness import COMPLETE, HOLD
 from tidegate.core.errors import LostComparison, StepMissing, TruthUnknown
 from tidegate.core.instants import iso
 from tidegate.core.ledger import Ledger
 from tidegate.core.pipeline import Completeness, Pipeline
-from tidegate.core.ports import Clock
 from tidegate.core.truth import Truth, TruthLedger
 from tidegate.core.watermark import Certificate, TopicFacts, certify, first_batch
 from tidegate.core.window import OPEN, WindowKey

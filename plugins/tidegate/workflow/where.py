@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core import watermark
+from tidegate.core.cut import window_end
 from tidegate.core.errors import LedgerError, SpecError, TidegateError
 from tidegate.core.fate import MISSING, Fate, fate_of
-from tidegate.core.layout import join, window_end
+from tidegate.core.layout import join
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.ports import TopicState
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry

@@ -9,9 +9,8 @@ from __future__ import annotations
 from tidegate.core import schedule
 from tidegate.core.batch import Plan
 from tidegate.core.errors import OtherZoneData, ReplayRefused
-from tidegate.core.instants import iso
+from tidegate.core.instants import DAY_MS, iso
 from tidegate.core.lateness import Floor
-from tidegate.core.layout import DAY_MS
 from tidegate.core.offsets import Interval
 from tidegate.core.window import BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.core.zonedata import Disagreement, around, disagreement, version_of

@@ -20,8 +20,8 @@ from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
 from tidegate.core import slowpath
-from tidegate.core.batch import RULES_VERSION
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+from tidegate.core.rules_version import RULES_VERSION
 
 
 class JsonDecoder:

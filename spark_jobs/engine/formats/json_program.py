@@ -21,9 +21,9 @@ from spark_jobs.engine.formats.json_rows import known_of
 from spark_jobs.engine.formats.known import NESTED, Items, Known, Path, inside, path_of
 from spark_jobs.engine.types import schema_of
 from tidegate.core import slowpath
-from tidegate.core.batch import RULES_VERSION
 from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+from tidegate.core.rules_version import RULES_VERSION
 
 EVENT = "*event"
 """The last column of the answer: event time in epoch ms, or its text where Python has to read it."""

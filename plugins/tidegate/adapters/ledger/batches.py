@@ -15,8 +15,8 @@ from tidegate.adapters.ledger.store import Store, insert_all, row_of, rows_of, s
 from tidegate.adapters.ledger.values import landed_values
 from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.errors import LedgerError, LostComparison
-from tidegate.core.layout import PartitionValues
 from tidegate.core.offsets import Interval, union
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.plain import dumps, from_plain, loads
 from tidegate.core.planning import PlanningView, advance
 from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest

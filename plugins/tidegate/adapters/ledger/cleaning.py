@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
 from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
-from tidegate.core.layout import window_id
+from tidegate.core.cut import window_id
 from tidegate.core.receipt import DATA
 from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 

@@ -8,7 +8,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.layout import window_id
+from tidegate.core.cut import window_id
 from tidegate.core.window import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 
 w, g = schema.windows, schema.generations

@@ -28,8 +28,8 @@ from tidegate.adapters.ledger.reads_where import WhereReads
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.adapters.ledger.totals import totals
 from tidegate.core.batch import INGEST
-from tidegate.core.layout import window_id
-from tidegate.core.ledger import Intent
+from tidegate.core.cut import window_id
+from tidegate.core.intents import Intent
 from tidegate.core.receipt import FileEntry
 from tidegate.core.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
 from tidegate.core.window import ARCHIVE, CURRENT, WindowKey

@@ -27,9 +27,9 @@ from tidegate.adapters.ledger.reads_survey import SPANS, asked
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.adapters.ledger.truths import answer_of
 from tidegate.core.batch import INGEST
+from tidegate.core.cut import window_id
 from tidegate.core.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
-from tidegate.core.layout import window_id
-from tidegate.core.ledger import Intent
+from tidegate.core.intents import Intent
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import from_plain, loads

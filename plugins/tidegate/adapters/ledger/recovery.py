@@ -15,11 +15,10 @@ from tidegate.adapters.ledger.store import Store, row_of, scalar
 from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.instants import iso
-from tidegate.core.ledger import Moved
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.plain import loads
 from tidegate.core.receipt import DATA, LATE
-from tidegate.core.record import BatchRecord, Decoder, GenerationRecord
+from tidegate.core.record import BatchRecord, Decoder, GenerationRecord, Moved
 from tidegate.core.window import (
     BUILDING,
     BUILT,

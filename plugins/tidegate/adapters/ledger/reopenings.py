@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of, rows_of, scalar
-from tidegate.core.layout import window_id
+from tidegate.core.cut import window_id
 from tidegate.core.receipt import DATA, LATE
 from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
 from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, FORGOTTEN, REOPEN, RETIRED, SWAPPING, WindowKey

@@ -6,7 +6,7 @@ from sqlalchemy import select, update
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, scalar
-from tidegate.core.layout import window_id
+from tidegate.core.cut import window_id
 from tidegate.core.window import WindowKey
 
 _OPEN = ("PLANNED", "WRITING", "SEALED")

@@ -7,9 +7,9 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
+from tidegate.core.cut import window_id
 from tidegate.core.errors import LostComparison
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
 from tidegate.core.receipt import LATE
 from tidegate.core.rollback import ROLLBACK, Known, Origin
 from tidegate.core.window import BUILDING, CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey

@@ -10,10 +10,10 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
-from tidegate.core.completeness import Answer
+from tidegate.core.answer import Answer
+from tidegate.core.cut import window_id
 from tidegate.core.errors import LostComparison
 from tidegate.core.instants import iso
-from tidegate.core.layout import window_id
 from tidegate.core.window import WindowKey
 
 t, w = schema.truths, schema.windows

@@ -9,7 +9,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.layout import PartitionValues
+from tidegate.core.partitions import PartitionValues
 from tidegate.core.receipt import DATA
 
 

@@ -18,13 +18,14 @@ from tidegate.adapters.ledger.facts import earlier_facts, topic_facts
 from tidegate.adapters.ledger.grounds import grounds_of
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.truths import stored_answer
-from tidegate.core.completeness import Answer
+from tidegate.core.answer import Answer
 from tidegate.core.errors import LedgerError, LostComparison
 from tidegate.core.grounds import Grounds
 from tidegate.core.instants import iso
-from tidegate.core.ledger import LandedFile, Moved, OwedSpan
+from tidegate.core.landed import LandedFile, OwedSpan
 from tidegate.core.plain import dumps, loads
 from tidegate.core.receipt import DATA, LATE, FileEntry, content_digest
+from tidegate.core.record import Moved
 from tidegate.core.watermark import Certificate, TopicFacts
 from tidegate.core.window import (
     BUILDING,

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
-from tidegate.core.ports import FileStat
+from tidegate.core.storage import FileStat
 
 _TEMPORARY = "._tidegate."
 """Start of the names that `write_new` writes under; what a crash leaves of them is never listed, only deleted."""

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from tidegate.board.words import counted, local, utc
+from tidegate.core.cut import window_end, window_start
 from tidegate.core.glance import Mark
-from tidegate.core.layout import DAY_MS, MINUTE_MS, window_end, window_start
+from tidegate.core.instants import DAY_MS, MINUTE_MS
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Windows
 from tidegate.core.window import WindowKey

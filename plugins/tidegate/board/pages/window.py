@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from tidegate.board.airflow import Run, runs_of_window
 from tidegate.board.reach import Reach
+from tidegate.core.cut import parse_window_id, window_end, window_start
 from tidegate.core.glance import Mark
-from tidegate.core.layout import parse_window_id, window_end, window_start
 from tidegate.core.offsets import Interval
 from tidegate.core.pipeline import Pipeline
 from tidegate.core.progress import Progress
