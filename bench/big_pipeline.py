@@ -24,12 +24,12 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.rows import file_values
-from tidegate.core.cut import time_values, window_end
-from tidegate.core.lateness import Floor
-from tidegate.core.layout import Layout
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps
-from tidegate.core.receipt import DATA, FileEntry, PartitionRows, content_digest, manifest_digest
+from tidegate.core.base.plain import dumps
+from tidegate.core.files.receipt import DATA, FileEntry, PartitionRows, content_digest, manifest_digest
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import Layout
+from tidegate.core.window.cut import time_values, window_end
+from tidegate.core.window.lateness import Floor
 from tidegate.spec import fingerprint, load_file
 
 HOUR = 3_600_000

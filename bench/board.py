@@ -28,8 +28,8 @@ import board_app  # noqa: E402 (first of all that knows Airflow: it sets its hom
 from tests import board_ledger  # noqa: E402
 from tidegate.adapters.ledger.migrate import migrate  # noqa: E402
 from tidegate.adapters.ledger.store import make_engine  # noqa: E402
-from tidegate.core.instants import iso  # noqa: E402
-from tidegate.core.pipeline import Pipeline  # noqa: E402
+from tidegate.core.base.instants import iso  # noqa: E402
+from tidegate.core.spec.pipeline import Pipeline  # noqa: E402
 
 BUDGET_MS = 300
 YAML = """version: 1

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import random
 
-from tidegate.core.lateness import Floor
-from tidegate.core.pipeline import (
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
     DirtyLimits,
@@ -21,6 +20,7 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
+from tidegate.core.window.lateness import Floor
 
 HOUR, DAY = 3_600_000, 86_400_000
 START = 1_704_067_200_000  # 2024-01-01T00:00Z

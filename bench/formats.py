@@ -33,7 +33,7 @@ from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
-from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, EventTime, Format, Pipeline, ProtobufFormat
+from tidegate.core.spec.pipeline import AvroFormat, Column, CsvFormat, EventTime, Format, Pipeline, ProtobufFormat
 
 KINDS = {
     "id": "string", "at": "long", "app": "string", "user_id": "long", "session": "string", "country": "string",

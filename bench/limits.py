@@ -35,12 +35,12 @@ from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.plain import to_plain
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import JobPart, JobPlan
 from tidegate.embedded.places import Places
+from tidegate.sources.kafka.control import KafkaSource
 
 CHUNK = 20_000
 Stage = Callable[[], None]

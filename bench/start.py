@@ -33,8 +33,8 @@ from bench.load import fill
 from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
 from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
 from tidegate.adapters.warm_session import WarmLauncher, end_sessions
-from tidegate.core.launcher import Launcher
-from tidegate.core.plain import dumps
+from tidegate.core.base.plain import dumps
+from tidegate.core.batch.launcher import Launcher
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from spark_jobs.engine.identity import file_checksum
 from spark_jobs.engine.sinks import Finished, Unreadable
-from tidegate.core.pipeline import KAFKA_COLUMNS
-from tidegate.core.receipt import CHECKSUM_MODULUS
+from tidegate.core.files.receipt import CHECKSUM_MODULUS
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 
 COORDINATE_ROWS, WHOLE_ROWS = 262_144, 16_384
 """Rows that are in memory at once: their coordinates, or all that they hold."""

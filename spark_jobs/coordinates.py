@@ -31,7 +31,7 @@ class Coverage:
 
     def expect(self, spans: Sequence[Sequence[Any]]) -> None:
         """`[batch, partition, start, end, [[gap start, gap end], ...]]`. A batch may have several of one partition,
-        which do not overlap. A redrive's sources stand under its id with a minus: see tidegate.core.coverage."""
+        which do not overlap. A redrive's sources stand under its id with a minus: see tidegate.core.audit.coverage."""
         for batch, partition, start, end, gaps in spans:
             size = -(-(end - start) // 8)
             if self._used + size > len(self._seen):

@@ -25,9 +25,9 @@ from typing import Any, BinaryIO, TextIO
 
 from spark_jobs.engine.sinks import finished
 from tidegate.adapters.storage import for_uri
-from tidegate.core.errors import PathMissing
-from tidegate.core.pipeline import DIRTY_COLUMNS
-from tidegate.core.redriving import shape
+from tidegate.core.base.errors import PathMissing
+from tidegate.core.dirty.redrive import shape
+from tidegate.core.spec.pipeline import DIRTY_COLUMNS
 
 _COLUMNS = ["reason", "field", "_partition", "_offset", "raw_value"]
 _BATCH_ROWS = 4_096

@@ -24,11 +24,11 @@ from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.route import Router
 from spark_jobs.engine.secrets import REGISTRY
 from spark_jobs.sample import OpenReader, as_a_job_is_told, open_kafka, plan_of
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
-from tidegate.core.plain import from_plain
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
+from tidegate.core.window.lateness import Floor
 
 MOST_BYTES, MOST_SECONDS = 64 * 1024 * 1024, 30.0
 """A sample is cut there: a look at a topic must not take a worker's memory, nor a user's patience."""

@@ -13,8 +13,8 @@ import sys
 from typing import TextIO
 
 from spark_jobs.engine.expressions import Expressions, Refused
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import from_plain
+from tidegate.core.base.plain import from_plain
+from tidegate.core.spec.pipeline import Pipeline
 
 
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:

@@ -19,8 +19,8 @@ from spark_jobs.engine.failures import JobError, from_exception, last_line
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from tidegate.core.jobs import JobPlan
-    from tidegate.core.storage import Storage
+    from tidegate.core.base.storage import Storage
+    from tidegate.core.batch.jobs import JobPlan
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _land(plan_uri: str, user: str | None = None) -> int:
     from tidegate.adapters.storage import for_uri
-    from tidegate.core.jobs import JobPlan
-    from tidegate.core.plain import loads
+    from tidegate.core.base.plain import loads
+    from tidegate.core.batch.jobs import JobPlan
 
     open_storage = functools.partial(for_uri, user=user)
     storage = open_storage(plan_uri)
@@ -72,7 +72,7 @@ def carry_out(
         return merge.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
     from tidegate.adapters.spark_conf import is_local
-    from tidegate.core.wording import many
+    from tidegate.core.base.wording import many
 
     # only a local master's cores are known: a cluster's executors may not be there yet
     cores = context.defaultParallelism if is_local(context.master) else None

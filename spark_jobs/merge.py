@@ -28,16 +28,16 @@ from spark_jobs.engine.failures import from_exception, last_line, refuse, report
 from spark_jobs.engine.identity import OVERFLOW, file_checksum, refuse_unknown
 from spark_jobs.engine.sinks import Columns, Finished, Joiner, Unreadable, finished, format_of
 from spark_jobs.engine.write import FOOTER_ROWS, IDENTITY
-from tidegate.core.errors import PathMissing
-from tidegate.core.jobs import JobPlan
-from tidegate.core.layout import RECEIPT, join
-from tidegate.core.merging import Merge, Merged, MergeReceipt, Source, add_up
-from tidegate.core.overflow import overflow_values
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, from_plain, loads
-from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, ROW_IDENTITY, PartitionRows
-from tidegate.core.storage import Storage
-from tidegate.core.wording import many
+from tidegate.core.base.errors import PathMissing
+from tidegate.core.base.plain import dumps, from_plain, loads
+from tidegate.core.base.storage import Storage
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.merge import Merge, Merged, MergeReceipt, Source, add_up
+from tidegate.core.files.overflow import overflow_values
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, DATA, ROW_IDENTITY, PartitionRows
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import RECEIPT, join
 
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024
 _BATCH_ROWS = 65_536

@@ -25,17 +25,17 @@ from spark_jobs.engine.places import Places, TaskOverflow, combined
 from spark_jobs.engine.types import arrow_type
 from spark_jobs.engine.write import Files, Run
 from spark_jobs.merge import GROUP_BYTES, GROUP_ROWS, merge_files, opened
-from tidegate.core.hivetypes import parse
-from tidegate.core.jobs import JobPlan
-from tidegate.core.layout import RECEIPT, join
-from tidegate.core.merging import Merge, Source, sum_of
-from tidegate.core.overflow import OVERFLOW_COLUMN
-from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
-from tidegate.core.plain import dumps, from_plain
-from tidegate.core.receipt import CHECKSUM_MODULUS, FileEntry
-from tidegate.core.reopening import BatchRows, ReopenReceipt, counted
-from tidegate.core.storage import Storage
-from tidegate.core.wording import many
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.base.plain import dumps, from_plain
+from tidegate.core.base.storage import Storage
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.merge import Merge, Source, sum_of
+from tidegate.core.files.overflow import OVERFLOW_COLUMN
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, FileEntry
+from tidegate.core.late.reopen import BatchRows, ReopenReceipt, counted
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline
+from tidegate.core.target.paths import RECEIPT, join
 
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
 _PARTITION, _OFFSET, _BATCH = KAFKA_COLUMNS[1][0], KAFKA_COLUMNS[2][0], KAFKA_COLUMNS[-1][0]

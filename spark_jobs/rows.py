@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.sinks import Columns, Finished, finished
 from tidegate.adapters.storage import for_uri
-from tidegate.core.errors import PathMissing
+from tidegate.core.base.errors import PathMissing
 
 _COORDINATES = ("_partition", "_offset", "_batch_id")
 _DIRTY = ("reason", "field", "raw_value")

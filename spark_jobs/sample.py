@@ -22,11 +22,11 @@ from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.secrets import REGISTRY, VARIABLE
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import EXTRA_COLUMN, EventTime, Pipeline
-from tidegate.core.plain import from_plain, to_plain
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import from_plain, to_plain
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, EventTime, Pipeline
+from tidegate.core.window.lateness import Floor
 
 MOST_FIELDS, MOST_EXAMPLES, EXAMPLE_CHARACTERS = 500, 200, 100_000
 OpenReader = Callable[[JobPlan, dict[str, Any]], Reader]

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str]) -> int:
     from spark_jobs.land import carry_out, new_context
     from spark_jobs.session import Message, Session, Terms
     from tidegate.adapters.storage import for_uri
-    from tidegate.core.jobs import JobPlan
-    from tidegate.core.plain import loads
+    from tidegate.core.base.plain import loads
+    from tidegate.core.batch.jobs import JobPlan
 
     folder, identity, idle_s, batches, log = arguments
     context, jvm = new_context("tidegate session"), os.getppid()

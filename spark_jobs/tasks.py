@@ -24,7 +24,7 @@ from spark_jobs import lean
 from spark_jobs.engine.failures import JobError, died, from_exception
 from spark_jobs.engine.secrets import use
 from tidegate.adapters.spark_conf import tries
-from tidegate.core.receipt import Failure
+from tidegate.core.files.receipt import Failure
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

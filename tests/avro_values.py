@@ -10,7 +10,7 @@ import fastavro
 
 from spark_jobs.engine.formats import decoder_for
 from tests.format_fixtures import check, spec
-from tidegate.core.pipeline import AvroFormat, Format
+from tidegate.core.spec.pipeline import AvroFormat, Format
 
 
 def record(**fields: Any) -> dict[str, Any]:

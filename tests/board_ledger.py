@@ -17,16 +17,16 @@ from sqlalchemy.engine import Engine
 
 from tests.world import HOUR, make_pipeline
 from tidegate.adapters.ledger import schema
-from tidegate.core import watermark
-from tidegate.core.due import ArchiveNote
-from tidegate.core.lateness import Floor
-from tidegate.core.notices import Finding
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, to_plain
-from tidegate.core.receipt import DirtySample, PartitionRows
-from tidegate.core.totals import Sums, Totals
-from tidegate.core.window import WindowKey
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import dumps, to_plain
+from tidegate.core.batch.totals import Sums, Totals
+from tidegate.core.files.receipt import DirtySample, PartitionRows
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell.notices import Finding
+from tidegate.core.window import watermark
+from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import WindowKey
 
 MINUTE = 60_000
 SHOPS = (
@@ -221,7 +221,7 @@ def _window(
 
 
 def _id(at: int) -> str:
-    from tidegate.core.cut import window_id
+    from tidegate.core.window.cut import window_id
 
     return window_id(at)
 

@@ -24,8 +24,8 @@ from tests.world import World, record
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.board import reach as reaching
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spec import load_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/images"

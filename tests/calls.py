@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.hooks import Died
-from tidegate.core.errors import OutcomeUnknown, TidegateError
+from tidegate.core.base.errors import OutcomeUnknown, TidegateError
 
 LOOKS = ("list_files", "list_names", "exists", "read")
 

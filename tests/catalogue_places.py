@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from thrift.transport.TSocket import TSocket
 
-from tidegate.core.catalogue import Catalogue, TableDef
-from tidegate.core.partitions import PartitionValues
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.target.catalogue import Catalogue, TableDef
 
 REAL = ("hive_spark", "hive4")
 DATABASE = "contract_" + uuid.uuid4().hex[:8]

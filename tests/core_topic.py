@@ -7,18 +7,11 @@ from dataclasses import replace
 
 from core_values import PIPELINE
 
-from tidegate.core.batch import Plan
-from tidegate.core.planning import NothingToPlan, PlanningView, advance, plan_batch
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.watermark import (
-    Certificate,
-    TopicFacts,
-    certify,
-    global_watermark,
-    horizon_ms,
-    watermarks,
-)
-from tidegate.core.window import WindowKey
+from tidegate.core.batch.planning import NothingToPlan, PlanningView, advance, plan_batch
+from tidegate.core.batch.states import Plan
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate, TopicFacts, certify, global_watermark, horizon_ms, watermarks
 
 HOUR, MINUTE, DAY = 3_600_000, 60_000, 86_400_000
 NOON = 1_767_441_600_000 + 12 * HOUR  # 2026-01-03T12:00Z

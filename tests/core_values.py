@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.pipeline import (
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
     EventTime,

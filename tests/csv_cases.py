@@ -9,7 +9,7 @@ from tests.value_rules.oracle_csv import CsvSettings
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec
 from tests.value_rules.seeds_csv import field
 from tests.value_rules.seeds_json import iso, literal
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 
 _DELIMITERS = (*",,,,;;;\t\t||\x01\x01 :/#", *"1.e-+Tü\x7f")
 _QUOTES = ('"', '"', '"', '"', "'", None, None, "]", "1", "\x02", "“")

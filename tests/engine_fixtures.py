@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.fetch import Chunk, Reader
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import (
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.files.receipt import FileEntry, Receipt
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
     DirtyLimits,
@@ -25,8 +26,7 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.plain import to_plain
-from tidegate.core.receipt import FileEntry, Receipt
+from tidegate.core.window.lateness import Floor
 
 TOPIC = "readings"
 HOUR = 3_600_000

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
 from tests.engine_fixtures import chunk_of, pipeline
-from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
+from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 
 
 class Dirty(str):

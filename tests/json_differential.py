@@ -20,9 +20,9 @@ from spark_jobs.engine import native, paths
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from tests.engine_fixtures import chunk_of, pipeline
 from tests.json_messages import NON_FINITE, Writer, anything, damaged, fitting, number
-from tidegate.core.hivetypes import HiveType, parse
-from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.base.hivetypes import HiveType, parse
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 
 CHUNK = 100
 UNKNOWN = ["zz", "q", "unknown " * 3, "", "$.a", "$", "$.", 'q"\\', "köln", "a.b", "[]", "\n"]

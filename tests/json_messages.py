@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable
 
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Struct
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Struct
 
 _EDGES = (
     "0 -0 1 -1 127 128 -128 -129 255 32767 32768 -32768 -32769 2147483647 2147483648 -2147483648 -2147483649 "

@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.crash.faults import CHANGING
 from tests.world import World
-from tidegate.core.errors import StorageAhead
-from tidegate.workflow import adoption
+from tidegate.core.base.errors import StorageAhead
+from tidegate.workflow.restore import adoption
 
 PORTS = {name: CHANGING[name] for name in ("batches", "windows", "redrives", "reopenings")}
 

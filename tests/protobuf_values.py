@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from spark_jobs.engine.formats import decoder_for
 from tests.format_fixtures import spec
 from tidegate import descriptors
-from tidegate.core.pipeline import Format, ProtobufFormat
+from tidegate.core.spec.pipeline import Format, ProtobufFormat
 
 KINDS = [
     *("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool"),

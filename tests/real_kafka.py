@@ -18,14 +18,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from spark_jobs.engine.fetch import Chunk, KafkaReader
 from tests.world import World, record
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.jobs import JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import Column
-from tidegate.core.ports import TopicState
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.source.port import TopicState
+from tidegate.core.spec.pipeline import Column
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack
 from tidegate.embedded.topics import await_leaders, create_topic
+from tidegate.sources.kafka.control import KafkaSource
 
 PATIENCE_S = 120.0
 """For what is a matter of moments, however busy the machine is."""

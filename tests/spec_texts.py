@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.errors import SpecError
+from tidegate.core.base.errors import SpecError
 from tidegate.spec import load_file
 
 GOOD = """\

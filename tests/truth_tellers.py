@@ -21,8 +21,8 @@ from tests.real_kafka import Topic
 from tests.world import HOUR, T0, make_pipeline
 from tidegate.adapters.connections import Connection, ConnectionMissing
 from tidegate.adapters.truth import truth_of
-from tidegate.core.pipeline import Completeness
-from tidegate.core.truth import Truth
+from tidegate.core.completeness.port import Truth
+from tidegate.core.spec.pipeline import Completeness
 
 QUERY = "select n from counts where start_ms = :start_ms and at >= :start and at < :end and end_ms = :end_ms"
 

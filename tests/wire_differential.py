@@ -40,9 +40,9 @@ from tests.value_rules.families import FAMILIES
 from tests.value_rules.oracle_avro import AvroSettings
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec
 from tidegate import descriptors
-from tidegate.core import avro
-from tidegate.core.hivetypes import parse
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.spec import avro
+from tidegate.core.spec.pipeline import Pipeline
 
 CHUNK = 100
 DAMAGED = 0.6

@@ -32,10 +32,12 @@ from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.errors import CatalogueError, JobFailed
-from tidegate.core.jobs import JobPlan
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pipeline import (
+from tidegate.core.base.errors import CatalogueError, JobFailed
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.receipt import DATA
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
     DirtyLimits,
@@ -47,13 +49,13 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA
-from tidegate.core.tables import told_columns
-from tidegate.core.window import WindowKey
+from tidegate.core.target.tables import told_columns
+from tidegate.core.window.states import WindowKey
 from tidegate.spec import fingerprint
-from tidegate.workflow import archive, ingest, replay
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z

@@ -10,7 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tidegate.core import zonedata, zones
+from tidegate.core.base import zones
+from tidegate.core.window import zonedata
 
 ZONE = "Test/Cairo"
 _LIKE = {"old": "Africa/Tripoli", "new": "Africa/Cairo"}

@@ -19,11 +19,11 @@ from itertools import pairwise
 import pyarrow as pa
 
 from spark_jobs.engine.route import window_starts
-from tidegate.core.cut import shared_directory, time_values, window_end, window_named, window_start
-from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.partitions import partition_path
-from tidegate.core.pipeline import TIME_PARTITIONS, Windows
-from tidegate.core.zones import Change, changes, day_start
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.zones import Change, changes, day_start
+from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
+from tidegate.core.window.cut import shared_directory, time_values, window_end, window_named, window_start
 from tidegate.spec.rules import needed_time_partitions
 
 SIZES = tuple(m * MINUTE_MS for m in range(1, 1441) if 1440 % m == 0)

@@ -20,19 +20,20 @@ from typing import Any
 from bench.events import HOUR, START, pipeline
 from spark_jobs.engine.job import run_plan
 from tests.fakes.catalogue import FakeCatalogue
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.adapters.local_job import LocalLauncher
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.jobs import JobPlan
-from tidegate.core.pipeline import IngestRun, Pipeline
-from tidegate.core.plain import loads
-from tidegate.core.window import WindowKey
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.spec.pipeline import IngestRun, Pipeline
+from tidegate.core.window.states import WindowKey
+from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spec import fingerprint
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 
 def cpu_s() -> float:

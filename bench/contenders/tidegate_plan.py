@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from bench.events import CLOCK, FLOOR, pipeline
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.plain import to_plain
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.sources.kafka.control import KafkaSource
 
 
 def plan() -> JobPlan:

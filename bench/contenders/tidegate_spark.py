@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.contenders.tidegate_plan import plan
 from tidegate.adapters.spark import SubprocessLauncher
-from tidegate.core.plain import dumps
+from tidegate.core.base.plain import dumps
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from tidegate.core.hivetypes import Array, HiveType, Map, Primitive, Struct
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Primitive, Struct
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _NUMBERS = _INTEGERS | {"float", "double", "decimal", "timestamp"}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tidegate.core.files import TableFile, WindowFiles
+from tidegate.core.publish.in_force import TableFile, WindowFiles
 
 __all__ = ["TableFile", "WindowFiles", "files_in_force"]
 
@@ -30,13 +30,14 @@ def files_in_force(
 
     Raises NotReady if a window is not published, or its files are being moved; SpecError for windows before
     `windows.start`; ValueError for a text that names no window; LedgerError."""
-    from tidegate.core.windowname import named
+    from tidegate.core.window.name import named
     from tidegate.wiring import command_lookup, ledger_address, open_files
-    from tidegate.workflow import awaiting, files
-    from tidegate.workflow.filling import windows_between
+    from tidegate.workflow.look import files
+    from tidegate.workflow.window import waits
+    from tidegate.workflow.window.filling import windows_between
 
     with open_files(ledger or ledger_address(command_lookup)) as opened:
-        spec = awaiting.find(opened.specs, pipeline)
+        spec = waits.find(opened.specs, pipeline)
         begin = named(spec, _text(first))
         end = begin if last is None else named(spec, _text(last))
         if end.start_ms < begin.start_ms:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegate.adapters.connections import Lookup
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.catalogue import Catalogue
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.ports import Source
-    from tidegate.workflow.context import Context
+    from tidegate.core.source.port import Source
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.target.catalogue import Catalogue
+    from tidegate.workflow.base.context import Context
 
 
 def context(
@@ -28,7 +28,7 @@ def context(
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.storage import for_uri
     from tidegate.spec.compiled import fingerprint
-    from tidegate.workflow.context import Context
+    from tidegate.workflow.base.context import Context
 
     return Context(
         pipeline=pipeline,
@@ -45,7 +45,7 @@ def context(
 
 def kafka(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float) -> Source:
     """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
-    from tidegate.adapters.kafka import KafkaSource, connection_settings
+    from tidegate.sources.kafka.control import KafkaSource, connection_settings
 
     settings = connection_settings(lookup(pipeline.source.conn_id).extra)
     return KafkaSource(settings, pipeline.source.isolation, client_id=client_id, timeout_s=timeout_s)
@@ -53,7 +53,7 @@ def kafka(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float) 
 
 def hive(pipeline: Pipeline, lookup: Lookup) -> Catalogue:
     """Raises ConnectionMissing, CatalogueError."""
-    from tidegate.adapters.hive import PyHiveCatalogue
+    from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
     c = lookup(pipeline.sink.conn_id)
     return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)

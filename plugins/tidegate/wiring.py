@@ -17,20 +17,20 @@ from tidegate.adapters.connections import (
     http_url,
     resolve,
 )
-from tidegate.core.catalogue import PartitionSwitch
-from tidegate.core.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
-from tidegate.core.launcher import Launcher
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
+from tidegate.core.batch.launcher import Launcher
 from tidegate.core.ledger import Ledger
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.catalogue import PartitionSwitch
 from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
 
 if TYPE_CHECKING:
     from tidegate.adapters.spark_connection import SparkConnection
     from tidegate.adapters.warm_session import WarmLauncher
-    from tidegate.core.waiting import WaitLedger
-    from tidegate.workflow.awaiting import SpecsInForce
-    from tidegate.workflow.files import FilesLedger
+    from tidegate.core.window.waits import WaitLedger
+    from tidegate.workflow.look.files import FilesLedger
+    from tidegate.workflow.window.waits import SpecsInForce
 
 Say = Callable[[str], None]
 _HANGS_S = 900.0
@@ -50,12 +50,12 @@ def context_for(
     `actor` says who acts, for the event log. Close `ledger` of the result when done. Raises TidegateError.
     """
     from tidegate.adapters.clock import SystemClock
-    from tidegate.adapters.hive import PyHiveCatalogue
     from tidegate.adapters.local_job import LocalLauncher
     from tidegate.adapters.storage import for_uri
     from tidegate.adapters.truth import truth_of
     from tidegate.adapters.watchdog import Watched
     from tidegate.spec.compiled import fingerprint
+    from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
     hive = resolve(pipeline.sink.conn_id, lookup)
     ledger = open_ledger(actor, lookup)
@@ -247,8 +247,8 @@ def warm_launcher(
 
 
 def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:
-    from tidegate.adapters.metastore import HiveMetastore
     from tidegate.adapters.watchdog import Watched
+    from tidegate.targets.hive.metastore import HiveMetastore
 
     if pipeline.sink.metastore_conn_id is None:
         return None
@@ -258,7 +258,7 @@ def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | N
 
 
 def _kafka(pipeline: Pipeline, lookup: Lookup | None):
-    from tidegate.adapters.kafka import KafkaSource
+    from tidegate.sources.kafka.control import KafkaSource
 
     connection = resolve(pipeline.source.conn_id, lookup)
     return KafkaSource.from_connection_fields(

@@ -6,7 +6,7 @@ from spark_jobs.engine.expressions import WHERE, Expressions, Refused
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 
 
 class ComputingDecoder:

@@ -18,11 +18,11 @@ from spark_jobs.engine.identity import OVERFLOW, by_kind, file_checksum, refuse_
 from spark_jobs.engine.sinks import Finished, Unreadable, finished
 from spark_jobs.engine.types import data_schema
 from spark_jobs.engine.write import Files, Place, Run
-from tidegate.core.errors import PathMissing
-from tidegate.core.jobs import Copy
-from tidegate.core.overflow import overflow_values
-from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
-from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, Copied
+from tidegate.core.base.errors import PathMissing
+from tidegate.core.batch.jobs import Copy
+from tidegate.core.files.overflow import overflow_values
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, DATA, Copied
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline
 
 _BATCH_ROWS, _SAMPLE_ROWS = 65_536, 8_192
 GROUP_ROWS, GROUP_BYTES = 250_000, 64 * 1024 * 1024

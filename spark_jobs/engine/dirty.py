@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.sinks import Finished, finished
-from tidegate.core.errors import PathMissing
-from tidegate.core.jobs import JobPlan
-from tidegate.core.merging import Source
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline
-from tidegate.core.plain import from_plain
-from tidegate.core.redriving import of_headers
+from tidegate.core.base.errors import PathMissing
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.dirty.redrive import of_headers
+from tidegate.core.files.merge import Source
+from tidegate.core.spec.pipeline import DIRTY_COLUMNS, Pipeline
 
 CHUNK_RECORDS, CHUNK_BYTES = 20_000, 24 * 1024 * 1024
 _BATCH_ROWS = 2_048

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
 
 _CLASSES = frozenset(
     re.findall(

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.expression_rules import Rules, Wrong, connect, quoted, said, strict
 from spark_jobs.engine.types import TIMESTAMP, schema_of
-from tidegate.core.hivetypes import HiveType, parse
-from tidegate.core.pipeline import Column, Pipeline
+from tidegate.core.base.hivetypes import HiveType, parse
+from tidegate.core.spec.pipeline import Column, Pipeline
 
 WHERE = "where"
 MAX_EXPLAINED = 200

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from spark_jobs.executor import WRONG_PLATFORM
-from tidegate.core.errors import TidegateError
-from tidegate.core.layout import FAILURE, join
-from tidegate.core.plain import dumps
-from tidegate.core.receipt import Failure
-from tidegate.core.storage import Storage
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.plain import dumps
+from tidegate.core.base.storage import Storage
+from tidegate.core.files.receipt import Failure
+from tidegate.core.target.paths import FAILURE, join
 
 _LOST = {
     "Python worker exited unexpectedly": "a Python worker of the job died",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_jobs.engine import unreadable
 from spark_jobs.engine.failures import JobError
-from tidegate.core.jobs import JobPlan
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.batch.jobs import JobPlan
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

@@ -26,11 +26,11 @@ from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from spark_jobs.engine.together import Spans
 from spark_jobs.engine.types import TIMESTAMP, arrow_type, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
-from tidegate.core.hivetypes import parse
-from tidegate.core.overflow import OVERFLOW_COLUMN
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pipeline import KAFKA_COLUMNS, Pipeline
-from tidegate.core.receipt import DATA, LATE
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.files.overflow import OVERFLOW_COLUMN
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline
 
 BUFFER_ROWS = 1_000_000
 PLACE_BYTES, SMALLEST_BUFFER = 2 * 1024 * 1024, 32 * 1024 * 1024

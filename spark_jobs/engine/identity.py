@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from spark_jobs.engine import native
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.types import schema_of
-from tidegate.core.overflow import OVERFLOW_COLUMN
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pipeline import KAFKA_COLUMNS
-from tidegate.core.receipt import CHECKSUM_MODULUS, DATA, LATE, ROW_IDENTITY, FileEntry, identity_of
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.files.overflow import OVERFLOW_COLUMN
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, DATA, LATE, ROW_IDENTITY, FileEntry, identity_of
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 
 OVERFLOW = schema_of((OVERFLOW_COLUMN,)).field(0)
 _BATCH = KAFKA_COLUMNS[-1][0]

@@ -18,18 +18,18 @@ from spark_jobs.engine.targets import cut_copies, settle
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.zones import check_zone_data
-from tidegate.core import slowpath
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.lateness import POLICIES, REROUTE
-from tidegate.core.layout import RECEIPT, join
-from tidegate.core.offsets import OffsetRange, pack
-from tidegate.core.overflow import Known, overflow_values, staying
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, from_plain
-from tidegate.core.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
-from tidegate.core.rules_version import KNOWN_RULES
-from tidegate.core.storage import Storage
+from tidegate.core.base.offsets import OffsetRange, pack
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.plain import dumps, from_plain
+from tidegate.core.base.storage import Storage
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.rules_version import KNOWN_RULES
+from tidegate.core.files import slow_path
+from tidegate.core.files.overflow import Known, overflow_values, staying
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import RECEIPT, join
+from tidegate.core.window.lateness import POLICIES, REROUTE
 
 TASK_RECORDS, SMALLEST = 500_000, 50_000
 """Records for one task where nobody knows how many can run at once: some seconds of work, against which a task's start
@@ -111,7 +111,7 @@ def _run(
             raise refuse("reading the same offsets twice gave other partition values", retry=True)
     receipt = _combine(plan, results, time.monotonic() - started)
     if receipt.slow and plan.mode == "replay":  # what a batch's receipt says is told when it is sealed
-        _tell(slowpath.told(receipt.slow, receipt.read_rows, receipt.slow_seconds))
+        _tell(slow_path.told(receipt.slow, receipt.read_rows, receipt.slow_seconds))
     if plan.targets:
         settle(plan, storage, receipt, results)
     else:

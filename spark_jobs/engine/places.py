@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.write import Place
-from tidegate.core.overflow import MAX_COUNTED, Overflow, has_a_name, overflow_values
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import DATA, LATE
-from tidegate.core.schedule import time_partitions
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.files.overflow import MAX_COUNTED, Overflow, has_a_name, overflow_values
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.schedule import time_partitions
 
 _UNWANTED = -1
 MOST_CODES = 2**62

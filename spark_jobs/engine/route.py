@@ -11,12 +11,12 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.instants import DAY_MS, MINUTE_MS, iso, span
-from tidegate.core.lateness import DROP, SIDE, Floor
-from tidegate.core.partitions import HIVE_NULL, MAX_NAME_BYTES, fits
-from tidegate.core.pipeline import Pipeline, Windows
-from tidegate.core.watermark import horizon_ms
+from tidegate.core.base.instants import DAY_MS, MINUTE_MS, iso, span
+from tidegate.core.base.partitions import HIVE_NULL, MAX_NAME_BYTES, fits
+from tidegate.core.spec.pipeline import Pipeline, Windows
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.lateness import DROP, SIDE, Floor
+from tidegate.core.window.watermark import horizon_ms
 
 _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tidegate.core.slowpath import REASONS, Slow
+from tidegate.core.files.slow_path import REASONS, Slow
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_jobs.engine.write import Place, Run
-from tidegate.core.receipt import CHECKSUM_MODULUS
+from tidegate.core.files.receipt import CHECKSUM_MODULUS
 
 GROUP_BYTES = 16 * 1024 * 1024
 """Rows of one place that are brought back together, at most: they become a row group."""

@@ -16,7 +16,7 @@ from decimal import Decimal as Number
 from typing import Any
 
 from spark_jobs.engine.types import INTEGER_BITS
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
 
 DOUBLE_DIGITS = 15
 """Decimal digits that a double holds exactly: rules version 1 read decimals up to this precision by way of a double."""

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
-from tidegate.core.offsets import Interval, OffsetRange, subtract, union
-from tidegate.core.receipt import RangeResult
+from tidegate.core.base.offsets import Interval, OffsetRange, subtract, union
+from tidegate.core.files.receipt import RangeResult
 
 
 @dataclass

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.route import Routed
-from tidegate.core.jobs import JobPlan, Target
-from tidegate.core.layout import FAILURE, RECEIPT, join
-from tidegate.core.merging import add_up
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.plain import dumps
-from tidegate.core.receipt import (
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import dumps
+from tidegate.core.base.storage import Storage
+from tidegate.core.batch.jobs import JobPlan, Target
+from tidegate.core.files.merge import add_up
+from tidegate.core.files.receipt import (
     Copied,
     Failure,
     FileEntry,
@@ -30,7 +30,7 @@ from tidegate.core.receipt import (
     ReplayReceipt,
     arithmetic_errors,
 )
-from tidegate.core.storage import Storage
+from tidegate.core.target.paths import FAILURE, RECEIPT, join
 
 if TYPE_CHECKING:
     from spark_jobs.engine.task import TaskResult

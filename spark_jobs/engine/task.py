@@ -26,12 +26,12 @@ from spark_jobs.engine.together import Span, Spans, Together
 from spark_jobs.engine.unknown import unknown_field
 from spark_jobs.engine.write import Files
 from spark_jobs.engine.zones import check_zone_data
-from tidegate.core.jobs import Copy, JobPart, JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import EventTime, Pipeline
-from tidegate.core.plain import from_plain
-from tidegate.core.receipt import DATA, DIRTY, LATE, Copied, DirtySample, Failure, FileEntry, RangeResult
-from tidegate.core.slowpath import Slow
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.jobs import Copy, JobPart, JobPlan
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, Copied, DirtySample, Failure, FileEntry, RangeResult
+from tidegate.core.files.slow_path import Slow
+from tidegate.core.spec.pipeline import EventTime, Pipeline
 
 MAX_SAMPLES, SAMPLE_CHARACTERS = 20, 300
 KEEP_MEMORY_MS = 1_000

@@ -16,7 +16,7 @@ from typing import Any
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.strict import MAX_MS, MIN_MS, JsonInt, Unfit, iso_micros
 from spark_jobs.engine.types import INTEGER_BITS
-from tidegate.core.hivetypes import Decimal, HiveType, Primitive
+from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive
 
 INTEGER = r"-?(?:0|[1-9][0-9]*)"
 NUMBER = INTEGER + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.tally import Tally
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.base.offsets import OffsetRange
 
 ENOUGH_RECORDS, ENOUGH_BYTES = 8_192, 8 * 1024 * 1024
 """Chunks of one part wait until together they have so much."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Struct, parse
-from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Struct, parse
+from tidegate.core.spec.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 _PRIMITIVES = {

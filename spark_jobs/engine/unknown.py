@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.fetch import Chunk
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.proposing import advice, propose
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.proposals import advice, propose
 
 MOST_TOLD = 10
 

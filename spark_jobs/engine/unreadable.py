@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.engine.failures import JobError, refuse
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.base.offsets import OffsetRange
 
 
 def recreated(topic: str, planned: str, found: str) -> JobError:

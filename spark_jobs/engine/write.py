@@ -16,12 +16,12 @@ from spark_jobs.engine.encodings import fitting
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks import Encoding, Writer, format_of
 from spark_jobs.engine.streams import Stream
-from tidegate.core.cut import time_values
-from tidegate.core.layout import join
-from tidegate.core.partitions import PartitionValues, partition_path
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps
-from tidegate.core.receipt import CHECKSUM_MODULUS, DIRTY, ROW_IDENTITY, FileEntry, PartitionRows
+from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.base.plain import dumps
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, DIRTY, ROW_IDENTITY, FileEntry, PartitionRows
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import join
+from tidegate.core.window.cut import time_values
 
 MAX_WRITERS, MAX_GROUPS = 4_096, 16_384
 """Files that are written at once, and what was appended to them: each time some kilobytes of a footer."""

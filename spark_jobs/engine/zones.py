@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from spark_jobs.engine.failures import refuse
-from tidegate.core.cut import window_end
-from tidegate.core.instants import DAY_MS
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import from_plain
-from tidegate.core.zonedata import SAME_TZDATA, around, disagreement
+from tidegate.core.base.instants import DAY_MS
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_end
+from tidegate.core.window.zonedata import SAME_TZDATA, around, disagreement
 
 
 def check_zone_data(plan: JobPlan) -> None:

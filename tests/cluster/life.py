@@ -29,9 +29,10 @@ from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.storage import for_uri
 from tidegate.adapters.warm_session import end_sessions
-from tidegate.core.batch import LandedBatch
-from tidegate.core.launcher import Launcher
-from tidegate.core.pipeline import (
+from tidegate.core.batch.launcher import Launcher
+from tidegate.core.batch.states import LandedBatch
+from tidegate.core.files.receipt import DATA
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
     DirtyLimits,
@@ -43,8 +44,7 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.receipt import DATA
-from tidegate.core.window import WindowKey
+from tidegate.core.window.states import WindowKey
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.java import find_java
 from tidegate.embedded.kafka import SASL_USER
@@ -54,9 +54,10 @@ from tidegate.embedded.topics import create_topic
 from tidegate.orchestration.launcher import AirflowSparkLauncher
 from tidegate.settings import load
 from tidegate.wiring import SparkByConnection, context_for, job_secrets
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.context import Context
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 HOUR, T0 = 3_600_000, 1_357_344_000_000  # 2013-01-05T00:00:00Z
 WAIT_S = 240.0

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.conftest import ALL, BARE, Make
 from tests.cluster.life import Held, end_sessions_of, parents_named
 from tidegate.embedded.info import StackInfo
-from tidegate.workflow import ingest
+from tidegate.workflow.batch import ingest
 
 all_of_them = pytest.mark.skipif(not ALL, reason="make test-cluster")
 

@@ -12,10 +12,10 @@ import pytest
 from tests.cluster.conftest import ALL, Make
 from tests.cluster.life import Held, Life, end_sessions_of, me, parents_named, until
 from tidegate.adapters.storage import HdfsStorage
-from tidegate.core.errors import JobFailed
+from tidegate.core.base.errors import JobFailed
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack
-from tidegate.workflow import ingest
+from tidegate.workflow.batch import ingest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ALL, reason="make test-cluster")]
 

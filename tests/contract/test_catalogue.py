@@ -9,10 +9,10 @@ import pytest
 from catalogue_places import COLUMNS, DATABASE, HOSTILE, REAL, WIDE, Place, of
 from fakes.catalogue import FakeCatalogue
 
-from tidegate.adapters import hive
-from tidegate.adapters.hive import PyHiveCatalogue
-from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.partitions import partition_path
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
+from tidegate.core.base.partitions import partition_path
+from tidegate.targets.hive import catalogue as hive
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 
 @pytest.fixture(params=["fake", *REAL])

@@ -18,9 +18,9 @@ from pyarrow import orc
 from pyhive import hive
 
 from spark_jobs.engine.types import schema_of
-from tidegate.adapters.hive import PyHiveCatalogue
-from tidegate.core.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.partitions import HIVE_NULL, partition_path
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
+from tidegate.core.base.partitions import HIVE_NULL, partition_path
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 # ---------------------------------------------------------------- what readers see
 

@@ -19,13 +19,13 @@ from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.schema import metadata
-from tidegate.core.batch import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval
-from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.watermark import Certificate, TopicFacts
-from tidegate.core.window import BuiltGeneration, WindowKey
+from tidegate.core.base.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
+from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.states import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import BuiltGeneration, WindowKey
+from tidegate.core.window.watermark import Certificate, TopicFacts
 
 HOUR = 3_600_000
 NAME = "readings"

@@ -17,12 +17,12 @@ from tests.world import HOUR
 from tidegate.adapters.ledger import SqlLedger, reads_board, requests, schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.requests import SqlRequests
-from tidegate.core.errors import LedgerError
-from tidegate.core.notices import Finding
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import dumps
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell.notices import Finding
+from tidegate.core.window.states import WindowKey
 
 __all__ = ["url"]  # a fixture
 NOW = 500_000 * HOUR

@@ -12,7 +12,7 @@ from tests.contract.test_ledger_swap import HOUR
 from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger, schema, store
 from tidegate.adapters.ledger.migrate import migrate
-from tidegate.core.errors import CatalogueUnsure
+from tidegate.core.base.errors import CatalogueUnsure
 
 __all__ = ["url"]  # fixture
 

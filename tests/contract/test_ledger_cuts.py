@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.test_ledger import NAME, landed, ledger, now, open_ledger, plan, url
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import LostComparison
-from tidegate.core.logcut import Cut, Resumption, resumption
-from tidegate.core.offsets import Interval
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.offsets import Interval
+from tidegate.core.source.log_cut import Cut, Resumption, resumption
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

@@ -9,9 +9,9 @@ from sqlalchemy import event, insert, update
 
 from tests.contract.test_ledger import HOUR, NAME, ledger, now, open_ledger, url
 from tidegate.adapters.ledger import SqlLedger, schema
-from tidegate.core.due import ArchiveNote
-from tidegate.core.errors import LostComparison
-from tidegate.core.offsets import Interval
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.offsets import Interval
+from tidegate.core.window.due import ArchiveNote
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

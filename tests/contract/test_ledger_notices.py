@@ -14,8 +14,8 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     url,
 )
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import LostComparison
-from tidegate.core.notices import NEWS, AuditOutcome, Finding, Notice
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.tell.notices import NEWS, AuditOutcome, Finding, Notice
 
 NEWS_OF = Finding("schema_change", "event/7", "spec 2", "new: x int", "", True)
 

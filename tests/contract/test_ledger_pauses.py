@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.test_ledger import NAME, ledger, now, open_ledger, planned, url  # noqa: F401 (fixtures)
-from tidegate.core.errors import LostComparison, StepMissing
+from tidegate.core.base.errors import LostComparison, StepMissing
 
 
 def test_a_pause_from_beginning_to_end(ledger, now) -> None:  # noqa: F811

@@ -14,11 +14,11 @@ from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.ledger import SqlLedger, reads_audit
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.schema import metadata
-from tidegate.core.audit import Books
-from tidegate.core.errors import LostComparison
-from tidegate.core.offsets import Interval
+from tidegate.core.audit.problems import Books
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.offsets import Interval
 from tidegate.spec import fingerprint
-from tidegate.workflow import ingest
+from tidegate.workflow.batch import ingest
 
 NAME, NOW = "readings", T0 + 101 * HOUR
 

@@ -22,10 +22,10 @@ from tests.contract.test_ledger import (
 )  # fmt: skip
 from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.batch import AbandonedBatch, SealedBatch
-from tidegate.core.errors import LedgerError, LostComparison
-from tidegate.core.record import BatchRecord, GenerationRecord, Moved, pack, unpack
-from tidegate.core.window import BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.batch.states import AbandonedBatch, SealedBatch
+from tidegate.core.restore.record import BatchRecord, GenerationRecord, Moved, pack, unpack
+from tidegate.core.window.states import BuiltGeneration, PublishedGeneration, WindowKey
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 
@@ -160,7 +160,7 @@ def test_one_who_was_told_of_a_publication_that_is_forgotten_hears_of_it(ledger:
 
 
 def _ready(batch_id: int | None):
-    from tidegate.core.watermark import Certificate
+    from tidegate.core.window.watermark import Certificate
 
     return Certificate(NAME, WINDOW, True, "because", 5, batch_id, 9, (), ())
 

@@ -20,12 +20,12 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
 from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
-from tidegate.core.balance import Balance
-from tidegate.core.batch import REDRIVE, DirtySource, Plan, PlannedBatch, SealedBatch
-from tidegate.core.errors import LostComparison
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.redriving import ASK_LASTS_MS, DirtyBatch
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.batch.states import REDRIVE, DirtySource, Plan, PlannedBatch, SealedBatch
+from tidegate.core.dirty.redrive import ASK_LASTS_MS, DirtyBatch
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 
 SOURCES = (DirtySource(1, 0, 2, 1, 4),)
 

@@ -9,12 +9,12 @@ import pytest
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, planned, url
 from tests.contract.test_ledger_recovery import record_of
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import LostComparison
-from tidegate.core.landed import OwedSpan
-from tidegate.core.offsets import Interval
-from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
-from tidegate.core.window import BuiltGeneration, PublishedGeneration
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.offsets import Interval
+from tidegate.core.files.landed import OwedSpan
+from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.late.reopen import LateBatch, LateWindow, Unfinished
+from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 FIRST, LATE_ROWS = OwedSpan(1, 0, 4, 0, 3), OwedSpan(2, 0, 2, 5, 8)

@@ -8,9 +8,9 @@ from tests.contract.test_ledger import NAME, WINDOW, ledger, now, open_ledger, u
 from tests.contract.test_ledger_swap import first_published
 from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.rehearsing import EVENT, Unfinished
-from tidegate.core.reopening import QUIET_MS
-from tidegate.core.window import BuiltGeneration, PublishedGeneration
+from tidegate.core.late.reopen import QUIET_MS
+from tidegate.core.replay.rehearsal import EVENT, Unfinished
+from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 
@@ -91,6 +91,6 @@ def test_a_dry_run_is_an_event_of_its_window_and_changes_nothing(ledger: SqlLedg
 
 
 def _subject() -> str:
-    from tidegate.core.cut import window_id
+    from tidegate.core.window.cut import window_id
 
     return f"window {window_id(WINDOW.start_ms)}"

@@ -10,9 +10,9 @@ from sqlalchemy import create_engine, insert, update
 from tests.contract.test_ledger import NAME, WINDOW, now, open_ledger, url
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.sql import SqlLedger
-from tidegate.core.errors import LostComparison
-from tidegate.core.receipt import DATA, LATE
-from tidegate.core.rollback import ROLLBACK, Known, Origin
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
 
 __all__ = ["now", "open_ledger", "url"]
 g, x = schema.generations, schema.generation_batches

@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, url
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import CatalogueUnsure, LostComparison
-from tidegate.core.record import Moved
-from tidegate.core.window import BuiltGeneration, PublishedGeneration
+from tidegate.core.base.errors import CatalogueUnsure, LostComparison
+from tidegate.core.restore.record import Moved
+from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

@@ -24,11 +24,11 @@ from tests.full_sums import full_sums
 from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger, schema
 from tidegate.adapters.ledger import totals as sums
-from tidegate.core.batch import DirtySource, PlannedBatch
-from tidegate.core.errors import LostComparison
-from tidegate.core.plain import to_plain
-from tidegate.core.receipt import RangeResult
-from tidegate.core.slowpath import Slow
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.states import DirtySource, PlannedBatch
+from tidegate.core.files.receipt import RangeResult
+from tidegate.core.files.slow_path import Slow
 
 
 def standing(ledger: SqlLedger) -> tuple[int, str] | None:  # noqa: F811

@@ -10,11 +10,11 @@ import pytest
 
 from tests.contract.test_ledger import HOUR, NAME, WINDOW, landed, ledger, now, open_ledger, ready, url
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.answer import Answer
-from tidegate.core.completeness import LARGEST_COUNT
-from tidegate.core.errors import LostComparison
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.completeness.rules import LARGEST_COUNT
+from tidegate.core.window.answer import Answer
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

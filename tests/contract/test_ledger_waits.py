@@ -14,9 +14,9 @@ from tests.world import make_pipeline
 from tidegate.adapters.ledger import SqlLedger, schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.waits import SqlWaits, waits_engine
-from tidegate.core.errors import LedgerError
-from tidegate.core.waiting import NOTHING_LANDED, Standing
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import NOTHING_LANDED, Standing
 
 HOUR = 3_600_000
 

@@ -11,10 +11,10 @@ from catalogue_places import COLUMNS, DATABASE, HOSTILE, Place, hasty, of
 from fakes.catalogue import FakeCatalogue
 from fakes.proxy import Fate, LossyProxy
 
-from tidegate.adapters.hive import PyHiveCatalogue
-from tidegate.adapters.metastore import HiveMetastore
-from tidegate.core.catalogue import PartitionSwitch
-from tidegate.core.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.target.catalogue import PartitionSwitch
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.targets.hive.metastore import HiveMetastore
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from fakes.kafka import FakeKafka
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import KafkaReader, Reader
 from tests.real_kafka import PATIENCE_S
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.window.lateness import Floor
 from tidegate.embedded.topics import create_topic
+from tidegate.sources.kafka.control import KafkaSource
 
 
 @pytest.fixture(params=["fake", "real"])

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fakes.kafka import FakeKafka
 
 from tests.real_kafka import PATIENCE_S
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.errors import SourceError, SourceUnavailable
-from tidegate.core.ports import PartitionOffsets, Source, TopicState
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.source.port import PartitionOffsets, Source, TopicState
 from tidegate.embedded.topics import await_leaders, create_topic
+from tidegate.sources.kafka.control import KafkaSource
 
 
 class Broker(Protocol):

@@ -11,8 +11,8 @@ import pytest
 from fakes.storage import MemoryStorage
 
 from tidegate.adapters.storage import HdfsStorage, LocalStorage
-from tidegate.core.errors import PathExists, PathMissing, StorageError
-from tidegate.core.storage import FileStat, Storage
+from tidegate.core.base.errors import PathExists, PathMissing, StorageError
+from tidegate.core.base.storage import FileStat, Storage
 
 
 @pytest.fixture(params=["local", "memory", "hdfs"])

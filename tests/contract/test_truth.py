@@ -10,7 +10,7 @@ import pytest
 
 from tests.truth_tellers import Http, Teller, telling
 from tests.world import window
-from tidegate.core.errors import TruthUnknown
+from tidegate.core.base.errors import TruthUnknown
 
 
 @pytest.fixture(params=["fake", "sqlite", "postgres", "http", "topic"])

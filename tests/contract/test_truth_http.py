@@ -19,8 +19,8 @@ from tests.fakes.counting_server import CountingServer
 from tests.truth_tellers import Http, asked
 from tests.world import window
 from tidegate.adapters.connections import Connection
-from tidegate.core.errors import TruthUnknown
-from tidegate.core.pipeline import Completeness
+from tidegate.core.base.errors import TruthUnknown
+from tidegate.core.spec.pipeline import Completeness
 
 
 @pytest.fixture

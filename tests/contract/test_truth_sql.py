@@ -11,8 +11,8 @@ import pytest
 from tests.truth_tellers import Postgres, Sqlite, asked, telling
 from tests.world import HOUR, window
 from tidegate.adapters.connections import Connection
-from tidegate.core.errors import TruthUnknown
-from tidegate.core.pipeline import Completeness
+from tidegate.core.base.errors import TruthUnknown
+from tidegate.core.spec.pipeline import Completeness
 
 
 @pytest.fixture

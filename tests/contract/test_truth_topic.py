@@ -8,8 +8,8 @@ import pytest
 
 from tests.truth_tellers import Audit, Said
 from tests.world import HOUR, T0, window
-from tidegate.core.errors import TruthUnknown
-from tidegate.core.pipeline import Completeness
+from tidegate.core.base.errors import TruthUnknown
+from tidegate.core.spec.pipeline import Completeness
 
 
 @pytest.fixture

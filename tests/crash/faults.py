@@ -14,7 +14,7 @@ from typing import Any
 from tests.crash.partial import partly
 from tests.crash.sites import site_of
 from tidegate.adapters.watchdog import Watched
-from tidegate.core.errors import (
+from tidegate.core.base.errors import (
     CatalogueError,
     CatalogueUnsure,
     JobFailed,

@@ -11,25 +11,21 @@ from typing import Any
 from tests.crash.scenario import Step, Task
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, make_pipeline, record, window
-from tidegate.core.errors import Alarm, BatchRefused, JobFailed, ReplayRefused, StorageAhead
-from tidegate.core.lateness import DROP, REROUTE, SIDE
-from tidegate.core.pipeline import Column, Completeness, DirtyLimits, Merge, Reopening
-from tidegate.core.record import pack
-from tidegate.core.window import WindowKey
-from tidegate.workflow import (
-    adoption,
-    archive,
-    ingest,
-    reconcile,
-    records,
-    redrive,
-    rehearsal,
-    reopen,
-    replay,
-    rollback,
-    truth,
-)  # fmt: skip
-from tidegate.workflow.context import Context, Published
+from tidegate.core.base.errors import Alarm, BatchRefused, JobFailed, ReplayRefused, StorageAhead
+from tidegate.core.restore.record import pack
+from tidegate.core.spec.pipeline import Column, Completeness, DirtyLimits, Merge, Reopening
+from tidegate.core.window.lateness import DROP, REROUTE, SIDE
+from tidegate.core.window.states import WindowKey
+from tidegate.workflow.base import records
+from tidegate.workflow.base.context import Context, Published
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.completeness import ask  # fmt: skip
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import rehearsal, replay, rollback
+from tidegate.workflow.restore import adoption
+from tidegate.workflow.window import archive
 
 WORK = "lake/readings/_tidegate"
 ASIDE = "aside"
@@ -72,9 +68,9 @@ def accept(hour: int) -> Task:
 
 
 def _accept_count(ctx: Context, key: WindowKey) -> None:
-    answer, _ = truth.ask(ctx, key)
+    answer, _ = ask.ask(ctx, key)
     if answer.accepted is None:
-        truth.accept(ctx, key, answer, "not wanted")
+        ask.accept(ctx, key, answer, "not wanted")
 
 
 def publish(hour: int) -> Task:

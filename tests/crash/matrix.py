@@ -18,7 +18,7 @@ from tests.crash.kept import InProcess
 from tests.crash.life import STEPS, beginning
 from tests.crash.scenario import Snapshot, calm, happen, run_tasks, state
 from tests.world import World
-from tidegate.workflow.audit import audit
+from tidegate.workflow.audit.audit import audit
 
 ROOM_BYTES = 512 * 1024 * 1024
 SHARE = 0.1

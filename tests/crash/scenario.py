@@ -15,9 +15,9 @@ from typing import Any
 from tests.crash.faults import Faults, ProcessGone
 from tests.crash.kept import KEPT
 from tests.world import HOUR, T0, World
-from tidegate.core.errors import TidegateError
-from tidegate.workflow import reconcile
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.core.base.errors import TidegateError
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.maintain import reconcile
 
 TRIES = 7
 SOON_MS = 150_000

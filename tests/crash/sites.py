@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from tests.world import T0
-from tidegate.core.batch import Plan
-from tidegate.core.catalogue import TableDef
-from tidegate.core.cut import window_id
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
+from tidegate.core.batch.states import Plan
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.catalogue import TableDef
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
 
 _CHANCE = (
     (re.compile(r"^file://.*?/lake/readings/"), ""),

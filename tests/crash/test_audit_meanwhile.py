@@ -24,9 +24,13 @@ from tests.crash.kept import InProcess
 from tests.crash.matrix import in_memory, quick
 from tests.crash.scenario import Snapshot, calm
 from tests.world import HOUR, T0, World, make_pipeline, record, window
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.pipeline import Column, Merge, Reopening
-from tidegate.workflow import archive, audit, reconcile, redrive, reopen
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.spec.pipeline import Column, Merge, Reopening
+from tidegate.workflow.audit import audit
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.window import archive
 
 HOURS = 6
 SEEDS = 200 if os.environ.get("TIDEGATE_FAULTS") == "all" else 6

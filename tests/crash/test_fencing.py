@@ -15,11 +15,14 @@ from tests.crash.pool import Pool, failures
 from tests.hooks import Hook, Once
 from tests.unit.reopenings import BOTH, WORK, begun, once
 from tests.world import World, record, window
-from tidegate.core.errors import CatalogueUnsure, JobFailed, PathMissing
-from tidegate.core.pipeline import Column, Reopening
-from tidegate.core.rehearsing import GIVEN_UP_MS
-from tidegate.workflow import archive, ingest, reconcile, replay
-from tidegate.workflow.context import Context
+from tidegate.core.base.errors import CatalogueUnsure, JobFailed, PathMissing
+from tidegate.core.replay.rehearsal import GIVEN_UP_MS
+from tidegate.core.spec.pipeline import Column, Reopening
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 
 def overtaken(reference: Reference, step: int, kind: str) -> list[str]:

@@ -32,13 +32,13 @@ from tidegate.adapters.clock import SystemClock
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.embedded.places import Places
 from tidegate.embedded.stack import Stack
 from tidegate.spec import fingerprint
 from tidegate.spec.loader import load_file
-from tidegate.workflow import ingest
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
 
 ARCHIVE, MAINTAIN = "ticks.archive", "ticks.maintain"
 HOUR = timedelta(hours=1)

@@ -7,10 +7,10 @@ import copy
 import threading
 from dataclasses import dataclass, field, replace
 
-from tidegate.adapters import hive_formats, hive_sql
-from tidegate.core.catalogue import TableDef
-from tidegate.core.errors import CatalogueError
-from tidegate.core.partitions import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
+from tidegate.core.base.errors import CatalogueError
+from tidegate.core.base.partitions import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
+from tidegate.core.target.catalogue import TableDef
+from tidegate.targets.hive import formats, sql
 
 
 @dataclass
@@ -37,10 +37,10 @@ class FakeCatalogue:
         return contextlib.nullcontext()
 
     def ensure_table(self, table: TableDef) -> None:
-        hive_sql.create_table(table)  # refuses what the real ones would
+        sql.create_table(table)  # refuses what the real ones would
         with self._lock:
             there = self._tables.setdefault(table.name, _Table(table)).definition
-        hive_sql.check_same(table, _description(there))
+        sql.check_same(table, _description(there))
 
     def evolve_table(self, table: TableDef) -> list[str]:
         with self._lock:
@@ -48,43 +48,43 @@ class FakeCatalogue:
                 raise CatalogueError(f"there is no table {table.name}")
             kept = self._tables[table.name]
             there = kept.definition
-            wanted = hive_sql.evolution(table, _description(there))
+            wanted = sql.evolution(table, _description(there))
             if not wanted.alter_table:
                 return []
-            hive_sql.alterations(table, wanted)  # refuses what the real ones would
+            sql.alterations(table, wanted)  # refuses what the real ones would
             types = {name.lower(): kind for name, kind in table.columns}
             columns = [(name, types.get(name.lower(), kind)) for name, kind in there.columns]
             kept.definition = replace(there, columns=(*columns, *wanted.added))
             return wanted.words()
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
-        prefix = hive_sql.canonical(prefix)
+        prefix = sql.canonical(prefix)
         with self._lock:
             there = self._table(table, prefix, whole=False).partitions
-            found = {v: location for v, location in there.items() if hive_sql.starts_with(v, prefix)}
+            found = {v: location for v, location in there.items() if sql.starts_with(v, prefix)}
         return dict(sorted(found.items(), key=lambda item: partition_path(item[0])))
 
     def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
-        added = {hive_sql.canonical(v): hive_sql.location_uri(location) for v, location in locations.items()}
+        added = {sql.canonical(v): sql.location_uri(location) for v, location in locations.items()}
         with self._lock:
             for values in added:
                 self._table(table, values)
-                hive_sql.partition(values)
+                sql.partition(values)
                 if metastore_name_length(values) > MAX_PARTITION_NAME:
                     raise CatalogueError(f"value too long for type character varying(767): {partition_path(values)}")
             there = self._tables[table].partitions if added else {}
             there.update({v: location for v, location in added.items() if v not in there})
 
     def set_location(self, table: str, values: PartitionValues, location: str) -> None:
-        values = hive_sql.canonical(values)
+        values = sql.canonical(values)
         with self._lock:
             there = self._table(table, values).partitions
             if values not in there:
                 raise CatalogueError(f"{table} has no partition {partition_path(values)}")
-            there[values] = hive_sql.location_uri(location)
+            there[values] = sql.location_uri(location)
 
     def switch_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
-        wanted = {hive_sql.canonical(v): hive_sql.location_uri(location) for v, location in locations.items()}
+        wanted = {sql.canonical(v): sql.location_uri(location) for v, location in locations.items()}
         with self._lock:
             for values in wanted:
                 if values not in self._table(table, values).partitions:
@@ -94,7 +94,7 @@ class FakeCatalogue:
 
     def drop_partitions(self, table: str, values: list[PartitionValues]) -> None:
         with self._lock:
-            for each in map(hive_sql.canonical, values):
+            for each in map(sql.canonical, values):
                 self._table(table, each).partitions.pop(each, None)
 
     def execute(self, statement: str) -> list[tuple]:
@@ -103,7 +103,7 @@ class FakeCatalogue:
         return []
 
     def _table(self, table: str, values: PartitionValues, *, whole: bool = True) -> _Table:
-        hive_sql.qualified(table)
+        sql.qualified(table)
         if table not in self._tables:
             raise CatalogueError(f"there is no table {table}")
         columns = [name.lower() for name, _ in self._tables[table].definition.partitions]
@@ -113,11 +113,11 @@ class FakeCatalogue:
         return self._tables[table]
 
 
-def _description(table: TableDef) -> hive_sql.Description:
+def _description(table: TableDef) -> sql.Description:
     def kept(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-        return {name.lower(): hive_sql.canonical_type(kind) for name, kind in pairs}
+        return {name.lower(): sql.canonical_type(kind) for name, kind in pairs}
 
-    serde, properties = hive_formats.SERDES[table.format], dict(hive_formats.row_format(table.format)[1])
-    location = hive_sql.location_uri(table.location)
+    serde, properties = formats.SERDES[table.format], dict(formats.row_format(table.format)[1])
+    location = sql.location_uri(table.location)
     columns, partitions = kept(table.columns), kept(table.partitions)
-    return hive_sql.Description(columns, partitions, location, "EXTERNAL_TABLE", serde, properties=properties)
+    return sql.Description(columns, partitions, location, "EXTERNAL_TABLE", serde, properties=properties)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from spark_jobs.engine.fetch import Chunk, Reader, isolation_of, wants_headers
 from spark_jobs.engine.unreadable import gone
-from tidegate.core.errors import SourceError, SourceUnavailable
-from tidegate.core.jobs import JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.source.port import PartitionOffsets, TopicState
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidegate.core.errors import PathExists, PathMissing, StorageError
-from tidegate.core.storage import FileStat
+from tidegate.core.base.errors import PathExists, PathMissing, StorageError
+from tidegate.core.base.storage import FileStat
 
 
 @dataclass

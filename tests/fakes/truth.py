@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.core.completeness import count_of
-from tidegate.core.errors import TruthUnknown
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import TruthUnknown
+from tidegate.core.completeness.rules import count_of
+from tidegate.core.window.states import WindowKey
 
 
 @dataclass

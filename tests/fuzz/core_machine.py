@@ -14,12 +14,17 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tidegate.core import cleaning, planning
-from tidegate.core.balance import Balance, window_difference
-from tidegate.core.batch import Plan
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.offsets import Interval, subtract, union
-from tidegate.core.pipeline import (
+from tidegate.core.base.offsets import Interval, subtract, union
+from tidegate.core.base.renames import Do, decide, held_against
+from tidegate.core.batch import planning
+from tidegate.core.batch.planning import NothingToPlan, PlanningView
+from tidegate.core.batch.states import Plan
+from tidegate.core.clean import rules
+from tidegate.core.files.balance import Balance, window_difference
+from tidegate.core.files.receipt import DATA, LATE, FileEntry, PartitionRows, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.files.rereading import compare
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Cleaning,
     Column,
@@ -32,13 +37,9 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.planning import NothingToPlan, PlanningView
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.receipt import DATA, LATE, FileEntry, PartitionRows, RangeResult, Receipt, arithmetic_errors
-from tidegate.core.recovery import Do, decide, held_against
-from tidegate.core.rereading import compare
-from tidegate.core.watermark import TopicFacts, certify, global_watermark, watermarks
-from tidegate.core.window import WindowKey
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import TopicFacts, certify, global_watermark, watermarks
 
 HOUR, T0 = 3_600_000, 1_357_344_000_000  # 2013-01-05T00:00:00Z
 TOPIC, ID = "readings", "id-1"
@@ -363,9 +364,9 @@ class CoreMachine(RuleBasedStateMachine):
         """A cleaner whose clock is a year ahead: what it takes nobody can need."""
         batch_id, epoch = data.draw(st.sampled_from(sorted(self.tmp)))
         row = self.batches[batch_id]
-        facts = cleaning.BatchFacts(batch_id, row.state, row.epoch, True, 0, None, batch_id == max(self.batches))
-        attempt = cleaning.BatchAttempt(batch_id, epoch)
-        verdict = cleaning.batch_attempt(attempt, facts, 0, Cleaning(), 400 * 24 * HOUR)
+        facts = rules.BatchFacts(batch_id, row.state, row.epoch, True, 0, None, batch_id == max(self.batches))
+        attempt = rules.BatchAttempt(batch_id, epoch)
+        verdict = rules.batch_attempt(attempt, facts, 0, Cleaning(), 400 * 24 * HOUR)
         if verdict.go:
             self.tmp.remove((batch_id, epoch))
             assert row.state == "LANDED" or epoch != row.epoch, "a live attempt"

@@ -14,11 +14,17 @@ from tests.crash.faults import UNKNOWN
 from tests.hooks import Died
 from tests.mutants.names import HEALS, InvariantViolated, require
 from tests.mutants.stage import HOUR, T0, Stage, record, window
-from tidegate.core.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
-from tidegate.core.lateness import POLICIES
-from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, cleaning, ingest, reconcile, redrive, reopen, replay
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.core.base.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.window.lateness import POLICIES
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean import duties
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 DEPTH = 2
 CHANGING = {
@@ -160,7 +166,7 @@ class Life:
             (f"redrive {run}", lambda: self._redrives(f"d{run}"), 2),
             (f"reopen {hour}", lambda: reopen.reopen(stage.context(), key, "a test", over_budget=True), 3),
             ("maintain", lambda: reconcile.maintain(stage.context(), None, lambda windows: set()), 1),
-            ("clean", lambda: cleaning.clean(stage.context()), 2),
+            ("clean", lambda: duties.clean(stage.context()), 2),
         ]
         name, task, _ = rng.choices(tasks, [weight for *_, weight in tasks])[0]
         return name, task

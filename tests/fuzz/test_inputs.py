@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.world import HOUR, T0, TOPIC, World, record
-from tidegate.core.overflow import OVERFLOW_VALUE
-from tidegate.core.partitions import HIVE_NULL, fits
-from tidegate.core.pipeline import DirtyLimits
+from tidegate.core.base.partitions import HIVE_NULL, fits
+from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.spec.pipeline import DirtyLimits
 
 FULL = os.environ.get("TIDEGATE_FUZZ") == "full"
 VALUES, VALUES_A_BATCH, MOST_PARTITIONS = (100_000, 2_500, 100) if FULL else (2_400, 800, 60)

@@ -20,8 +20,8 @@ from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.orm import Session
 
 from tests.world import HOUR, T0, make_pipeline
-from tidegate.core.announcing import Notice
-from tidegate.core.window import WindowKey
+from tidegate.core.tell.announcement import Notice
+from tidegate.core.window.states import WindowKey
 from tidegate.embedded.info import StackInfo
 from tidegate.orchestration import datasets
 

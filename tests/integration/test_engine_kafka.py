@@ -22,17 +22,17 @@ from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pi
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tests.real_kafka import eventually
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.jobs import JobPlan
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.pipeline import RAW_PARTS, Column, EventTime, Format, Pipeline
-from tidegate.core.plain import dumps, from_plain, loads, to_plain
-from tidegate.core.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_errors
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_errors
+from tidegate.core.spec.pipeline import RAW_PARTS, Column, EventTime, Format, Pipeline
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
 from tidegate.embedded.topics import create_topic
+from tidegate.sources.kafka.control import KafkaSource
 
 ROOT = Path(__file__).parents[2]
 ODD = [b"", b"a\nb\r\n", b'{"at":1}{"at":2}', b"\xff\x00", None, b"\xef\xbb\xbf{}"]
@@ -266,8 +266,8 @@ import sys, time
 from spark_jobs import land
 from spark_jobs.engine.failures import JobError, last_line
 from tidegate.adapters.storage import for_uri
-from tidegate.core.batch import JobPlan
-from tidegate.core.plain import loads
+from tidegate.core.batch.states import JobPlan
+from tidegate.core.base.plain import loads
 
 context = land.new_context("plans in turn")
 for uri in sys.argv[1:]:

@@ -14,8 +14,8 @@ from spark_jobs import footers
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import HdfsStorage, for_uri
-from tidegate.core.jobs import JobPlan
-from tidegate.core.layout import RECEIPT
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.target.paths import RECEIPT
 from tidegate.embedded.info import StackInfo
 
 SITES = ("a", "città", "x/y", "%2F", "")

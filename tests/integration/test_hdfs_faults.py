@@ -18,7 +18,7 @@ from fakes.proxy import Fate, LossyProxy
 from tidegate.adapters.storage import HdfsStorage
 from tidegate.adapters.storage.hdfs import split
 from tidegate.adapters.storage.hdfs_clients import CLIENTS
-from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.embedded import keeper
 from tidegate.embedded.hdfs import java_command, site_xml
 from tidegate.embedded.info import StackInfo
@@ -145,7 +145,7 @@ def frozen(hdfs: StackInfo) -> Iterator[None]:
 
 def test_a_call_that_hangs_does_not_hold_the_process(root):
     code = (
-        "from tidegate.adapters.storage import HdfsStorage; from tidegate.core.errors import OutcomeUnknown\n"
+        "from tidegate.adapters.storage import HdfsStorage; from tidegate.core.base.errors import OutcomeUnknown\n"
         "try: HdfsStorage(limit_s=0.5).make_dirs('LOCATION')\n"
         "except OutcomeUnknown: print('left')"
     )

@@ -15,11 +15,11 @@ from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.storage import HdfsStorage
 from tidegate.adapters.storage.hdfs import split
-from tidegate.core.errors import ReplayRefused, TidegateError
+from tidegate.core.base.errors import ReplayRefused, TidegateError
 from tidegate.embedded.info import StackInfo
-from tidegate.workflow import replay, rollback
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.context import Published
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.base.context import Published
+from tidegate.workflow.replay import replay, rollback
 
 
 @pytest.fixture

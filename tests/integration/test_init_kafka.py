@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.produce import produce_lines
+from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spec import load_file
 
 AT = 1_357_344_000_000

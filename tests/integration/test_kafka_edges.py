@@ -11,16 +11,10 @@ import pytest
 
 from tests.real_kafka import Interrupted, Topic, bulky, gaps, landed, numbered, other_columns, ranges, world_on
 from tests.world import T0, record
-from tidegate.core.errors import (
-    BatchRefused,
-    DataLoss,
-    JobFailed,
-    NotReady,
-    SourceError,
-    TopicRecreated,
-)
-from tidegate.core.pipeline import EventTime
-from tidegate.workflow import ingest, reconcile
+from tidegate.core.base.errors import BatchRefused, DataLoss, JobFailed, NotReady, SourceError, TopicRecreated
+from tidegate.core.spec.pipeline import EventTime
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
 
 # ---------------------------------------------------------------- transactions
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.real_kafka import RealKafka, Topic, eventually, numbered, ranges, world_on
-from tidegate.core.errors import LogCut
+from tidegate.core.base.errors import LogCut
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack
-from tidegate.workflow import cutting
+from tidegate.workflow.source import log_cut
 
 
 def test_a_log_that_was_cut_is_noticed_after_it_has_grown_and_reading_goes_back(tmp_path: Path) -> None:
@@ -39,8 +39,8 @@ def test_a_log_that_was_cut_is_noticed_after_it_has_grown_and_reading_goes_back(
         with pytest.raises(LogCut, match="cut at offset 6 .*planned up to 11, by batch 2"):
             world.ingest("r3")
         ctx = world.context()
-        (cut,) = cutting.survey(ctx)
-        cutting.settle(ctx, cut, False, "a test")
+        (cut,) = log_cut.survey(ctx)
+        log_cut.settle(ctx, cut, False, "a test")
         assert ranges(world, world.ingest("r4")) == [(0, 6, 14)]
         world.close()
     finally:

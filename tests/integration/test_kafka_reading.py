@@ -29,11 +29,11 @@ from tests.real_kafka import (
     world_on,
 )
 from tests.world import HOUR, T0, record
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.errors import BatchRefused, JobFailed, ReplayRefused, SourceUnavailable
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import Column
-from tidegate.workflow import ingest
+from tidegate.core.base.errors import BatchRefused, JobFailed, ReplayRefused, SourceUnavailable
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.spec.pipeline import Column
+from tidegate.sources.kafka.control import KafkaSource
+from tidegate.workflow.batch import ingest
 
 # ---------------------------------------------------------------- a broker that is down
 

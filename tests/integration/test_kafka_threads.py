@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from tests.real_kafka import Topic
-from tidegate.adapters.kafka import KafkaSource
+from tidegate.sources.kafka.control import KafkaSource
 
 
 @pytest.fixture

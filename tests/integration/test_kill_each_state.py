@@ -29,11 +29,11 @@ from tests.soak.servers import KAFKA, POSTGRES, Servers
 from tests.soak.states import BATCH, WINDOW, States
 from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.batch import LandedBatch
-from tidegate.core.errors import TidegateError
-from tidegate.core.window import PublishedGeneration, WindowKey
-from tidegate.workflow import reconcile
-from tidegate.workflow.audit import audit
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.batch.states import LandedBatch
+from tidegate.core.window.states import PublishedGeneration, WindowKey
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.maintain import reconcile
 
 TOPIC = "kills"
 STEP = HOUR // 500

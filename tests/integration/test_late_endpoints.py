@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.world import World, make_pipeline, record
-from tidegate.adapters.hive import PyHiveCatalogue
-from tidegate.core.lateness import REROUTE
-from tidegate.core.pipeline import Column
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.window.lateness import REROUTE
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 
 @pytest.fixture(params=["hive_spark", "hive4"])

@@ -11,12 +11,13 @@ import pytest
 
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.spark import SubprocessLauncher
-from tidegate.core.pipeline import Merge
+from tidegate.core.spec.pipeline import Merge
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
-from tidegate.workflow import archive, reopen
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.late import reopen
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

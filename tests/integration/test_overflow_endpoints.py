@@ -11,16 +11,16 @@ import pytest
 
 from spark_jobs.engine.job import run_plan
 from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
-from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.cut import time_values
-from tidegate.core.errors import CatalogueError
-from tidegate.core.overflow import OVERFLOW_COLUMN
-from tidegate.core.partitions import PartitionValues, metastore_name_length
-from tidegate.core.pipeline import Column
-from tidegate.core.receipt import DATA
-from tidegate.core.tables import data_table
-from tidegate.workflow.tables import bring_up
+from tidegate.core.base.errors import CatalogueError
+from tidegate.core.base.partitions import PartitionValues, metastore_name_length
+from tidegate.core.files.overflow import OVERFLOW_COLUMN
+from tidegate.core.files.receipt import DATA
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.target.tables import data_table
+from tidegate.core.window.cut import time_values
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.workflow.base.tables import bring_up
 
 COUNTS = (1, 2, None, 3, 4, None)
 

@@ -15,7 +15,7 @@ from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
-from tidegate.workflow import redrive, redrive_rehearsal
+from tidegate.workflow.dirty import redrive, rehearsal
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_spark_reads_dirty_files(world: World) -> None:
         env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
     with DirtyProcess() as reader:
-        tried = redrive_rehearsal.rehearse(ctx, reader)
+        tried = rehearsal.rehearse(ctx, reader)
     assert [(c.rows, c.readable) for c in tried.changes] == [(100, 100), (4, 0)], tried
     assert (tried.rows["data"], tried.rows["dirty"]) == (100, 4)
     said.clear()

@@ -8,16 +8,16 @@ from pathlib import Path
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
 from tidegate.adapters.spark import SubprocessLauncher
-from tidegate.core.jobs import JobPlan
-from tidegate.core.pipeline import Column
-from tidegate.core.plain import loads
-from tidegate.core.receipt import ReplayReceipt
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.receipt import ReplayReceipt
+from tidegate.core.spec.pipeline import Column
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
-from tidegate.workflow import replay
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.replay import replay
 
 HOURS, RECORDS = range(4), 480
 

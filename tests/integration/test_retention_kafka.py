@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 from tests.real_kafka import PATIENCE_S, Topic, eventually, world_on
 from tests.world import World
 from tidegate.adapters.clock import SystemClock
-from tidegate.core.errors import BatchRefused, DataLoss
-from tidegate.core.losswarning import CRITICAL, TimeToLoss, time_to_loss
-from tidegate.core.progress import Progress
-from tidegate.core.retention import AHEAD, NEVER, PASSING, LossForecast
+from tidegate.core.base.errors import BatchRefused, DataLoss
+from tidegate.core.source.loss import CRITICAL, TimeToLoss, time_to_loss
+from tidegate.core.source.progress import Progress
+from tidegate.core.source.retention import AHEAD, NEVER, PASSING, LossForecast
 
 CHECK_MS, MINUTE = 1_000, 60_000
 ONE_EACH = {"batch.num.messages": "1", "linger.ms": "0"}

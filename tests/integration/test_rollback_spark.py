@@ -15,15 +15,17 @@ from tests.integration.test_replay_spark import with_spark
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
 from tidegate.adapters.footers import FooterProcess
-from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.rows import RowProcess
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.pipeline import Column
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.spec.pipeline import Column
 from tidegate.embedded.info import StackInfo
-from tidegate.workflow import archive, cleaning, replay, rollback
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.context import Context, Published
-from tidegate.workflow.where import where_all
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.base.context import Context, Published
+from tidegate.workflow.clean import duties
+from tidegate.workflow.look.where import where_all
+from tidegate.workflow.replay import replay, rollback
+from tidegate.workflow.window import archive
 
 SITES = (("a", "b"), ("a", "c"), ("ü", "c"))
 DAY_MS = 86_400_000
@@ -40,7 +42,7 @@ def test_rollbacks_between_replays(kafka: StackInfo, hive_spark: StackInfo, tmp_
     ctx = with_spark(world, [])
     told(ctx, rollback.rollback(ctx, window(0), None, "the sites are wrong"), 3)
     shown(world, 3, OLD)
-    cleaned = cleaning.clean(world.context())
+    cleaned = duties.clean(world.context())
     assert not [d for d in cleaned.deleted if d.kind == "generations"], "queries may still read them"
     assert world.replay(0).generation == 4
     ctx = world.context()
@@ -48,7 +50,7 @@ def test_rollbacks_between_replays(kafka: StackInfo, hive_spark: StackInfo, tmp_
     shown(world, 5, OLD)
 
     world.clock.advance(40 * DAY_MS)  # archive.keep_generations: 2, the one in force among them
-    cleaned = cleaning.clean(world.context())
+    cleaned = duties.clean(world.context())
     assert not cleaned.kept
     shown(world, 5, OLD)
     facts = {g.number: g for g in world.context().ledger.rollbacks.generations(world.pipeline.name, window(0))}

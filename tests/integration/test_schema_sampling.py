@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.real_kafka import Topic
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.errors import LedgerError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.embedded.info import StackInfo
+from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spec import load_file
 
 YAML = """\

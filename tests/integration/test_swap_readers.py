@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from tests.world import World, record
-from tidegate.adapters.hive import PyHiveCatalogue
-from tidegate.adapters.metastore import HiveMetastore
-from tidegate.core.errors import CatalogueError
-from tidegate.core.pipeline import Column
+from tidegate.core.base.errors import CatalogueError
+from tidegate.core.spec.pipeline import Column
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.targets.hive.metastore import HiveMetastore
 
 ENDPOINTS = os.environ.get("TIDEGATE_SWAP_ENDPOINTS", "hive4").split(",")
 """Spark's Thrift server (`hive4,hive_spark`) takes minutes on two cores: its queries leave little for the swaps."""

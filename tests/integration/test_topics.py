@@ -7,8 +7,8 @@ import uuid
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.embedded.topics import create_topic
+from tidegate.sources.kafka.control import KafkaSource
 
 TOPICS, PARTITIONS = 10, 20
 ONE_EACH = {"linger.ms": 0, "batch.num.messages": 1, "log_level": 2}

@@ -23,12 +23,12 @@ from tidegate import wiring
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.waits import SqlWaits
-from tidegate.core.plain import dumps
+from tidegate.core.base.plain import dumps
 from tidegate.embedded.info import StackInfo
 from tidegate.orchestration import hub as hubs
 from tidegate.orchestration.downstream import WindowPublishedTrigger
 from tidegate.orchestration.sensors import WindowReadyTrigger
-from tidegate.workflow import awaiting
+from tidegate.workflow.window import waits as awaiting
 
 PIPELINES, WINDOWS, BATCHES, PARTITIONS = 50, 10, 400, 4
 POLL_S = 0.25

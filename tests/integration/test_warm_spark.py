@@ -23,15 +23,15 @@ from tests.soak.scene import NAME, Scene, python_path
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.spark import submit_command
 from tidegate.adapters.warm_session import Patience, WarmLauncher, end_sessions
-from tidegate.core.batch import LandedBatch
-from tidegate.core.errors import JobFailed
-from tidegate.core.layout import RECEIPT
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.batch.states import LandedBatch
+from tidegate.core.target.paths import RECEIPT
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
 from tidegate.embedded.topics import create_topic
-from tidegate.workflow import ingest
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
 
 HELD = Path(__file__).parents[1] / "soak" / "held"
 BATCHES, RECORDS = 4, 150

@@ -14,13 +14,13 @@ from packaging.requirements import Requirement
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.adapters.spark_conf import with_worker_archive
-from tidegate.core.pipeline import Merge
+from tidegate.core.spec.pipeline import Merge
 from tidegate.embedded import dist
 from tidegate.embedded.bootstrap import CHECKOUT
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf
-from tidegate.workflow import archive
+from tidegate.workflow.window import archive
 
 MASTER = "local-cluster[1,1,1024]"
 """Spark's own standalone cluster: a worker process, and executors with folders of their own."""

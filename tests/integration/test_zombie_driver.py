@@ -24,13 +24,13 @@ from tests.soak.compare import compare
 from tests.soak.producer import Feed
 from tests.soak.scene import NAME, Scene, python_path
 from tidegate.adapters.ledger.migrate import migrate
-from tidegate.core.batch import LandedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import JobKilled, LostComparison
-from tidegate.core.layout import RECEIPT
+from tidegate.core.base.errors import JobKilled, LostComparison
+from tidegate.core.batch.states import LandedBatch, SealedBatch, WritingBatch
+from tidegate.core.target.paths import RECEIPT
 from tidegate.embedded.processes import Identity
 from tidegate.embedded.topics import create_topic
-from tidegate.workflow import ingest, sealing
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest, sealing
 
 HELD = Path(__file__).parents[1] / "soak" / "held"
 RECORDS = 600

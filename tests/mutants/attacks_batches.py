@@ -11,17 +11,10 @@ from tests.hooks import Died, Once, die
 from tests.mutants.invariants import every_record_once, nothing_is_blocked, what_is_sealed_is_there
 from tests.mutants.names import FATE, OWN, STOPS, require
 from tests.mutants.stage import HOUR, T0, TOPIC, Stage, record, refused, retryable
-from tidegate.core.errors import (
-    Alarm,
-    BatchRefused,
-    DataLoss,
-    NotReady,
-    OutcomeUnknown,
-    TopicRecreated,
-)
-from tidegate.core.pipeline import EventTime
-from tidegate.workflow import ingest
-from tidegate.workflow.moves import parent
+from tidegate.core.base.errors import Alarm, BatchRefused, DataLoss, NotReady, OutcomeUnknown, TopicRecreated
+from tidegate.core.spec.pipeline import EventTime
+from tidegate.workflow.base.renames import parent
+from tidegate.workflow.batch import ingest
 
 
 def an_hour_closes_while_a_batch_is_written(stage: Stage) -> None:

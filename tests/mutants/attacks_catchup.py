@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.names import FATE, HEALS, OWN, STOPS, WHOLE, require
 from tests.mutants.stage import HOUR, T0, Stage, record, refused, window
-from tidegate.core import catchup as rules
-from tidegate.core.errors import CatalogueError, CatchUpStopped
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
-from tidegate.workflow import catchup, reconcile
-from tidegate.workflow.context import Context, Published
+from tidegate.core.base.errors import CatalogueError, CatchUpStopped
+from tidegate.core.publish import catchup as rules
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
+from tidegate.workflow.base.context import Context, Published
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.window import catchup
 
 HOURS, MOST = 8, 3
 

@@ -8,15 +8,17 @@ from tests.hooks import Died, die
 from tests.mutants.invariants import no_file_is_missed, what_is_sealed_is_there
 from tests.mutants.names import THERE, require
 from tests.mutants.stage import HOUR, Stage, record, refused, window
-from tidegate.core.errors import NotReady
-from tidegate.workflow import archive, cleaning, ingest
+from tidegate.core.base.errors import NotReady
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean import duties
+from tidegate.workflow.window import archive
 
 A_YEAR = 365 * 24 * HOUR
 
 
 def _clean_a_year_later(stage: Stage) -> None:
     stage.clock.advance(A_YEAR)
-    stage.tried(lambda: cleaning.clean(stage.context()), "clean")
+    stage.tried(lambda: duties.clean(stage.context()), "clean")
 
 
 def a_sealed_batch_waits_for_a_year(stage: Stage) -> None:

@@ -7,8 +7,11 @@ from typing import Any
 from tests.hooks import Died, Hook, Once, die
 from tests.mutants.names import HEALS, IN_FORCE, ONCE, require
 from tests.mutants.stage import Stage, record, refused, window
-from tidegate.core.errors import StorageAhead
-from tidegate.workflow import adoption, archive, ingest, reopen
+from tidegate.core.base.errors import StorageAhead
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.late import reopen
+from tidegate.workflow.restore import adoption
+from tidegate.workflow.window import archive
 
 
 class _EarlierLook:

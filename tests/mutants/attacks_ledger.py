@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.invariants import every_record_once
 from tests.mutants.names import ONCE, require
 from tests.mutants.stage import Stage, record, refused
-from tidegate.core.errors import Alarm, StorageAhead
-from tidegate.workflow import ingest
+from tidegate.core.base.errors import Alarm, StorageAhead
+from tidegate.workflow.batch import ingest
 
 
 def restored(stage: Stage, yesterday: bytes) -> None:

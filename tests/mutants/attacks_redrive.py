@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.names import FATE, require
 from tests.mutants.stage import Stage, record
-from tidegate.core.pipeline import Column
-from tidegate.workflow import redrive
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.dirty import redrive
 
 
 def _odd(name: str, hour: float) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.names import FATE, require
 from tests.mutants.stage import Stage, record, window
-from tidegate.workflow import reopen
+from tidegate.workflow.late import reopen
 
 ALL = [(0, 0), (0, 1), (0, 4), (0, 5)]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.mutants.names import FATE, STOPS, require
 from tests.mutants.stage import Stage, record, window
 from tests.world import TOPIC
-from tidegate.core.pipeline import Merge
-from tidegate.workflow import replay
-from tidegate.workflow.moves import MovedOn
+from tidegate.core.spec.pipeline import Merge
+from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.replay import replay
 
 
 def _rebuilt(stage: Stage, *hours: int) -> list[str]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tests.mutants.names import IN_FORCE, STOPS, require
 from tests.mutants.stage import Stage, record, refused, window
-from tidegate.core.errors import CatalogueMismatch
-from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, ingest
+from tidegate.core.base.errors import CatalogueMismatch
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 
 def the_filter_changes_before_a_rebuild(stage: Stage) -> None:

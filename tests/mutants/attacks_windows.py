@@ -12,9 +12,11 @@ from tests.hooks import Died, Once, die
 from tests.mutants.invariants import no_file_is_missed, nothing_is_blocked, readers_see_what_is_in_force
 from tests.mutants.names import STOPS, WHOLE, require
 from tests.mutants.stage import HOUR, TOPIC, Stage, record, refused, retryable, window
-from tidegate.core.errors import Alarm, CatalogueUnsure, PathExists, ReplayRefused
-from tidegate.core.pipeline import EventTime
-from tidegate.workflow import archive, cleaning, replay
+from tidegate.core.base.errors import Alarm, CatalogueUnsure, PathExists, ReplayRefused
+from tidegate.core.spec.pipeline import EventTime
+from tidegate.workflow.clean import duties
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 HOUR_0 = "lake/readings/date=2013-01-05/hour=00"
 
@@ -330,6 +332,6 @@ def a_rename_arrives_after_cleaning(stage: Stage) -> None:
     stage.tried(lambda: stage.replay(0), "replay")
     stage.at_rest()
     stage.clock.advance(365 * 24 * HOUR)
-    stage.tried(lambda: cleaning.clean(stage.context()), "clean")
+    stage.tried(lambda: duties.clean(stage.context()), "clean")
     _arrives(stage, request)
     stage.at_rest()

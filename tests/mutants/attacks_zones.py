@@ -9,11 +9,14 @@ from datetime import UTC, datetime
 from tests.mutants.names import FATE, require
 from tests.mutants.stage import HOUR, Stage, refused
 from tests.zone_hosts import ZONE, Hosts
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.errors import BatchRefused, OtherZoneData, ReplayRefused
-from tidegate.core.pipeline import Windows
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest, reconcile, replay
+from tidegate.core.base.errors import BatchRefused, OtherZoneData, ReplayRefused
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.states import WindowKey
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 DAY = 24 * HOUR
 

@@ -9,11 +9,11 @@ from sqlalchemy import update
 from tests.mutants import seams
 from tests.mutants.names import BALANCE, FATE, HEALS, ONCE, OWN, STOPS, THERE
 from tests.mutants.planting import Bug, Patch, always, nothing, without
-from tidegate.core import lateness
-from tidegate.core.layout import join
-from tidegate.core.plain import to_plain
-from tidegate.core.recovery import Do, Seen, decide
-from tidegate.workflow import moves, records
+from tidegate.core.base.plain import to_plain
+from tidegate.core.base.renames import Do, Seen, decide
+from tidegate.core.target.paths import join
+from tidegate.core.window import lateness
+from tidegate.workflow.base import records, renames
 
 
 def floor_now(ctx):
@@ -60,13 +60,13 @@ def _incomplete_is_renamed(original, source, destination):
 
 
 def _destination_first(original, storage, source, destination, manifest):
-    there = moves.look(storage, destination, manifest)
-    return moves.look(storage, source, manifest), there
+    there = renames.look(storage, destination, manifest)
+    return renames.look(storage, source, manifest), there
 
 
 def _believed_when_sent(original, storage, source, destination, manifest, still_mine, quarantine):
-    if decide(moves.look(storage, source, manifest), moves.look(storage, destination, manifest)) is Do.RENAME:
-        moves.try_rename(storage, source, destination)
+    if decide(renames.look(storage, source, manifest), renames.look(storage, destination, manifest)) is Do.RENAME:
+        renames.try_rename(storage, source, destination)
     else:
         original(storage, source, destination, manifest, still_mine, quarantine)
 

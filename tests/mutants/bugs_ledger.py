@@ -7,15 +7,15 @@ from dataclasses import replace
 from tests.mutants import seams
 from tests.mutants.names import HEALS, ONCE, THERE
 from tests.mutants.planting import Bug, Patch, nothing
-from tidegate.core import cleaning
-from tidegate.core.cleaning import Verdict
-from tidegate.core.window import BUILDING, BuildingGeneration
+from tidegate.core.clean import rules
+from tidegate.core.clean.rules import Verdict
+from tidegate.core.window.states import BUILDING, BuildingGeneration
 
 _OLD = Verdict(True, "old")
 
 
 def _attempts_by_age(original, attempt, facts, since_ms, ttl, now_ms):
-    return cleaning._old(since_ms or 0, ttl.attempts_ms, now_ms, "there") or _OLD
+    return rules._old(since_ms or 0, ttl.attempts_ms, now_ms, "there") or _OLD
 
 
 def _unpublished_too(original, facts, *rest):

@@ -9,7 +9,7 @@ from tests.mutants.names import HEALS, ONCE
 from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import rows_of
-from tidegate.core.receipt import LATE
+from tidegate.core.files.receipt import LATE
 
 
 def _takes_nothing_up(original, ctx, chooser, choices):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.mutants import seams
 from tests.mutants.names import HEALS, IN_FORCE, STOPS
 from tests.mutants.planting import Bug, Patch, nothing
-from tidegate.core.errors import CatalogueMismatch
+from tidegate.core.base.errors import CatalogueMismatch
 
 
 def _todays_where(original, pipeline, part):

@@ -10,11 +10,11 @@ from tests.mutants import seams
 from tests.mutants.names import HEALS, IN_FORCE, ONCE, STOPS, THERE, WHOLE
 from tests.mutants.planting import Bug, Patch, always, nothing, without
 from tidegate.adapters.ledger import intents
-from tidegate.core.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.layout import join
-from tidegate.core.rereading import Rereading
-from tidegate.core.swap import Do
-from tidegate.workflow import publication
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.files.rereading import Rereading
+from tidegate.core.target.paths import join
+from tidegate.core.target.swap import Do
+from tidegate.workflow.window import publication
 
 
 def _by_todays_clock(original, ctx, chooser, batch_id, spans):

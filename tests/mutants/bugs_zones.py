@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants import seams
 from tests.mutants.names import BALANCE, FATE, HEALS, ONCE
 from tests.mutants.planting import Bug, Patch, nothing
-from tidegate.core.instants import DAY_MS
+from tidegate.core.base.instants import DAY_MS
 
 
 def _of_next_year_too(original, windows, horizon_ms):

@@ -12,7 +12,7 @@ import confluent_kafka
 from spark_jobs.engine.fetch import KafkaReader
 from tests.fakes.kafka import FakeKafka, Record
 from tests.world import World
-from tidegate.core.jobs import JobPlan
+from tidegate.core.batch.jobs import JobPlan
 
 
 class _Message:

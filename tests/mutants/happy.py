@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.mutants.names import FATE, require
 from tests.mutants.stage import HOUR, Stage, record
-from tidegate.workflow import cleaning, reconcile
+from tidegate.workflow.clean import duties
+from tidegate.workflow.maintain import reconcile
 
 
 def happy_path(stage: Stage, swap: str = "pointer") -> None:
@@ -31,7 +32,7 @@ def happy_path(stage: Stage, swap: str = "pointer") -> None:
     stage.produce(record("y", 5.5), partition=1)
     stage.at_rest()  # hours 2 and 3 have been published
     stage.clock.advance(100 * 24 * HOUR)
-    stage.tried(lambda: cleaning.clean(stage.context()), "clean")
+    stage.tried(lambda: duties.clean(stage.context()), "clean")
     stage.at_rest()
     shown = {"00": [(0, 0), (0, 1)], "01": [(0, 2), (0, 5)], "02": [(1, 0)], "03": [(1, 1)]}
     require(stage.by_window() == shown, FATE, f"{stage.by_window()}")

@@ -12,16 +12,16 @@ from tests.full_sums import full_sums
 from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
 from tests.unit.test_audit import in_process
 from tests.world import World
-from tidegate.core.batch import Batch, LandedBatch, SealedBatch
-from tidegate.core.layout import SUCCESS
-from tidegate.core.partitions import partition_path
-from tidegate.core.plain import from_plain
-from tidegate.core.receipt import DATA, FileEntry
-from tidegate.core.totals import Totals
-from tidegate.core.window import CLOSED, PublishedGeneration, WindowKey
-from tidegate.workflow.audit import audit
-from tidegate.workflow.context import Context
-from tidegate.workflow.publication import wanted_partitions
+from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
+from tidegate.core.batch.totals import Totals
+from tidegate.core.files.receipt import DATA, FileEntry
+from tidegate.core.target.paths import SUCCESS
+from tidegate.core.window.states import CLOSED, PublishedGeneration, WindowKey
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.window.publication import wanted_partitions
 
 Coordinate = tuple[str, int, int]
 """(topic id, Kafka partition, offset)."""

@@ -12,12 +12,15 @@ from tests.mutants import invariants
 from tests.mutants.invariants import Coordinate
 from tests.mutants.names import HEALS, InvariantViolated, require
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.errors import NotReady, TidegateError
-from tidegate.core.layout import SUCCESS
-from tidegate.core.pipeline import Column
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest, reconcile, replay
-from tidegate.workflow.context import REQUEST_TTL_MS, Context
+from tidegate.core.base.errors import NotReady, TidegateError
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.target.paths import SUCCESS
+from tidegate.core.window.states import WindowKey
+from tidegate.workflow.base.context import REQUEST_TTL_MS, Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 TRIES = 6
 T = TypeVar("T")

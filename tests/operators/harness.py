@@ -42,17 +42,19 @@ from tidegate.adapters.connections import Connection
 from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.jobs import JobPlan
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import loads
-from tidegate.core.window import WindowKey
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.states import WindowKey
 from tidegate.embedded.places import Places
 from tidegate.embedded.stack import Stack
 from tidegate.embedded.topics import create_topic
 from tidegate.spec.loader import load_file
 from tidegate.wiring import context_for
-from tidegate.workflow import archive, audit, ingest
-from tidegate.workflow.context import Context
+from tidegate.workflow.audit import audit
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 HOUR = timedelta(hours=1)
 START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 12 * HOUR

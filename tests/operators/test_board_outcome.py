@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from tests import board_site
 from tests.operators.harness import Lane, Rig
-from tidegate.core.instants import iso
+from tidegate.core.base.instants import iso
 
 pytestmark = pytest.mark.skipif(
     board_site.chromium() is None,

@@ -16,7 +16,7 @@ from tests.operators import kills
 from tests.operators.harness import Lane, Rig
 from tests.operators.kills import PLAN, PUBLISH, SCHEDULER, TRIGGERER, WRITE
 from tests.operators.lines import Line
-from tidegate.core import patience
+from tidegate.core.base import patience
 from tidegate.embedded.ports import LOOPBACK, choose_ports
 from tidegate.embedded.postgres import USER
 from tidegate.embedded.secrets import Secrets

@@ -16,12 +16,15 @@ from tests.simulation.generator import World
 from tests.simulation.oracle import Oracle
 from tests.simulation.settings import Setting
 from tests.simulation.verdicts import ONE_PLACE, SAME, Fate, require
-from tidegate.core import lateness, planning
-from tidegate.core.balance import Balance, window_difference
-from tidegate.core.batch import Plan
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.errors import DataLoss
-from tidegate.core.pipeline import (
+from tidegate.core.base.errors import DataLoss
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.batch import planning
+from tidegate.core.batch.planning import NothingToPlan, PlanningView
+from tidegate.core.batch.states import Plan
+from tidegate.core.files.balance import Balance, window_difference
+from tidegate.core.files.receipt import DATA, Receipt, arithmetic_errors
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
     EventTime,
@@ -32,12 +35,10 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.plain import dumps, loads
-from tidegate.core.planning import NothingToPlan, PlanningView
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.receipt import DATA, Receipt, arithmetic_errors
-from tidegate.core.watermark import TopicFacts, certify, global_watermark, watermarks
-from tidegate.core.window import WindowKey
+from tidegate.core.window import lateness
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import TopicFacts, certify, global_watermark, watermarks
 
 TOPIC, TOPIC_ID = "readings", "id-1"
 
@@ -310,7 +311,7 @@ class Course:
     def _read_again(self) -> None:
         """Every plan as the ledger keeps it, long after its windows have closed: what was decided is decided again.
 
-        `workflow.rebuild`: a window's rows, counted by the pinned plans of its batches, are what it was made of."""
+        `workflow.generation.rebuild`: a window's rows, counted by the pinned plans of its batches, are what it was made of."""
         again: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         for batch_id, then in self.ledger.landed.items():
             receipt, fates = worker.read(self.pipeline, loads(Plan, then.plan), self.world.topic)

@@ -19,11 +19,11 @@ from typing import Any
 from tests.mutants import seams
 from tests.mutants.planting import ROOT, Bug, Patch, Planted, always
 from tests.simulation.life import live
-from tidegate.core.cut import window_start
-from tidegate.core.instants import DAY_MS
-from tidegate.core.lateness import REROUTE, Floor, by_policy, floor_of
-from tidegate.core.planning import advance
-from tidegate.core.watermark import TopicFacts, global_watermark, watermarks
+from tidegate.core.base.instants import DAY_MS
+from tidegate.core.batch.planning import advance
+from tidegate.core.window.cut import window_start
+from tidegate.core.window.lateness import REROUTE, Floor, by_policy, floor_of
+from tidegate.core.window.watermark import TopicFacts, global_watermark, watermarks
 
 MOST_LIVES = 60
 

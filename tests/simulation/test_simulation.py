@@ -22,9 +22,9 @@ from tests.simulation.life import begin, live
 from tests.simulation.settings import SIZES, draw
 from tests.simulation.topic import BAD, FILTERED
 from tests.simulation.verdicts import DATA, DIRTY, DROPPED, LATE, NAMES, REROUTED, TURNED_AWAY, Fate
-from tidegate.core.batch import Plan
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.plain import loads
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.states import Plan
+from tidegate.core.window.cut import window_end, window_start
 
 WINDOWS = 2_000
 """Of a sample, about 5 s of CPU."""

@@ -27,12 +27,13 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.settings import Setting, draw
 from tests.simulation.topic import BAD
 from tests.simulation.verdicts import DATA, DIRTY, LATE, REROUTED
-from tidegate.core.batch import Plan
-from tidegate.core.cut import time_values, window_end
-from tidegate.core.errors import NotReady
-from tidegate.core.pipeline import Merge
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest
+from tidegate.core.base.errors import NotReady
+from tidegate.core.batch.states import Plan
+from tidegate.core.spec.pipeline import Merge
+from tidegate.core.window.cut import time_values, window_end
+from tidegate.core.window.states import WindowKey
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 Life = tuple[Setting, random.Random, World, Oracle]
 

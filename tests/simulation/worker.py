@@ -9,12 +9,12 @@ from collections import Counter
 
 from tests.simulation.topic import BAD, FILTERED, Record, Topic
 from tests.simulation.verdicts import Fate
-from tidegate.core.batch import Plan
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.offsets import Interval, OffsetRange, subtract
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.watermark import horizon_ms
+from tidegate.core.base.offsets import Interval, OffsetRange, subtract
+from tidegate.core.batch.states import Plan
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.watermark import horizon_ms
 
 
 class _Judge:

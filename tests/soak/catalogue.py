@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.fakes.catalogue import FakeCatalogue
-from tidegate.core.catalogue import TableDef
-from tidegate.core.errors import CatalogueError
-from tidegate.core.partitions import PartitionValues
+from tidegate.core.base.errors import CatalogueError
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.target.catalogue import TableDef
 
 _PATIENCE_S = 10.0
 T = TypeVar("T")

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from tests.soak import acknowledged
 from tests.soak.scene import NAME, Scene
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import CatalogueError
-from tidegate.core.layout import Layout
-from tidegate.core.receipt import DATA
-from tidegate.core.tables import data_table, dirty_table, late_table
+from tidegate.core.base.errors import CatalogueError
+from tidegate.core.files.receipt import DATA
+from tidegate.core.target.paths import Layout
+from tidegate.core.target.tables import data_table, dirty_table, late_table
 
 WAITING = "waiting"
 _EXAMPLES = 5

@@ -22,7 +22,7 @@ from tests.soak.scheduler import Archive, Crew, Ingest, Lane, wait_for_zombies
 from tests.soak.servers import Servers
 from tidegate.adapters.footers import FooterProcess
 from tidegate.embedded.processes import RUN_MARK, sweep
-from tidegate.workflow.audit import audit
+from tidegate.workflow.audit.audit import audit
 
 PARTITIONS = 2
 _AHEAD = 3

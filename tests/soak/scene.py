@@ -13,12 +13,11 @@ from typing import Any
 from tests.hooks import Hook
 from tests.soak.catalogue import FileCatalogue
 from tidegate.adapters.clock import SystemClock
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.spark import SubprocessLauncher
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.launcher import Launcher
-from tidegate.core.pipeline import (
+from tidegate.core.batch.launcher import Launcher
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Cleaning,
     Column,
@@ -31,13 +30,14 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.window import WindowKey
+from tidegate.core.window.states import WindowKey
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.spark import recommended_conf
+from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spec import fingerprint
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
 
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z
@@ -151,9 +151,9 @@ class _Here:
     def run(self, plan_path: str) -> None:
         from spark_jobs.engine.failures import JobError
         from spark_jobs.engine.job import run_plan
-        from tidegate.core.errors import JobFailed
-        from tidegate.core.jobs import JobPlan
-        from tidegate.core.plain import loads as plain_loads
+        from tidegate.core.base.errors import JobFailed
+        from tidegate.core.base.plain import loads as plain_loads
+        from tidegate.core.batch.jobs import JobPlan
 
         storage = LocalStorage()
         try:

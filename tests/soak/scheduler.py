@@ -15,10 +15,10 @@ from tests.soak import task
 from tests.soak.processes import GIVEN_UP, KILLED, Nursery, Task
 from tests.soak.scene import HOUR, NAME, Scene
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import LedgerError
-from tidegate.core.window import PublishedGeneration, WindowKey
-from tidegate.workflow import reconcile
-from tidegate.workflow.context import Context
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.window.states import PublishedGeneration, WindowKey
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.maintain import reconcile
 
 TASK_TIMEOUT_S = 150.0
 """Airflow's execution_timeout; what is older is given up, as if its host had been lost."""

@@ -18,9 +18,12 @@ from typing import Any
 
 from tests.hooks import Once
 from tests.soak.scene import Scene, window
-from tidegate.core.errors import TidegateError
-from tidegate.workflow import archive, ingest, reconcile, replay
-from tidegate.workflow.context import Context
+from tidegate.core.base.errors import TidegateError
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 DONE, AGAIN, HUMAN, NOTHING, BROKEN = 0, 1, 2, 3, 4
 """Exit codes: done; a retry may help; the error says that no retry helps; nothing to read; not an error of ours."""

@@ -14,11 +14,11 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.world import HOUR, World, record
-from tidegate.core.pipeline import Cleaning, Column
-from tidegate.workflow import ingest
-from tidegate.workflow.audit import audit
-from tidegate.workflow.cleaning import Cleaned, clean
-from tidegate.workflow.context import Context
+from tidegate.core.spec.pipeline import Cleaning, Column
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean.duties import Cleaned, clean
 
 DAY = 24 * HOUR
 

@@ -10,12 +10,12 @@ from typing import Any
 from tests.unit.test_audit import in_process
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import HOUR, T0, World, make_pipeline, record
-from tidegate.core.balance import Balance
-from tidegate.core.fate import Fate
-from tidegate.core.pipeline import Column
-from tidegate.workflow import redrive
-from tidegate.workflow.audit import audit
-from tidegate.workflow.where import where
+from tidegate.core.files.balance import Balance
+from tidegate.core.look.fate import Fate
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.look.where import where
 
 AT = Column("at", "bigint", "$.at")
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.errors import TidegateError
+from tidegate.core.base.errors import TidegateError
 from tidegate.spec import load_file
-from tidegate.workflow import archive, ingest, replay
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 RUN = "readings.ingest/scheduled__2013-01-05T04:00:00+00:00"
 Scene = Callable[[World], str | None]
@@ -136,7 +138,7 @@ def the_disk_is_full(world: World) -> str:
 
     class Full:
         def run(self, plan_path: str) -> None:
-            from tidegate.core.errors import JobFailed
+            from tidegate.core.base.errors import JobFailed
 
             raise JobFailed(
                 "the Spark job failed: OSError: [Errno 28] No space left on device",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
-from tidegate.core.pipeline import Column
-from tidegate.workflow import redrive
-from tidegate.workflow.audit import audit
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.dirty import redrive
 
 NEVER = b"not json"
 

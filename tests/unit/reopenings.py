@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tests.unit.test_audit import in_process
 from tests.world import World, record, window
-from tidegate.workflow import archive, reopen
-from tidegate.workflow.audit import audit
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.late import reopen
+from tidegate.workflow.window import archive
 
 BOTH = [(0, 0), (0, 1), (0, 3), (0, 4)]
 WORK = "lake/readings/_tidegate"

@@ -13,13 +13,14 @@ from tests.calls import LOOKS, Calls
 from tests.fakes.storage import MemoryStorage
 from tests.hooks import Died
 from tests.world import World, make_pipeline, record, window
-from tidegate.core.errors import TidegateError
-from tidegate.core.layout import join
-from tidegate.core.receipt import DATA, FileEntry, PartitionRows
-from tidegate.core.window import BuildingGeneration, BuiltGeneration, PublishedGeneration
-from tidegate.workflow import assembly, publication
-from tidegate.workflow.context import REQUEST_TTL_MS
-from tidegate.workflow.moves import MovedOn
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.files.receipt import DATA, FileEntry, PartitionRows
+from tidegate.core.target.paths import join
+from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.generation import assembly
+from tidegate.workflow.window import publication
 
 KEY = window(0)
 TRIES = 6

@@ -16,7 +16,7 @@ import yaml
 
 from tests.promql import Alert, Series, World
 from tidegate.cli import main
-from tidegate.core.measures import COUNTER, FAMILIES, SUMMARY, family_of
+from tidegate.core.look.measures import COUNTER, FAMILIES, SUMMARY, family_of
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 RULES: list[dict[str, Any]] = [

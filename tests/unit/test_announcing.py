@@ -14,13 +14,15 @@ from sqlalchemy import create_engine, insert, select
 
 from tests.world import HOUR, World, record, window
 from tidegate.adapters.ledger import schema
-from tidegate.core import announcing as rules
-from tidegate.core.answer import Comparison
-from tidegate.core.errors import LostComparison
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Completeness
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.spec.pipeline import Completeness
+from tidegate.core.tell import announcement as rules
+from tidegate.core.window.answer import Comparison
 from tidegate.orchestration import datasets
-from tidegate.workflow import announcing, archive, reopen
+from tidegate.workflow.late import reopen
+from tidegate.workflow.tell import announcements
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def published(world: World, hour: int = 0) -> Any:
 
 
 def announce(ctx: Any, number: int = 1, hour: int = 0) -> str:
-    notice = announcing.notice(ctx, window(hour), number)
+    notice = announcements.notice(ctx, window(hour), number)
     assert notice is not None
     return datasets.announce(ctx, notice, TI)
 
@@ -117,7 +119,7 @@ def test_an_event_of_a_thousand_partitions_is_as_short_as_any(world: World) -> N
         more = [first | {"path": f"{i}", "partition_values": f"{'x' * 200}{i}"} for i in range(999)]
         c.execute(insert(files), more)
     engine.dispose()
-    notice = announcing.notice(ctx, window(0), 1)
+    notice = announcements.notice(ctx, window(0), 1)
     assert notice is not None
     extra = rules.extra(world.pipeline, notice)
     assert (extra["partitions"], extra["files"], extra["rows"]) == (1000, 1000, done.rows)
@@ -144,7 +146,7 @@ def test_windows_without_rows_are_told_of_each_by_itself(world: World, airflow: 
 def test_a_warning_of_completeness_reaches_the_consumer(world: World) -> None:
     hours(world, "a")
     ctx, _ = published(world)
-    notice = announcing.notice(ctx, window(0), 1)
+    notice = announcements.notice(ctx, window(0), 1)
     assert notice is not None
     assert notice.certificate is not None
 
@@ -166,7 +168,7 @@ def test_a_warning_is_not_said_of_a_reopened_window_as_if_nothing_had_come_since
     world.ingest("r2")
     ctx = world.context()
     reopen.reopen(ctx, window(0), over_budget=True)
-    notice = announcing.notice(ctx, window(0), 2)
+    notice = announcements.notice(ctx, window(0), 2)
     assert notice is not None
     extra = rules.extra(world.pipeline, notice)
     assert (extra["rows"], extra["late_rows_taken_up"]) == (2, 1)
@@ -193,7 +195,7 @@ def test_a_death_between_the_event_and_the_ledger_is_made_up_for_without_a_secon
     hours(world, "a")
     ctx, _ = published(world)
     with monkeypatch.context() as dying:
-        dying.setattr(announcing, "told", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        dying.setattr(announcements, "told", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             announce(ctx)
     assert len(airflow()) == 1
@@ -212,11 +214,11 @@ def test_what_nobody_told_of_is_told_by_maintenance_once(world: World, airflow: 
     published(world, 0)
     published(world, 1)
     world.catalogue.statements.clear()
-    assert list(announcing.due(world.context())) == [], "its own task may be about to"
+    assert list(announcements.due(world.context())) == [], "its own task may be about to"
     world.clock.advance(rules.GRACE_MS)
     for _ in range(2):
         ctx = world.context()
-        for notice in announcing.due(ctx):
+        for notice in announcements.due(ctx):
             datasets.announce(ctx, notice, TI)
     assert [e["window"] for e in airflow()] == ["20130105T000000Z", "20130105T010000Z"]
     assert world.catalogue.statements == ["REFRESH lake.readings"] * 2
@@ -231,13 +233,13 @@ def test_what_was_reopened_without_airflow_is_told_of_at_once(world: World, airf
     world.ingest("r2")
     assert reopen.reopen(world.context(), window(0)).new
     ctx = world.context()
-    for notice in announcing.due(ctx):
+    for notice in announcements.due(ctx):
         datasets.announce(ctx, notice, TI)
     extra = airflow()[-1]
     assert [extra[k] for k in ("generation", "kind", "rows", "late_rows", "late_rows_taken_up", "batches")] == [
         2, "reopen", 2, 1, 1, 2,
     ]  # fmt: skip
-    assert list(announcing.due(world.context())) == []
+    assert list(announcements.due(world.context())) == []
 
 
 def test_late_rows_that_wait_are_counted(world: World) -> None:
@@ -245,7 +247,7 @@ def test_late_rows_that_wait_are_counted(world: World) -> None:
     ctx, _ = published(world)
     world.produce(record("too late", 0.7), record("too late, too", 0.8))
     world.ingest("r2")
-    notice = announcing.notice(ctx, window(0), 1)
+    notice = announcements.notice(ctx, window(0), 1)
     assert notice is not None
     assert (notice.rows, notice.late_rows, notice.taken_up) == (1, 2, 0)
 
@@ -254,7 +256,7 @@ def test_what_was_published_long_ago_is_no_news(world: World) -> None:
     hours(world, "a")
     published(world)
     world.clock.advance(rules.MOST_DAYS_MS + HOUR)
-    assert list(announcing.due(world.context())) == []
+    assert list(announcements.due(world.context())) == []
 
 
 def test_what_another_generation_has_replaced_is_not_told_of(world: World) -> None:
@@ -263,9 +265,9 @@ def test_what_another_generation_has_replaced_is_not_told_of(world: World) -> No
     next(Path(world.location.removeprefix("file://")).glob("date=*/hour=00/*/*.parquet")).unlink()
     ctx, healed = published(world)
     assert healed.generation == 2
-    assert announcing.notice(ctx, window(0), 1) is None
+    assert announcements.notice(ctx, window(0), 1) is None
     world.clock.advance(rules.GRACE_MS)
-    assert [notice.number for notice in announcing.due(ctx)] == [2]
+    assert [notice.number for notice in announcements.due(ctx)] == [2]
 
 
 def test_a_number_that_came_twice_is_another_event(world: World, airflow: Any) -> None:
@@ -273,7 +275,7 @@ def test_a_number_that_came_twice_is_another_event(world: World, airflow: Any) -
     hours(world, "a")
     ctx, _ = published(world)
     announce(ctx)
-    notice = announcing.notice(ctx, window(0), 1)
+    notice = announcements.notice(ctx, window(0), 1)
     assert notice is not None
     from airflow.utils.session import create_session
 
@@ -285,7 +287,7 @@ def test_a_number_that_came_twice_is_another_event(world: World, airflow: Any) -
 def test_a_publication_that_the_ledger_has_forgotten_is_an_error(world: World, airflow: Any) -> None:
     hours(world, "a")
     ctx, _ = published(world)
-    notice = announcing.notice(ctx, window(0), 1)
+    notice = announcements.notice(ctx, window(0), 1)
     assert notice is not None
     with pytest.raises(LostComparison):
         datasets.announce(ctx, replace(notice, number=7), TI)

@@ -19,12 +19,13 @@ from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
-from tidegate.core.audit_scope import Part
-from tidegate.core.errors import CatalogueError, LedgerError, StorageError
-from tidegate.core.offsets import Interval
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.assembly import published_path
-from tidegate.workflow.audit import Depth, Report, ahead, audit
+from tidegate.core.audit.scope import Part
+from tidegate.core.base.errors import CatalogueError, LedgerError, StorageError
+from tidegate.core.base.offsets import Interval
+from tidegate.workflow.audit.audit import Depth, Report, ahead, audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.generation.assembly import published_path
+from tidegate.workflow.window import archive
 
 
 class InProcess(LineReader):

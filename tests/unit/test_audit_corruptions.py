@@ -18,8 +18,10 @@ from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
 from tests.unit.test_audit import forge, look, overwrite, side, sql
 from tests.world import HOUR, T0, World, make_pipeline, record, window
-from tidegate.core.pipeline import Column, Reopening
-from tidegate.workflow import archive, redrive, reopen
+from tidegate.core.spec.pipeline import Column, Reopening
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.late import reopen
+from tidegate.workflow.window import archive
 
 WORK = "lake/readings/_tidegate"
 OTHER_ROWS = "its rows are not those that were written"

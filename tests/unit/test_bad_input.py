@@ -17,9 +17,10 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record, window
-from tidegate.core.errors import Alarm, AttemptSpoilt, JobFailed, StorageAhead, StorageError, TidegateError
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.audit import audit
+from tidegate.core.base.errors import Alarm, AttemptSpoilt, JobFailed, StorageAhead, StorageError, TidegateError
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 RECEIPT = "_receipt.json"
 
@@ -406,7 +407,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_job(disk: Callable[[str], None]
 _AS_NOBODY = """
 import os, sys
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.errors import TidegateError
+from tidegate.core.base.errors import TidegateError
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 storage, base = LocalStorage(), "file://" + sys.argv[1]
 calls = {
@@ -456,7 +457,7 @@ def test_a_short_write_leaves_no_half_file_under_its_name(tmp_path: Path) -> Non
     code = (
         "import resource, signal, sys\n"
         "from tidegate.adapters.storage.local import LocalStorage\n"
-        "from tidegate.core.errors import StorageError\n"
+        "from tidegate.core.base.errors import StorageError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "storage, base = LocalStorage(), 'file://' + sys.argv[1]\n"

@@ -24,11 +24,12 @@ from airflow.utils.types import DagRunType
 from tests.unit.test_cli_commands import add_yaml
 from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.board.reach import Reach
-from tidegate.core.errors import BatchRefused
-from tidegate.core.pipeline import DirtyLimits, Reopening
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.spec.pipeline import DirtyLimits, Reopening
 from tidegate.orchestration import asking
 from tidegate.spec import load_file
-from tidegate.workflow import ingest, reconcile
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
 
 FOUR = "2013-01-05T01:00Z"
 

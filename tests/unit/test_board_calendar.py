@@ -9,12 +9,12 @@ import pytest
 
 from tests.world import HOUR, make_pipeline
 from tidegate.board.pages.calendar import DAY, MONTH, YEAR, Calendar, calendar, period_of
-from tidegate.core import windowmap
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.glance import Mark
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.watermark import PartitionFacts, TopicFacts
-from tidegate.core.windowmap import MEANINGS, Judge
+from tidegate.core.look import window_map
+from tidegate.core.look.glance import Mark
+from tidegate.core.look.window_map import MEANINGS, Judge
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 MINUTE = 60_000
 
@@ -132,5 +132,5 @@ def test_every_state_says_what_it_means_and_what_to_do() -> None:
 
     assert set(SIGNS) == set(MEANINGS)
     assert all(m.means and m.todo for m in MEANINGS.values())
-    loud = [SIGNS[s] for s in MEANINGS if s not in (windowmap.PUBLISHED, windowmap.OPEN)]
+    loud = [SIGNS[s] for s in MEANINGS if s not in (window_map.PUBLISHED, window_map.OPEN)]
     assert len(set(loud)) == len(loud), "a sign besides the colour, another for each state"

@@ -20,14 +20,16 @@ from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import make_engine
 from tidegate.board import views
 from tidegate.board.topics import WAIT_S, Topics
-from tidegate.core.due import RunsSeen
-from tidegate.core.errors import BatchRefused, SourceUnavailable
-from tidegate.core.instants import iso
-from tidegate.core.notices import Finding
-from tidegate.core.plain import dumps
-from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.base.errors import BatchRefused, SourceUnavailable
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import dumps
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.tell.notices import Finding
+from tidegate.core.window.due import RunsSeen
 from tidegate.settings import load
-from tidegate.workflow import ingest, overview, reconcile
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look import overview
+from tidegate.workflow.maintain import reconcile
 
 HOSTILE = "<script>alert('x')</script>\" onmouseover=\"alert(1) ../..\x07{{ 7*7 }}"
 

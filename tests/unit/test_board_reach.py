@@ -15,7 +15,7 @@ from tidegate.adapters.ledger import SqlLedger
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.board import reach as reaching
 from tidegate.board import views
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 
 
 def ledger_of(folder: Path, spec: Pipeline) -> str:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tests.world import World, record, window
-from tidegate.core import catchup as rules
-from tidegate.core.errors import CatalogueError, CatchUpStopped, SpecError, StillClosing
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, catchup, overdue, reconcile
-from tidegate.workflow.context import Published
-from tidegate.workflow.overview import status
+from tidegate.core.base.errors import CatalogueError, CatchUpStopped, SpecError, StillClosing
+from tidegate.core.publish import catchup as rules
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
+from tidegate.workflow.base.context import Published
+from tidegate.workflow.look.overview import status
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.window import archive, catchup, overdue
 
 HOURS = 60
 

@@ -12,11 +12,15 @@ from sqlalchemy import insert
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.adapters.ledger import grounds as reads
 from tidegate.adapters.ledger import schema
-from tidegate.core import grounds as rules
-from tidegate.core.grounds import Gap, Grounds, Lost, PartitionGround, RangeGround
-from tidegate.core.pipeline import Column
-from tidegate.core.plain import from_plain
-from tidegate.workflow import archive, assembly, ingest, reconcile, redrive
+from tidegate.core.base.plain import from_plain
+from tidegate.core.publish import grounds as rules
+from tidegate.core.publish.grounds import Gap, Grounds, Lost, PartitionGround, RangeGround
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.generation import assembly
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.workflow import archive, certificates
+from tidegate.workflow.look import certificates
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ import pytest
 from tests.hooks import Died, Hook, Once, die
 from tests.unit.cleanings import DAY, Kept, attempt_dies, audited, dying, first_life, other_columns, readers
 from tests.world import World, record, window
-from tidegate.workflow import archive, ingest, replay
-from tidegate.workflow.cleaning import clean
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture(scope="module")

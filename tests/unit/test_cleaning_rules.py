@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.cleaning import (
+from tidegate.core.clean.rules import (
     BatchAttempt,
     BatchFacts,
     GenerationFacts,
@@ -29,8 +29,8 @@ from tidegate.core.cleaning import (
     side_staging,
     within,
 )
-from tidegate.core.layout import Assembly, parse_assembly
-from tidegate.core.pipeline import Cleaning
+from tidegate.core.spec.pipeline import Cleaning
+from tidegate.core.target.paths import Assembly, parse_assembly
 
 T0 = 1_357_344_000_000
 NOW, OLD = 1_000_000, 0

@@ -13,9 +13,10 @@ import pytest
 from tests.hooks import Hook, Once
 from tests.unit.cleanings import DAY, Kept, attempt_dies, days_later, first_life, hour_files, other_columns, work
 from tests.world import World, record, window
-from tidegate.core.errors import CatalogueError, StorageAhead, StorageError
-from tidegate.workflow import ingest, reconcile
-from tidegate.workflow.cleaning import clean
+from tidegate.core.base.errors import CatalogueError, StorageAhead, StorageError
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.maintain import reconcile
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from tests.hooks import Died, Hook, die
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.unit.test_cli_status import words
 from tests.world import TOPIC, World, record
-from tidegate.core.errors import BatchRefused
-from tidegate.workflow import ingest
+from tidegate.core.base.errors import BatchRefused
+from tidegate.workflow.batch import ingest
 
 __all__ = ["tide", "world"]  # fixtures
 

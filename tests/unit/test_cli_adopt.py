@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World, record
-from tidegate.core.errors import Alarm, StorageAhead
-from tidegate.workflow import ingest
+from tidegate.core.base.errors import Alarm, StorageAhead
+from tidegate.workflow.batch import ingest
 
 __all__ = ["tide", "world"]  # fixtures
 

@@ -17,7 +17,7 @@ from tidegate.adapters.ledger.migrate import migrate
 from tidegate.cli import main
 from tidegate.commands import surroundings
 from tidegate.spec import load_file
-from tidegate.workflow import ingest
+from tidegate.workflow.batch import ingest
 
 YAML = """\
 version: 1
@@ -353,7 +353,7 @@ def test_outputs_fit_into_80_columns(tide: Tide, world: World, monkeypatch: pyte
 
 def test_nobody_else_tries_what_was_typed():
     from tidegate.commands.failures import _failed
-    from tidegate.core.errors import SourceUnavailable
+    from tidegate.core.base.errors import SourceUnavailable
 
     told = _failed(SourceUnavailable("Kafka has no answer")).message
     assert told.endswith("what to do: check the Kafka connection; then run it again")

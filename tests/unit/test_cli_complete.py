@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import T0, World, record, window
-from tidegate.core.errors import NotReady
+from tidegate.core.base.errors import NotReady
 from tidegate.spec import load_file
 
 __all__ = ["tide", "world"]  # fixtures

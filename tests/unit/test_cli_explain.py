@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import TOPIC, World, record, window
-from tidegate.workflow import archive, ingest
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 __all__ = ["tide", "world"]  # fixtures
 

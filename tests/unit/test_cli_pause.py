@@ -16,7 +16,7 @@ from airflow.utils.session import create_session
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.pausing import ALL
+from tidegate.core.tell.pauses import ALL
 from tidegate.orchestration.switches import Switches
 
 __all__ = ["tide", "world"]

@@ -13,9 +13,10 @@ from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record
 from tidegate.commands import redrive as command
 from tidegate.commands import surroundings
-from tidegate.core.errors import LostComparison, NotReady
+from tidegate.core.base.errors import LostComparison, NotReady
 from tidegate.spec import load_file
-from tidegate.workflow import ingest, redrive
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
 
 __all__ = ["tide", "world"]
 

@@ -11,9 +11,10 @@ import pytest
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record, window
 from tidegate.commands import surroundings
-from tidegate.core.errors import CatalogueError
+from tidegate.core.base.errors import CatalogueError
 from tidegate.spec import load_file
-from tidegate.workflow import archive, publication, reopen
+from tidegate.workflow.late import reopen
+from tidegate.workflow.window import archive, publication
 
 __all__ = ["tide", "world"]
 HOUR_0 = "2013-01-05T00:00Z"

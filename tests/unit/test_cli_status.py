@@ -11,12 +11,13 @@ from click.testing import Result
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.commands.status_table import COLUMNS
-from tidegate.core.due import ArchiveNote
-from tidegate.core.errors import BatchRefused
-from tidegate.core.pipeline import DirtyLimits
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.spec.pipeline import DirtyLimits
+from tidegate.core.window.due import ArchiveNote
 from tidegate.spec import load_file
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.overview import after_refusal
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.overview import after_refusal
+from tidegate.workflow.window import archive
 
 __all__ = ["tide", "world"]  # fixtures
 

@@ -11,13 +11,15 @@ import pytest
 from tests.fakes.truth import FakeTruth
 from tests.hooks import Hook, Once
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.answer import Answer
-from tidegate.core.errors import LostComparison, NotReady, StepMissing
-from tidegate.core.pipeline import Completeness
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest, truth
-from tidegate.workflow.context import Context
+from tidegate.core.base.errors import LostComparison, NotReady, StepMissing
+from tidegate.core.spec.pipeline import Completeness
+from tidegate.core.window.answer import Answer
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.completeness import ask
+from tidegate.workflow.window import archive
 
 SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=60_000, patience_ms=HOUR)
 
@@ -89,7 +91,7 @@ def test_a_row_that_lands_while_the_other_system_is_asked_is_not_counted(world: 
 
     world.truth.expected = lands_meanwhile  # type: ignore[method-assign]
     ctx = world.context()
-    answer = truth.gather(truth.counts_of(ctx), window(0))  # type: ignore[arg-type]
+    answer = ask.gather(ask.counts_of(ctx), window(0))  # type: ignore[arg-type]
     assert (answer.rows, answer.expected) == (2, 3)
 
 
@@ -180,7 +182,7 @@ def test_late_rows_count_where_the_spec_says_so(world: World) -> None:
     for late_too, rows in ((False, 2), (True, 3)):
         world.change_spec(completeness=replace(SETTINGS, late_too=late_too))
         ctx = world.context()
-        answer = truth.gather(truth.counts_of(ctx), window(0), again=True)  # type: ignore[arg-type]
+        answer = ask.gather(ask.counts_of(ctx), window(0), again=True)  # type: ignore[arg-type]
         assert answer.rows == rows
 
 
@@ -202,9 +204,9 @@ def test_a_pipeline_that_names_no_other_system_asks_none(world: World) -> None:
 def test_of_two_that_ask_at_once_one_answer_stands(world: World) -> None:
     """And both go on with it."""
     ctx, rival = world.context(), world.context()
-    ctx.truth = _Meanwhile(lambda: truth.gather(truth.counts_of(rival), window(0)), 7)  # type: ignore[arg-type]
+    ctx.truth = _Meanwhile(lambda: ask.gather(ask.counts_of(rival), window(0)), 7)  # type: ignore[arg-type]
     world.truth.counts[T0] = 3
-    found = truth.gather(truth.counts_of(ctx), window(0))  # type: ignore[arg-type]
+    found = ask.gather(ask.counts_of(ctx), window(0))  # type: ignore[arg-type]
     assert found.expected == 3
     assert ctx.ledger.truths.known("readings", window(0), ("data",))[1] == found
 
@@ -215,7 +217,7 @@ def test_an_acceptance_meanwhile_stands(world: World) -> None:
     world.clock.advance(SETTINGS.poll_ms)
     ctx, rival = world.context(), world.context()
     ctx.truth = _Meanwhile(lambda: _accept(rival), 9)
-    found = truth.gather(truth.counts_of(ctx), window(0))  # type: ignore[arg-type]
+    found = ask.gather(ask.counts_of(ctx), window(0))  # type: ignore[arg-type]
     assert (found.expected, found.accepted) == (3, "lost at the source")
     assert archive.publish(ctx, window(0)).rows == 2
 
@@ -263,7 +265,7 @@ def test_what_cannot_be_accepted(world: World, case: str) -> None:
         world.truth.counts[T0] = 1000
         ready(world)
         with pytest.raises(LostComparison):
-            truth.accept(world.context(), window(0), shown, "why")
+            ask.accept(world.context(), window(0), shown, "why")
         return
     words = {"none asked": "asks no other system", "closed": "is closed already", "complete": "is complete"}
     with pytest.raises(StepMissing, match=words[case]):
@@ -275,16 +277,16 @@ def test_which_windows_are_held(world: World) -> None:
     world.truth.counts |= {T0: 2, T0 + HOUR: 1}
     assert ready(world, 0).ready
     assert not ready(world, 1).ready
-    assert [(h.window_ms, h.comparison.verdict) for h in truth.held(world.context())] == [(T0 + HOUR, "short")]
+    assert [(h.window_ms, h.comparison.verdict) for h in ask.held(world.context())] == [(T0 + HOUR, "short")]
     world.archive(0)
     world.clock.advance(HOUR)
-    assert truth.held(world.context()) == ()
+    assert ask.held(world.context()) == ()
 
 
 def test_a_look_asks_nobody(world: World) -> None:
     ctx = world.context()
     certificate = archive._certify(ctx, window(0), ctx.ledger.windows.facts("readings"))
-    found = truth.as_known(truth.counts_of(ctx), certificate)
+    found = ask.as_known(ask.counts_of(ctx), certificate)
     assert "audit has not been asked" in found.reason
     assert world.truth.asked == []
 
@@ -318,4 +320,4 @@ def _standing(ctx: Context) -> Answer:
 
 
 def _accept(ctx: Context) -> None:
-    truth.accept(ctx, window(0), _standing(ctx), "lost at the source")
+    ask.accept(ctx, window(0), _standing(ctx), "lost at the source")

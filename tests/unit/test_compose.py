@@ -17,8 +17,8 @@ import yaml
 
 from tidegate import settings
 from tidegate.adapters.connections import Connection, resolve
-from tidegate.adapters.kafka import connection_settings
-from tidegate.core.pipeline import ArchiveRun, IngestRun
+from tidegate.core.spec.pipeline import ArchiveRun, IngestRun
+from tidegate.sources.kafka.control import connection_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -172,7 +172,7 @@ class TestConnections:
         connection = resolve("hiveserver2_default")
         assert connection.conn_type == "hiveserver2"
         reach(connection.host, connection.port)
-        from tidegate.adapters.hive import PyHiveCatalogue
+        from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
         c = connection
         PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)

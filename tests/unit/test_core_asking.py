@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from core_values import HOUR, T0
 
-from tidegate.core.asking import LONGEST_REASON, MOST_WINDOWS, Asked, asked, instant, reason
-from tidegate.core.errors import AskedWrong
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Windows
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import AskedWrong
+from tidegate.core.base.instants import iso
+from tidegate.core.replay.request import LONGEST_REASON, MOST_WINDOWS, Asked, asked, instant, reason
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.states import WindowKey
 
 HOURS = Windows(HOUR, "UTC", T0, HOUR)
 OWN = WindowKey(T0 + 9 * HOUR, T0 + 10 * HOUR)

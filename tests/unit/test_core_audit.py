@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, T0
 
-from tidegate.core.audit import RESTORE, Books, Problem, Totals, by_subject, republish
-from tidegate.core.balance import Balance
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.receipt import FileEntry, PartitionRows, content_digest, manifest_digest
-from tidegate.core.views import (
+from tidegate.core.audit.problems import RESTORE, Books, Problem, Totals, by_subject, republish
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import FileEntry, PartitionRows, content_digest, manifest_digest
+from tidegate.core.look.views import (
     BatchRow,
     GenerationRow,
     LossRow,
@@ -22,7 +22,7 @@ from tidegate.core.views import (
     WindowRow,
     WindowTotal,
 )
-from tidegate.core.window import WindowKey
+from tidegate.core.window.states import WindowKey
 
 ID, START = "20130105T000000Z", "2013-01-05T00:00Z"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.avro import SCALARS, Schema, at, event_misfit, misfit, parse, struct_field
-from tidegate.core.hivetypes import parse as hive
+from tidegate.core.base.hivetypes import parse as hive
+from tidegate.core.spec.avro import SCALARS, Schema, at, event_misfit, misfit, parse, struct_field
 
 
 def record(name: str = "R", **fields: Any) -> dict[str, Any]:

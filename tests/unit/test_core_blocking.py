@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR
 
-from tidegate.core.blocking import next_step, oddities, should_be_ready_ms
-from tidegate.core.pipeline import Windows
-from tidegate.core.watermark import PartitionFacts, TopicFacts, certify
-from tidegate.core.window import WindowKey
+from tidegate.core.look.blocking import next_step, oddities, should_be_ready_ms
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts, certify
 
 WAIT = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=2 * HOUR)
 CLOCK, FOLLOW = replace(WAIT, idle="clock"), replace(WAIT, idle="follow")

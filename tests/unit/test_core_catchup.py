@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from tidegate.core import catchup as rules
-from tidegate.core.catchup import Tally
-from tidegate.core.errors import AskedWrong
-from tidegate.core.instants import HOUR_MS
-from tidegate.core.offsets import Interval
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import AskedWrong
+from tidegate.core.base.instants import HOUR_MS
+from tidegate.core.base.offsets import Interval
+from tidegate.core.publish import catchup as rules
+from tidegate.core.publish.catchup import Tally
+from tidegate.core.window.states import WindowKey
 
 
 def hours(*numbers: int) -> list[WindowKey]:

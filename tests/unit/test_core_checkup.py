@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.core.balance import Balance
-from tidegate.core.checkup import EVERY_MS, NEWEST_WINDOWS, Flaw, Shown, of_sums, of_window
-from tidegate.core.totals import BatchSteps, Spent, Sums, Totals
+from tidegate.core.audit.checkup import EVERY_MS, NEWEST_WINDOWS, Flaw, Shown, of_sums, of_window
+from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
+from tidegate.core.files.balance import Balance
 
 WHOLE = Sums(10, 9, 5, 1, 1, 1, 1, 2, 99, 0)
 MANIFEST = {"a": 1, "b": 2}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE
 
-from tidegate.core.compatibility import altered, incompatible
-from tidegate.core.pipeline import Column, Format, Pipeline
+from tidegate.core.spec.compatibility import altered, incompatible
+from tidegate.core.spec.pipeline import Column, Format, Pipeline
 
 ID, SITE, N = Column("id", "string", "$.id"), Column("site", "string", "$.site"), Column("n", "int", "$.n")
 BASE = replace(PIPELINE, columns=(ID, SITE, N), partition_by=("date", "hour", "site"), kafka_columns=True)

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.core.answer import Answer, Comparison
-from tidegate.core.completeness import (
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.completeness.rules import (
     COMPLETE,
     HOLD,
     LARGEST_COUNT,
@@ -29,10 +29,10 @@ from tidegate.core.completeness import (
     parameters,
     weighed,
 )
-from tidegate.core.pipeline import COUNT_PARAMETERS, Completeness
-from tidegate.core.plain import dumps, loads
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
+from tidegate.core.spec.pipeline import COUNT_PARAMETERS, Completeness
+from tidegate.core.window.answer import Answer, Comparison
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
 
 HOUR = 3_600_000
 SINCE = 1_357_362_000_000  # 2013-01-05T05:00:00Z

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.core import draft_times
-from tidegate.core.draft_fields import Field, Message, columns_of, fields_of, leaves, scalar
-from tidegate.core.drafting import pipeline_name, sample_ranges
-from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.spec import draft_times
+from tidegate.core.spec.draft import pipeline_name, sample_ranges
+from tidegate.core.spec.draft_fields import Field, Message, columns_of, fields_of, leaves, scalar
 
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 DAY_ONE = 1_357_344_000_000  # 2013-01-05T00:00:00Z

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.due import MOST_REMEMBERED, Due, due, remembered, stretches, unknown
-from tidegate.core.instants import DAY_MS
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Windows
-from tidegate.core.window import WindowKey
+from tidegate.core.base.instants import DAY_MS
+from tidegate.core.base.offsets import Interval
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.due import MOST_REMEMBERED, Due, due, remembered, stretches, unknown
+from tidegate.core.window.states import WindowKey
 
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z

@@ -10,14 +10,9 @@ from dataclasses import replace
 import pytest
 from core_topic import DAY, DIRTY, HOUR, MINUTE, Topic, at, both
 
-from tidegate.core.pipeline import EventTime
-from tidegate.core.planning import NothingToPlan
-from tidegate.core.watermark import (
-    Held,
-    horizon_ms,
-    lag_ms,
-    watermarks,
-)
+from tidegate.core.batch.planning import NothingToPlan
+from tidegate.core.spec.pipeline import EventTime
+from tidegate.core.window.watermark import Held, horizon_ms, lag_ms, watermarks
 
 # ---------------------------------------------------------------- delay, skew, producers' clocks
 

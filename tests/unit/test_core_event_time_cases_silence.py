@@ -10,16 +10,10 @@ from dataclasses import replace
 import pytest
 from core_topic import HOUR, Topic, at, both
 
-from tidegate.core.batch import Plan
-from tidegate.core.instants import iso
-from tidegate.core.planning import NothingToPlan
-from tidegate.core.watermark import (
-    Held,
-    PartitionFacts,
-    TopicFacts,
-    lag_ms,
-    lags,
-)
+from tidegate.core.base.instants import iso
+from tidegate.core.batch.planning import NothingToPlan
+from tidegate.core.batch.states import Plan
+from tidegate.core.window.watermark import Held, PartitionFacts, TopicFacts, lag_ms, lags
 
 # ---------------------------------------------------------------- drained, silent, stopped
 

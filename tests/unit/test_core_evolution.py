@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.evolution import Changes, changes
+from tidegate.core.spec.evolution import Changes, changes
 
 BASE = (("id", "string"), ("n", "int"), ("_offset", "bigint"))
 

@@ -7,15 +7,12 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core import fate
-from tidegate.core.balance import Balance
-from tidegate.core.fate import Fate, fate_of, late_because
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.pipeline import Windows
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.receipt import FileEntry
-from tidegate.core.sighting import (
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.look import fate
+from tidegate.core.look.fate import Fate, fate_of, late_because
+from tidegate.core.look.sighting import (
     Candidate,
     Earlier,
     Life,
@@ -26,9 +23,12 @@ from tidegate.core.sighting import (
     Surroundings,
     WindowFacts,
 )
-from tidegate.core.views import BatchRow, GenerationRow, LossRow, RangeRow, WindowRow
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
+from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow, WindowRow
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
 
 P, OFFSET = 3, 25
 TOPIC = TopicState("flights", "id", {P: PartitionOffsets(5, 40, 50)})

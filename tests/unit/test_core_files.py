@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.files import TableFile, WindowFiles, moved_by, table_file
-from tidegate.core.pipeline import Windows
-from tidegate.core.receipt import DATA, FileEntry
-from tidegate.core.window import BUILT, SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey
-from tidegate.core.windowname import NoWindow, named
+from tidegate.core.files.receipt import DATA, FileEntry
+from tidegate.core.publish.in_force import TableFile, WindowFiles, moved_by, table_file
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.name import NoWindow, named
+from tidegate.core.window.states import BUILT, SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey
 
 KEY = WindowKey(T0, T0 + HOUR)
 TIME = (("date", "2013-01-05"), ("hour", "00"))

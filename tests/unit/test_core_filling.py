@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from core_values import HOUR
 
-from tidegate.core import filling as rules
-from tidegate.core.filling import Facts, Run
-from tidegate.core.window import WindowKey
+from tidegate.core.publish import filling as rules
+from tidegate.core.publish.filling import Facts, Run
+from tidegate.core.window.states import WindowKey
 
 KEY = WindowKey(0, HOUR)
 READY, ACTIVE = Facts(frozenset(), HOUR), Run("r", True, False)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR
 
-from tidegate.core.forecast import BATCHES, LIMIT_MS, SPAN_MS, Forecast, earlier, forecast
-from tidegate.core.pipeline import Windows
-from tidegate.core.watermark import PartitionFacts, TopicFacts, certify
-from tidegate.core.window import WindowKey
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.forecast import BATCHES, LIMIT_MS, SPAN_MS, Forecast, earlier, forecast
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts, certify
 
 MINUTE = 60_000
 WAIT = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=2 * HOUR)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.glance import Head, Told
-from tidegate.core.views import GenerationRow
-from tidegate.core.window import BUILT, CURRENT, RETIRED
+from tidegate.core.look.glance import Head, Told
+from tidegate.core.look.views import GenerationRow
+from tidegate.core.window.states import BUILT, CURRENT, RETIRED
 
 GENERATION = GenerationRow(0, 2, CURRENT, 1, "n", "reopen", "d", "l", 1, "x", 5, 6, None, late=(7, 9))
 TOLD = Told("late_rows", "9 rows", "reopen", 5)

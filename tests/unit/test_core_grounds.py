@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.core.grounds import MAX_GAPS, BatchGround, Gap, Grounds, PartitionGround, bounded
-from tidegate.core.offsets import Interval
+from tidegate.core.base.offsets import Interval
+from tidegate.core.publish.grounds import MAX_GAPS, BatchGround, Gap, Grounds, PartitionGround, bounded
 
 
 def test_sums_of_a_generation() -> None:

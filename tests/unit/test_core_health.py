@@ -7,9 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core import health_rules as rules
-from tidegate.core.health import LEVELS, OK, UNKNOWN, WARNING, WRONG, Finding, exit_code, ok, unknown, worst_first
-from tidegate.core.health_rules import DagFacts, ParseLimits, Place, parsing
+from tidegate.core.doctor import rules as rules
+from tidegate.core.doctor.findings import (
+    LEVELS,
+    OK,
+    UNKNOWN,
+    WARNING,
+    WRONG,
+    Finding,
+    exit_code,
+    ok,
+    unknown,
+    worst_first,
+)
+from tidegate.core.doctor.rules import DagFacts, ParseLimits, Place, parsing
 
 GOOD = {
     "apache-airflow": "2.11.2", "apache-airflow-providers-apache-spark": "5.6.0",

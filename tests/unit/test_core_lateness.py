@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.instants import DAY_MS, HOUR_MS
-from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE, Floor, by_policy, errors, floor_of
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.pipeline import Windows
-from tidegate.core.plain import dumps, loads
-from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.base.instants import DAY_MS, HOUR_MS
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE, Floor, by_policy, errors, floor_of
 
 HOURS = Windows(HOUR_MS, "UTC", 5 * HOUR_MS, 0)
 # midnight that does not exist, midnight that comes twice, days of 23 and 25 hours, half-hour changes

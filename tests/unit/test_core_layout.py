@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core import cut, partitions
-from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.layout import Layout
-from tidegate.core.pipeline import Windows
+from tidegate.core.base import partitions
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.target.paths import Layout
+from tidegate.core.window import cut
 
 JAN_5_4H = 1_357_358_400_000  # 2013-01-05T04:00Z
 PATHS = Layout("file:///lake/t", "file:///lake/t/_tidegate")

@@ -8,17 +8,17 @@ from math import inf, nan
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.due import Due
-from tidegate.core.losswarning import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
-from tidegate.core.measures import FAMILIES, Measure, broken, exposition, family_of, measures
-from tidegate.core.notices import AuditOutcome
-from tidegate.core.offsets import Interval
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.progress import BatchLook, Look, Progress
-from tidegate.core.retention import AHEAD, LossForecast
-from tidegate.core.survey import Counts, Published, Survey, WindowSteps
-from tidegate.core.totals import BatchSteps, Spent
-from tidegate.core.watermark import PartitionFacts, TopicFacts
+from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.totals import BatchSteps, Spent
+from tidegate.core.look.measures import FAMILIES, Measure, broken, exposition, family_of, measures
+from tidegate.core.look.survey import Counts, Published, Survey, WindowSteps
+from tidegate.core.source.loss import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.progress import BatchLook, Look, Progress
+from tidegate.core.source.retention import AHEAD, LossForecast
+from tidegate.core.tell.notices import AuditOutcome
+from tidegate.core.window.due import Due
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 NOW = T0 + 100 * HOUR
 WINDOWS = replace(PIPELINE.windows, start_ms=T0, watermark_delay_ms=HOUR, idle="wait")

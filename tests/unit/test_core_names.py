@@ -11,22 +11,27 @@ from typing import Any
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core import cut, layout, merging, partitions, record, swap
-from tidegate.core.batch import Plan
-from tidegate.core.compatibility import incompatible
-from tidegate.core.errors import Alarm, BatchRefused, SpecError, TidegateError
-from tidegate.core.hivetypes import parse
-from tidegate.core.instants import iso, span
-from tidegate.core.lateness import Floor, floor_of
-from tidegate.core.layout import Layout
-from tidegate.core.merging import Merge, Merged, MergeReceipt, Source
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, Notify, late_columns, table_columns
-from tidegate.core.plain import dumps, from_plain, loads
-from tidegate.core.receipt import FileEntry, PartitionRows
-from tidegate.core.recovery import Do, Seen, decide
-from tidegate.core.rollback import Origin
-from tidegate.core.window import Window, WindowKey, rows_by_values
+from tidegate.core.base import partitions
+from tidegate.core.base.errors import Alarm, BatchRefused, SpecError, TidegateError
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.base.instants import iso, span
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import dumps, from_plain, loads
+from tidegate.core.base.renames import Do, Seen, decide
+from tidegate.core.batch.states import Plan
+from tidegate.core.files import merge
+from tidegate.core.files.merge import Merge, Merged, MergeReceipt, Source
+from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.replay.rollback import Origin
+from tidegate.core.restore import record
+from tidegate.core.spec.compatibility import incompatible
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, Notify, late_columns, table_columns
+from tidegate.core.target import paths as layout
+from tidegate.core.target import swap
+from tidegate.core.target.paths import Layout
+from tidegate.core.window import cut
+from tidegate.core.window.lateness import Floor, floor_of
+from tidegate.core.window.states import Window, WindowKey, rows_by_values
 
 ID = "20130105T000000Z"
 PATHS = Layout.of(PIPELINE)
@@ -308,38 +313,38 @@ SMALL = [source("b", 49, 2), source("a", 49, 1), source("c", 49, 3)]
 )
 def test_what_is_worth_merging(files: list[Source], least: int | None, merges: list[list[str]]) -> None:
     columns = {b: "old" if b < 9 else "new" for b in range(1, 10)}
-    assert paths(merging.groups(files, columns, 100, least)) == merges
+    assert paths(merge.groups(files, columns, 100, least)) == merges
     if merges:
-        assert merging.worth_a_look([f.entry for f in files], 100, least)
+        assert merge.worth_a_look([f.entry for f in files], 100, least)
 
 
 def test_partitions_are_merged_one_by_one() -> None:
     values = ("y", None, "x")
     files = [source(f"{n}{value}", 9, value=value) for n in "ba" for value in values]
-    found = paths(merging.groups(files, {1: None}, 100, 2))
+    found = paths(merge.groups(files, {1: None}, 100, 2))
     assert found == [["ax", "bx"], ["ay", "by"], ["aNone", "bNone"]]
 
 
 def test_a_merge_is_full_at_its_target() -> None:
     files = [source(n, 25) for n in "abcdefgh"]
-    assert paths(merging.groups(files, {1: None}, 100, 2)) == [["a", "b", "c", "d"], ["e", "f", "g", "h"]]
+    assert paths(merge.groups(files, {1: None}, 100, 2)) == [["a", "b", "c", "d"], ["e", "f", "g", "h"]]
 
 
 def test_a_look_is_cheap_and_says_no_when_it_must() -> None:
     entries = [f.entry for f in SMALL]
-    assert merging.worth_a_look(entries, 100, 3)
-    assert not merging.worth_a_look(entries, 100, 4)
-    assert not merging.worth_a_look(entries, 98, 1)
-    assert not merging.worth_a_look(entries, 100, None)
+    assert merge.worth_a_look(entries, 100, 3)
+    assert not merge.worth_a_look(entries, 100, 4)
+    assert not merge.worth_a_look(entries, 98, 1)
+    assert not merge.worth_a_look(entries, 100, None)
 
 
 def test_a_merged_file_is_the_sum_of_its_sources() -> None:
     other = replace(SMALL[2].entry, partitions=(PartitionRows(4, 2, 8, 9),), min_event_ms=None, max_event_ms=None)
-    due = merging.sum_of([*SMALL[:2], replace(SMALL[2], entry=other)], "m", 77)
+    due = merge.sum_of([*SMALL[:2], replace(SMALL[2], entry=other)], "m", 77)
     parts = (PartitionRows(0, 4, 10, 21), PartitionRows(4, 2, 8, 9))
     assert due == FileEntry("m", "data", T0, (("c", "x"),), 6, 77, T0 + 1, T0 + 7, 2**63, parts)
     bare = replace(SMALL[0], entry=other)
-    assert (merging.sum_of([bare], "m", 1).min_event_ms, merging.sum_of([bare], "m", 1).max_event_ms) == (None, None)
+    assert (merge.sum_of([bare], "m", 1).min_event_ms, merge.sum_of([bare], "m", 1).max_event_ms) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +360,7 @@ def test_a_merged_file_is_the_sum_of_its_sources() -> None:
 )
 def test_a_merge_that_does_not_add_up(change: dict[str, object], says: list[str]) -> None:
     got = Merged("m", "m-1", 77, 4, 0, (PartitionRows(0, 4, 10, 21),))
-    found = merging.errors([Merge("m", tuple(SMALL[:2]))], MergeReceipt("a", (replace(got, **change),)), {"m-1": 77})
+    found = merge.errors([Merge("m", tuple(SMALL[:2]))], MergeReceipt("a", (replace(got, **change),)), {"m-1": 77})
     assert len(found) == len(says)
     assert all(f.startswith(s) for f, s in zip(found, says, strict=True)), found
 
@@ -363,14 +368,14 @@ def test_a_merge_that_does_not_add_up(change: dict[str, object], says: list[str]
 def test_each_merge_is_looked_at() -> None:
     merges = [Merge("gone", tuple(SMALL[:2])), Merge("m", tuple(SMALL[:2]))]
     got = Merged("m", "m-1", 77, 5, 0, (PartitionRows(0, 4, 10, 21),))
-    assert merging.errors(merges, MergeReceipt("a", (got,)), {"m-1": 77}) == [
+    assert merge.errors(merges, MergeReceipt("a", (got,)), {"m-1": 77}) == [
         "gone was not merged",
         "m-1: rows 5, its sources' are 4",
     ]
 
 
 def test_files_that_a_merge_has_taken_up() -> None:
-    assert merging.merged_sources(["a", "b", "c"], ["c", "m"]) == {"a", "b"}
+    assert merge.merged_sources(["a", "b", "c"], ["c", "m"]) == {"a", "b"}
 
 
 # ---------------------------------------------------------------- renames, windows, errors

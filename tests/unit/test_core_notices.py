@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.notices import (
+from tidegate.core.tell.notices import (
     CRITICAL,
     GIVE_UP_MS,
     INFO,

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.balance import Balance, window_difference
-from tidegate.core.coverage import Allowance, Excess, Findings, Missing, Stray, check_coverage
-from tidegate.core.offsets import Interval, OffsetRange, pack, share, subtract, union, without
-from tidegate.core.receipt import (
+from tidegate.core.audit.coverage import Allowance, Excess, Findings, Missing, Stray, check_coverage
+from tidegate.core.base.offsets import Interval, OffsetRange, pack, share, subtract, union, without
+from tidegate.core.base.slabs import UNBOUNDED, Slab, slabs
+from tidegate.core.files.balance import Balance, window_difference
+from tidegate.core.files.receipt import (
     Copied,
     FileEntry,
     PartitionRows,
@@ -20,8 +21,7 @@ from tidegate.core.receipt import (
     content_digest,
     manifest_digest,
 )
-from tidegate.core.rereading import compare, listed
-from tidegate.core.slabs import UNBOUNDED, Slab, slabs
+from tidegate.core.files.rereading import compare, listed
 
 # ---------------------------------------------------------------- offsets
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.offsets import Interval, OffsetRange, pack, share, subtract, union
+from tidegate.core.base.offsets import Interval, OffsetRange, pack, share, subtract, union
 
 intervals = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda t: Interval(t[0], t[0] + t[1])), max_size=8

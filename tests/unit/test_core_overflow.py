@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.overflow import (
+from tidegate.core.base.partitions import metastore_name_length
+from tidegate.core.files.overflow import (
     MAX_COUNTED,
     OVERFLOW_VALUE,
     Known,
@@ -17,7 +18,6 @@ from tidegate.core.overflow import (
     staying,
     told,
 )
-from tidegate.core.partitions import metastore_name_length
 
 A, B, C, D = ((("x", v),) for v in "abcd")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.patience import OUTAGE_S, delays, enough, lasts_s
+from tidegate.core.base.patience import OUTAGE_S, delays, enough, lasts_s
 
 
 @pytest.mark.parametrize(

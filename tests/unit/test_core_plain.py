@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core.plain import dumps, loads
+from tidegate.core.base.plain import dumps, loads
 
 
 @dataclass(frozen=True)

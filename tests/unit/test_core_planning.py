@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE
 
-from tidegate.core.batch import Loss, PartitionPlan, Plan
-from tidegate.core.errors import DataLoss, LogCut, SourceError, TopicRecreated
-from tidegate.core.lateness import Floor
-from tidegate.core.logcut import Cut
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.planning import NothingToPlan, PlanningView, advance, first_offsets, plan_batch, revise
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.watermark import PartitionFacts, TopicFacts
+from tidegate.core.base.errors import DataLoss, LogCut, SourceError, TopicRecreated
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.batch.planning import NothingToPlan, PlanningView, advance, first_offsets, plan_batch, revise
+from tidegate.core.batch.states import Loss, PartitionPlan, Plan
+from tidegate.core.source.log_cut import Cut
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 NOW = 100 * HOUR
 SPEC = replace(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tidegate.core.hivetypes import parse
-from tidegate.core.proposing import advice, propose, sample_ranges
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.spec.proposals import advice, propose, sample_ranges
 
 TYPES = [
     (["1", "-7"], "bigint"),

@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR
 
-from tidegate.core.pipeline import Windows
-from tidegate.core.watermark import Certificate, PartitionFacts, PartitionWatermark, TopicFacts, certify, watermarks
-from tidegate.core.window import WindowKey
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import (
+    Certificate,
+    PartitionFacts,
+    PartitionWatermark,
+    TopicFacts,
+    certify,
+    watermarks,
+)
 
 SPEC = Windows(HOUR, "UTC", 0, HOUR, idle="clock", topic_silence_ms=2 * HOUR, on_silence="hold")
 WINDOW = WindowKey(9 * HOUR, 10 * HOUR)

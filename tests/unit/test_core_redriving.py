@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE, T0
 
-from tidegate.core import redriving
-from tidegate.core.audit import RESTORE, Redrives
-from tidegate.core.balance import Balance
-from tidegate.core.batch import INGEST, REDRIVE, DirtySource, PartitionPlan, Plan, spans
-from tidegate.core.coverage import Allowance, Findings, Missing, check_coverage, twin_of
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.pipeline import Column, Format
-from tidegate.core.receipt import DirtySample, FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.redriving import Cause, DirtyBatch, Example, choose
-from tidegate.core.views import BatchRow, RangeRow
+from tidegate.core.audit.coverage import Allowance, Findings, Missing, check_coverage, twin_of
+from tidegate.core.audit.problems import RESTORE, Redrives
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.batch.states import INGEST, REDRIVE, DirtySource, PartitionPlan, Plan, spans
+from tidegate.core.dirty import redrive
+from tidegate.core.dirty.redrive import Cause, DirtyBatch, Example, choose
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import DirtySample, FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.look.views import BatchRow, RangeRow
+from tidegate.core.spec.pipeline import Column, Format
+from tidegate.core.window.lateness import Floor
 
 
 def source(batch_id: int, partition: int = 0, rows: int = 2, low: int = 5, high: int = 9) -> DirtySource:
@@ -52,7 +52,7 @@ def test_a_redrives_ranges_reach_over_its_sources() -> None:
     assert PLAN.records == 6
     assert PLAN.is_redrive
     assert spans("x", ()) == ()
-    assert redriving.source_batches(PLAN) == (1, 4)
+    assert redrive.source_batches(PLAN) == (1, 4)
 
 
 def test_any_other_plan_is_what_it_was() -> None:
@@ -63,8 +63,8 @@ def test_any_other_plan_is_what_it_was() -> None:
 
 def test_rows_of_files_add_up_by_partition() -> None:
     parts = (PartitionRows(1, 2, 4, 9), PartitionRows(0, 1, 7, 7), PartitionRows(1, 3, 2, 5), PartitionRows(0, 1, 9, 9))
-    assert redriving.add_up(3, parts) == (DirtySource(3, 0, 2, 7, 9), DirtySource(3, 1, 5, 2, 9))
-    assert redriving.add_up(3, ()) == ()
+    assert redrive.add_up(3, parts) == (DirtySource(3, 0, 2, 7, 9), DirtySource(3, 1, 5, 2, 9))
+    assert redrive.add_up(3, ()) == ()
 
 
 # ---------------------------------------------------------------- what is taken up
@@ -75,7 +75,7 @@ def test_all_that_is_dirty_oldest_first() -> None:
     assert [b.batch_id for b in found.chosen] == [1, 4, 9]
     assert found.left == ()
     assert found.sources == (source(1), source(4), source(9))
-    assert choose([]) == redriving.Choice(())
+    assert choose([]) == redrive.Choice(())
 
 
 def test_what_was_asked_for() -> None:
@@ -88,8 +88,8 @@ def test_one_redrive_is_bounded() -> None:
     found = choose([dirty(1, 5), dirty(2, 5), dirty(3, 1), dirty(4, 1)], most=10)
     assert ([b.batch_id for b in found.chosen], found.left) == ([1, 2], (3, 4))
     assert [b.batch_id for b in choose([dirty(1, 50), dirty(2)], most=10).chosen] == [1], "one batch at least"
-    many = choose([dirty(i) for i in range(1, redriving.MOST_BATCHES + 3)])
-    assert (len(many.chosen), len(many.left)) == (redriving.MOST_BATCHES, 2)
+    many = choose([dirty(i) for i in range(1, redrive.MOST_BATCHES + 3)])
+    assert (len(many.chosen), len(many.left)) == (redrive.MOST_BATCHES, 2)
 
 
 @pytest.mark.parametrize("other", [dirty(2, topic_id="old"), dirty(2, topic="other")])
@@ -103,9 +103,9 @@ def test_rows_of_one_topic_id_at_a_time(other: DirtyBatch) -> None:
 
 def test_every_row_of_the_sources_was_read() -> None:
     right = receipt(result(0, 2, 10, data=4, dirty=1), result(1, 3, 4, late=1))
-    assert redriving.errors(PLAN, right) == []
+    assert redrive.errors(PLAN, right) == []
     wrong = receipt(result(0, 2, 10, data=4), result(2, 3, 4, late=1))
-    assert redriving.errors(PLAN, wrong) == [
+    assert redrive.errors(PLAN, wrong) == [
         "partition 0: 4 rows read, its sources hold 5",
         "partition 1: 0 rows read, its sources hold 1",
         "partition 2: 1 row read, its sources hold 0",
@@ -114,27 +114,27 @@ def test_every_row_of_the_sources_was_read() -> None:
 
 def test_in_vain_is_what_makes_no_row_readable() -> None:
     sample = DirtySample(0, 5, "no number", "price", "x")
-    assert redriving.in_vain(receipt(result(0, 0, 9, dirty=4, late=1), samples=(sample,))) is None
-    assert redriving.in_vain(receipt(result(0, 0, 9, dirty=4, filtered=1))) is None
+    assert redrive.in_vain(receipt(result(0, 0, 9, dirty=4, late=1), samples=(sample,))) is None
+    assert redrive.in_vain(receipt(result(0, 0, 9, dirty=4, filtered=1))) is None
     none = receipt(result(0, 0, 9, dirty=4), result(1, 0, 9, dirty=1), samples=(sample,))
-    assert redriving.in_vain(none) == (
+    assert redrive.in_vain(none) == (
         "none of the 5 dirty rows became readable, for example partition 0 offset 5: price: no number"
     )
     bare = replace(none, samples=(replace(sample, field=""),))
-    assert str(redriving.in_vain(bare)).endswith("offset 5: record: no number")
-    assert redriving.in_vain(replace(none, samples=())) == "none of the 5 dirty rows became readable"
+    assert str(redrive.in_vain(bare)).endswith("offset 5: record: no number")
+    assert redrive.in_vain(replace(none, samples=())) == "none of the 5 dirty rows became readable"
 
 
 def test_the_outcome_in_words() -> None:
-    assert redriving.outcome(receipt(result(0, 0, 9, data=1200, dirty=1))) == "1,200 data, 0 late, 1 still dirty"
-    told = redriving.outcome(receipt(result(0, 0, 9, late=2, filtered=3, dropped=4), result(1, 0, 9, late=1)))
+    assert redrive.outcome(receipt(result(0, 0, 9, data=1200, dirty=1))) == "1,200 data, 0 late, 1 still dirty"
+    told = redrive.outcome(receipt(result(0, 0, 9, late=2, filtered=3, dropped=4), result(1, 0, 9, late=1)))
     assert told == "0 data, 3 late, 0 still dirty, 3 filtered, 4 dropped"
-    told = redriving.outcome(receipt(result(0, 0, 9, data=1200, rerouted=1100)))
+    told = redrive.outcome(receipt(result(0, 0, 9, data=1200, rerouted=1100)))
     assert told == "1,200 data (1,100 of them rerouted), 0 late, 0 still dirty"
 
 
 def test_a_redrives_rows_are_what_is_no_gap() -> None:
-    mine = redriving.coordinates(OffsetRange("t", 0, 3, 10), (Interval(4, 6), Interval(8, 9)))
+    mine = redrive.coordinates(OffsetRange("t", 0, 3, 10), (Interval(4, 6), Interval(8, 9)))
     assert mine == (Interval(3, 4), Interval(6, 8), Interval(9, 10))
 
 
@@ -142,9 +142,9 @@ def test_a_redrives_rows_are_what_is_no_gap() -> None:
 def test_headers_are_not_kept(path: str) -> None:
     columns = (Column("k", "binary", "$.key"), Column("h", "string", path))
     raw = replace(PIPELINE, format=Format(type="raw"), columns=columns)
-    assert redriving.of_headers(raw) == "h"
-    assert redriving.of_headers(replace(raw, columns=columns[:1])) is None
-    assert redriving.of_headers(replace(raw, format=Format())) is None, "a field of that name"
+    assert redrive.of_headers(raw) == "h"
+    assert redrive.of_headers(replace(raw, columns=columns[:1])) is None
+    assert redrive.of_headers(replace(raw, format=Format())) is None, "a field of that name"
 
 
 # ---------------------------------------------------------------- what to mend
@@ -154,7 +154,7 @@ def test_causes_of_many_batches_become_one() -> None:
     def example(n: int) -> Example:
         return Example(n, 0, n, "x")
 
-    found = redriving.together(
+    found = redrive.together(
         [
             Cause("a", "odd", 1, (3,), (example(1), example(2))),
             Cause("b", "odd", 5, (1,), (example(3),)),
@@ -167,7 +167,7 @@ def test_causes_of_many_batches_become_one() -> None:
         Cause("a", "even", 5, (1,)),
         Cause("b", "odd", 5, (1,), (example(3),)),
     ]
-    assert len(redriving.together(found, 1)[0].examples) == 1
+    assert len(redrive.together(found, 1)[0].examples) == 1
 
 
 # ---------------------------------------------------------------- the audit
@@ -295,7 +295,7 @@ def test_reasons_that_differ_in_a_value_are_one_cause():
         Cause("value", "expected an integer, got 'b'", 1, (1,)),
         Cause("value", "expected a number, got 'b'", 1, (1,)),
     ]
-    assert redriving.together(causes) == [
+    assert redrive.together(causes) == [
         Cause("at", at, 3, (1, 2), varies=True),
         Cause("value", "expected an integer, got 'a'", 2, (1,), varies=True),
         Cause("value", "expected a number, got 'b'", 1, (1,)),

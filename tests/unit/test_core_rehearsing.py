@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from core_values import HOUR, T0
 
-from tidegate.core.cleaning import Moment
-from tidegate.core.layout import Layout
-from tidegate.core.pipeline import Cleaning
-from tidegate.core.rehearsing import (
+from tidegate.core.clean.rules import Moment
+from tidegate.core.replay.rehearsal import (
     EVENT,
     GIVEN_UP_MS,
     Rehearsal,
@@ -18,6 +16,8 @@ from tidegate.core.rehearsing import (
     parse_rehearsal,
     touched_ms,
 )
+from tidegate.core.spec.pipeline import Cleaning
+from tidegate.core.target.paths import Layout
 
 PATHS = Layout("file:///lake/t", "file:///lake/t/_tidegate")
 TTL = Cleaning(attempts_ms=HOUR)

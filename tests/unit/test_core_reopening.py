@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.landed import OwedSpan
-from tidegate.core.overflow import Overflow
-from tidegate.core.pipeline import Reopening
-from tidegate.core.receipt import FileEntry, PartitionRows
-from tidegate.core.reopening import (
+from tidegate.core.files.landed import OwedSpan
+from tidegate.core.files.overflow import Overflow
+from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.late.reopen import (
     MOST_REFUSED,
     QUIET_MS,
     BatchRows,
@@ -24,6 +23,7 @@ from tidegate.core.reopening import (
     is_due,
     over_budget,
 )
+from tidegate.core.spec.pipeline import Reopening
 
 HOUR = 3_600_000
 NOW = 10 * HOUR

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE
 
-from tidegate.core.landed import OwedSpan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.receipt import FileEntry, PartitionRows
-from tidegate.core.replaying import (
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.files.landed import OwedSpan
+from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.replay.origin import (
     AUTO,
     FILES,
     KAFKA,
@@ -27,6 +25,8 @@ from tidegate.core.replaying import (
     lost,
     needing_decoding,
 )
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
 
 ID, SITE, VALUE = (
     Column("id", "string", "$.id", nullable=False),

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tidegate.core.offsets import Interval, union, without
-from tidegate.core.rereading import compare, listed
+from tidegate.core.base.offsets import Interval, union, without
+from tidegate.core.files.rereading import compare, listed
 
 SPAN = Interval(10, 20)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.receipt import FileEntry
-from tidegate.core.rollback import Known, Origin, PartitionChange, changes, choose, lost
-from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.replay.rollback import Known, Origin, PartitionChange, changes, choose, lost
+from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 
 SPEC = replace(
     PIPELINE,

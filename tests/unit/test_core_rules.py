@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.balance import Balance
-from tidegate.core.lateness import Floor, floor_of
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.pipeline import DirtyLimits, Windows
-from tidegate.core.plain import dumps, from_plain, loads
-from tidegate.core.receipt import (
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.base.plain import dumps, from_plain, loads
+from tidegate.core.base.renames import Do, Seen, decide, held_against
+from tidegate.core.batch.thresholds import refusal, too_dirty
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import (
     DirtySample,
     FileEntry,
     PartitionRows,
@@ -23,8 +23,8 @@ from tidegate.core.receipt import (
     content_digest,
     identity_of,
 )
-from tidegate.core.recovery import Do, Seen, decide, held_against
-from tidegate.core.thresholds import refusal, too_dirty
+from tidegate.core.spec.pipeline import DirtyLimits, Windows
+from tidegate.core.window.lateness import Floor, floor_of
 
 HOUR = 3_600_000
 

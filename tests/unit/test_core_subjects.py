@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_values import HOUR, T0
 
-from tidegate.core.subjects import meant, of_window, said
+from tidegate.core.tell.subjects import meant, of_window, said
 
 
 @pytest.mark.parametrize(

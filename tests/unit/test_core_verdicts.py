@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from core_values import T0
 
-from tidegate.core.cleaning import (
+from tidegate.core.clean.rules import (
     Assembly,
     BatchAttempt,
     BatchFacts,
@@ -30,7 +30,7 @@ from tidegate.core.cleaning import (
     side_staging,
     within,
 )
-from tidegate.core.pipeline import Cleaning
+from tidegate.core.spec.pipeline import Cleaning
 
 NOW = 1_000_000
 TTL = Cleaning(1000, 2000, 3000, 4000)

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core import announcing
-from tidegate.core.announcing import LONGEST_TEXT, Notice
-from tidegate.core.answer import Comparison
-from tidegate.core.pipeline import Windows
-from tidegate.core.waiting import (
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.tell import announcement
+from tidegate.core.tell.announcement import LONGEST_TEXT, Notice
+from tidegate.core.window.answer import Comparison
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import (
     MOST_ASKED,
     Answer,
     ClosedWait,
@@ -23,8 +24,7 @@ from tidegate.core.waiting import (
     settled,
     union,
 )
-from tidegate.core.watermark import Certificate, PartitionFacts, TopicFacts
-from tidegate.core.window import WindowKey
+from tidegate.core.window.watermark import Certificate, PartitionFacts, TopicFacts
 
 SPEC = Windows(HOUR, "UTC", T0, HOUR, idle="follow")
 NOW = T0 + 1000 * HOUR
@@ -210,7 +210,7 @@ NOTICE = Notice(
 
 
 def test_what_an_event_says() -> None:
-    assert announcing.extra(PIPELINE, NOTICE) == {
+    assert announcement.extra(PIPELINE, NOTICE) == {
         "pipeline": "flights",
         "table": "lake.flights",
         "window": "20130105T040000Z",
@@ -239,15 +239,15 @@ def test_what_an_event_says() -> None:
 
 
 def test_an_event_of_a_window_whose_certificate_is_lost() -> None:
-    extra = announcing.extra(PIPELINE, replace(NOTICE, certificate=None))
+    extra = announcement.extra(PIPELINE, replace(NOTICE, certificate=None))
     assert [extra[k] for k in ("watermark", "ready_reason", "decided_at", "warning")] == [None] * 4
     early = replace(NOTICE, certificate=replace(CERTIFICATE, watermark_ms=None))
-    assert announcing.extra(PIPELINE, early)["watermark"] is None
+    assert announcement.extra(PIPELINE, early)["watermark"] is None
 
 
 def test_texts_of_an_event_are_cut() -> None:
     def reason(length: int) -> object:
-        return announcing.extra(
+        return announcement.extra(
             PIPELINE, replace(NOTICE, certificate=replace(CERTIFICATE, reason="r" * length))
         )["ready_reason"]  # fmt: skip
 
@@ -258,12 +258,12 @@ def test_texts_of_an_event_are_cut() -> None:
 @pytest.mark.parametrize(("action", "warned"), [("warn", True), ("publish", False), ("hold", False)])
 def test_a_warning_is_told(action: str, warned: bool) -> None:
     found = replace(CERTIFICATE, completeness=Comparison("short", action, "3 rows too few", "audit"))
-    assert announcing.warning(found) == ("3 rows too few" if warned else None)
+    assert announcement.warning(found) == ("3 rows too few" if warned else None)
     notice = replace(NOTICE, certificate=found)
-    assert announcing.extra(PIPELINE, replace(notice, taken_up=0))["warning"] == announcing.warning(found)
+    assert announcement.extra(PIPELINE, replace(notice, taken_up=0))["warning"] == announcement.warning(found)
     since = "3 rows too few; since then 2 late rows were taken up" if warned else None
-    assert announcing.extra(PIPELINE, replace(notice, taken_up=2))["warning"] == since
-    assert announcing.warning(None) is None
+    assert announcement.extra(PIPELINE, replace(notice, taken_up=2))["warning"] == since
+    assert announcement.warning(None) is None
 
 
 @pytest.mark.parametrize(
@@ -272,21 +272,21 @@ def test_a_warning_is_told(action: str, warned: bool) -> None:
     + [({key: "other"}, False) for key in ("window_start", "generation", "digest")],
 )
 def test_which_event_is_of_this_generation(changes: dict, same: bool) -> None:
-    known = announcing.extra(PIPELINE, NOTICE)
-    assert announcing.same(known | changes, known) is same
-    assert not announcing.same({}, known)
+    known = announcement.extra(PIPELINE, NOTICE)
+    assert announcement.same(known | changes, known) is same
+    assert not announcement.same({}, known)
 
 
 @pytest.mark.parametrize(
     ("kind", "age_ms", "announced", "due"),
     [
-        ("archive", announcing.GRACE_MS, False, True),
-        ("archive", announcing.GRACE_MS - 1, False, False),
+        ("archive", announcement.GRACE_MS, False, True),
+        ("archive", announcement.GRACE_MS - 1, False, False),
         ("reopen", 0, False, True),
         ("reopen", 0, True, False),
-        ("archive", announcing.GRACE_MS, True, False),
+        ("archive", announcement.GRACE_MS, True, False),
     ],
 )
 def test_who_tells_of_it(kind: str, age_ms: int, announced: bool, due: bool) -> None:
     notice = replace(NOTICE, kind=kind, announced=announced)
-    assert announcing.due(notice, NOTICE.published_ms + age_ms) is due
+    assert announcement.due(notice, NOTICE.published_ms + age_ms) is due

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.batch import PartitionPlan, Plan
-from tidegate.core.lateness import Floor
-from tidegate.core.pipeline import Windows
-from tidegate.core.plain import dumps, loads
-from tidegate.core.planning import advance
-from tidegate.core.watermark import (
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.batch.planning import advance
+from tidegate.core.batch.states import PartitionPlan, Plan
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import (
     Certificate,
     PartitionFacts,
     TopicFacts,
@@ -20,7 +21,6 @@ from tidegate.core.watermark import (
     global_watermark,
     watermarks,
 )
-from tidegate.core.window import WindowKey
 
 HOUR = 3_600_000
 SPEC = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=HOUR)

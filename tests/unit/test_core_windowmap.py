@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core import windowmap
-from tidegate.core.answer import Answer
-from tidegate.core.due import ArchiveNote
-from tidegate.core.glance import Mark
-from tidegate.core.pipeline import Completeness, Pipeline
-from tidegate.core.watermark import PartitionFacts, TopicFacts
-from tidegate.core.window import WindowKey
-from tidegate.core.windowmap import DONE, MEANINGS, Judge
+from tidegate.core.look import window_map
+from tidegate.core.look.glance import Mark
+from tidegate.core.look.window_map import DONE, MEANINGS, Judge
+from tidegate.core.spec.pipeline import Completeness, Pipeline
+from tidegate.core.window.answer import Answer
+from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 NOW = T0 + 9 * HOUR
 KEY = WindowKey(T0, T0 + HOUR)
@@ -33,35 +33,35 @@ def judge(*events: int | None, pipeline: Pipeline = PIPELINE, note: ArchiveNote 
 @pytest.mark.parametrize(
     ("mark", "events", "state"),
     [
-        (None, (T0,), windowmap.OPEN),
-        (None, (), windowmap.OPEN),
-        (None, (None,), windowmap.OPEN),
-        (None, (T0 + HOUR - 1, T0 + HOUR - 1), windowmap.OPEN),
-        (None, (T0, T0 + HOUR - 1), windowmap.OPEN),
-        (None, (T0, T0 + HOUR), windowmap.BLOCKED),
-        (None, (None, T0 + HOUR), windowmap.BLOCKED),
-        (None, (T0 + HOUR - 1, T0 + 2 * HOUR), windowmap.BLOCKED),
-        (None, (T0 + HOUR, T0 + 2 * HOUR), windowmap.READY),
-        (None, (T0 + HOUR,), windowmap.READY),
-        (Mark(T0, "CLOSING"), (T0,), windowmap.WORKING),
-        (Mark(T0, "CLOSED"), (T0 + HOUR,), windowmap.WORKING),
-        (Mark(T0, "CLOSED", building="BUILDING"), (T0,), windowmap.WORKING),
-        (Mark(T0, "OPEN", building="BUILT"), (T0,), windowmap.WORKING),
-        (Mark(T0, "OPEN"), (T0,), windowmap.OPEN),
-        (Mark(T0, "OPEN", "an alarm"), (T0,), windowmap.ALARM),
-        (Mark(T0, "CLOSED", "an alarm", 1, "archive", 5), (T0,), windowmap.ALARM),
-        (Mark(T0, "CLOSED", None, 1, "archive", 5), (T0,), windowmap.PUBLISHED),
-        (Mark(T0, "CLOSED", None, 1, "archive", 0), (T0 + HOUR,), windowmap.PUBLISHED),
-        (Mark(T0, "CLOSED", None, 1, "archive", 5, building="BUILDING"), (T0,), windowmap.PUBLISHED),
-        (Mark(T0, "CLOSED", None, 1, "archive", 5, late=1), (T0,), windowmap.LATE),
-        (Mark(T0, "CLOSED", None, 3, "rollback", 5, late=9), (T0,), windowmap.LATE),
-        (Mark(T0, "OPEN", late=1), (T0,), windowmap.OPEN),
-        (Mark(T0, "CLOSED", None, 2, "replay", 5), (T0,), windowmap.REPLAYED),
-        (Mark(T0, "CLOSED", None, 2, "heal", 5), (T0,), windowmap.REPLAYED),
-        (Mark(T0, "CLOSED", None, 2, None, 5), (T0,), windowmap.REPLAYED),
-        (Mark(T0, "CLOSED", None, 2, "reopen", 5), (T0,), windowmap.REOPENED),
-        (Mark(T0, "CLOSED", None, 3, "rollback", 5), (T0,), windowmap.ROLLED_BACK),
-        (Mark(T0, "OPEN", answer=Answer("x", 1, 9, None, T0, T0)), (T0 + HOUR,), windowmap.READY),
+        (None, (T0,), window_map.OPEN),
+        (None, (), window_map.OPEN),
+        (None, (None,), window_map.OPEN),
+        (None, (T0 + HOUR - 1, T0 + HOUR - 1), window_map.OPEN),
+        (None, (T0, T0 + HOUR - 1), window_map.OPEN),
+        (None, (T0, T0 + HOUR), window_map.BLOCKED),
+        (None, (None, T0 + HOUR), window_map.BLOCKED),
+        (None, (T0 + HOUR - 1, T0 + 2 * HOUR), window_map.BLOCKED),
+        (None, (T0 + HOUR, T0 + 2 * HOUR), window_map.READY),
+        (None, (T0 + HOUR,), window_map.READY),
+        (Mark(T0, "CLOSING"), (T0,), window_map.WORKING),
+        (Mark(T0, "CLOSED"), (T0 + HOUR,), window_map.WORKING),
+        (Mark(T0, "CLOSED", building="BUILDING"), (T0,), window_map.WORKING),
+        (Mark(T0, "OPEN", building="BUILT"), (T0,), window_map.WORKING),
+        (Mark(T0, "OPEN"), (T0,), window_map.OPEN),
+        (Mark(T0, "OPEN", "an alarm"), (T0,), window_map.ALARM),
+        (Mark(T0, "CLOSED", "an alarm", 1, "archive", 5), (T0,), window_map.ALARM),
+        (Mark(T0, "CLOSED", None, 1, "archive", 5), (T0,), window_map.PUBLISHED),
+        (Mark(T0, "CLOSED", None, 1, "archive", 0), (T0 + HOUR,), window_map.PUBLISHED),
+        (Mark(T0, "CLOSED", None, 1, "archive", 5, building="BUILDING"), (T0,), window_map.PUBLISHED),
+        (Mark(T0, "CLOSED", None, 1, "archive", 5, late=1), (T0,), window_map.LATE),
+        (Mark(T0, "CLOSED", None, 3, "rollback", 5, late=9), (T0,), window_map.LATE),
+        (Mark(T0, "OPEN", late=1), (T0,), window_map.OPEN),
+        (Mark(T0, "CLOSED", None, 2, "replay", 5), (T0,), window_map.REPLAYED),
+        (Mark(T0, "CLOSED", None, 2, "heal", 5), (T0,), window_map.REPLAYED),
+        (Mark(T0, "CLOSED", None, 2, None, 5), (T0,), window_map.REPLAYED),
+        (Mark(T0, "CLOSED", None, 2, "reopen", 5), (T0,), window_map.REOPENED),
+        (Mark(T0, "CLOSED", None, 3, "rollback", 5), (T0,), window_map.ROLLED_BACK),
+        (Mark(T0, "OPEN", answer=Answer("x", 1, 9, None, T0, T0)), (T0 + HOUR,), window_map.READY),
     ],
 )
 def test_each_window_has_one_state(mark: Mark | None, events: tuple[int | None, ...], state: str) -> None:
@@ -70,7 +70,7 @@ def test_each_window_has_one_state(mark: Mark | None, events: tuple[int | None, 
 
 
 def test_the_watermark_is_behind_the_events_by_its_delay() -> None:
-    for event, state in ((T0 + 2 * HOUR - 1, windowmap.OPEN), (T0 + 2 * HOUR, windowmap.READY)):
+    for event, state in ((T0 + 2 * HOUR - 1, window_map.OPEN), (T0 + 2 * HOUR, window_map.READY)):
         found = judge(event, pipeline=DELAYED)
         assert (found.low_ms, found.high_ms) == (event - HOUR, event - HOUR)
         assert found.state(KEY, None) == state
@@ -88,16 +88,16 @@ def test_a_plans_clock_that_is_ahead_says_no_more_than_the_clock_of_now() -> Non
     """A topic that has been silent for long enough is as far as the clock."""
     windows = replace(PIPELINE.windows, idle="clock", topic_silence_ms=HOUR, on_silence="close")
     drained = TopicFacts(7, NOW, (PartitionFacts(0, T0 + 1, True, T0 + 1),))
-    for now_ms, state in ((T0 + HOUR - 1, windowmap.OPEN), (T0 + HOUR, windowmap.READY)):
+    for now_ms, state in ((T0 + HOUR - 1, window_map.OPEN), (T0 + HOUR, window_map.READY)):
         assert Judge(replace(PIPELINE, windows=windows), drained, None, now_ms).state(KEY, None) == state
 
 
 def test_a_window_whose_run_has_ended_is_due() -> None:
     ended = ArchiveNote(ended=(T0,))
-    assert judge(T0 + HOUR, note=ended).state(KEY, None) == windowmap.DUE
-    assert judge(T0 + HOUR, note=ended).state(KEY, Mark(T0, "CLOSED", None, 1, "archive", 5)) == windowmap.PUBLISHED
-    assert judge(T0, note=ended).state(KEY, None) == windowmap.OPEN
-    assert judge(T0 + HOUR, note=ArchiveNote(ended=(T0 + HOUR,))).state(KEY, None) == windowmap.READY
+    assert judge(T0 + HOUR, note=ended).state(KEY, None) == window_map.DUE
+    assert judge(T0 + HOUR, note=ended).state(KEY, Mark(T0, "CLOSED", None, 1, "archive", 5)) == window_map.PUBLISHED
+    assert judge(T0, note=ended).state(KEY, None) == window_map.OPEN
+    assert judge(T0 + HOUR, note=ArchiveNote(ended=(T0 + HOUR,))).state(KEY, None) == window_map.READY
 
 
 COUNTED = replace(PIPELINE, completeness=Completeness("topic", "kafka", topic="audit", patience_ms=HOUR))
@@ -107,14 +107,14 @@ SHORT = Answer("audit", 1, 9, None, T0 + HOUR, T0 + HOUR)
 def test_a_window_that_another_system_holds_says_so() -> None:
     mark = Mark(T0, "OPEN", answer=SHORT)
     held = judge(T0 + HOUR, pipeline=COUNTED, at=T0 + HOUR)
-    assert held.state(KEY, mark) == windowmap.HELD
-    assert held.state(KEY, None) == windowmap.READY, "nobody has been asked yet"
-    assert held.state(KEY, replace(mark, answer=replace(SHORT, rows=9))) == windowmap.READY
-    assert judge(T0 + HOUR, pipeline=COUNTED).state(KEY, mark) == windowmap.READY, "its patience is over"
-    assert judge(T0, pipeline=COUNTED, at=T0 + HOUR).state(KEY, mark) == windowmap.OPEN
-    assert judge(T0 + HOUR, at=T0 + HOUR).state(KEY, mark) == windowmap.READY, "nobody is asked any more"
+    assert held.state(KEY, mark) == window_map.HELD
+    assert held.state(KEY, None) == window_map.READY, "nobody has been asked yet"
+    assert held.state(KEY, replace(mark, answer=replace(SHORT, rows=9))) == window_map.READY
+    assert judge(T0 + HOUR, pipeline=COUNTED).state(KEY, mark) == window_map.READY, "its patience is over"
+    assert judge(T0, pipeline=COUNTED, at=T0 + HOUR).state(KEY, mark) == window_map.OPEN
+    assert judge(T0 + HOUR, at=T0 + HOUR).state(KEY, mark) == window_map.READY, "nobody is asked any more"
     ended = judge(T0 + HOUR, pipeline=COUNTED, note=ArchiveNote(ended=(T0,)), at=T0 + HOUR)
-    assert ended.state(KEY, mark) == windowmap.HELD
+    assert ended.state(KEY, mark) == window_map.HELD
 
 
 def test_what_is_done_is_in_the_table() -> None:

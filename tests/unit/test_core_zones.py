@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tidegate.core.cut import shared_directory, time_values, window_end, window_named, window_start
-from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.pipeline import Windows
-from tidegate.core.zones import changes, day_start, times_that_go_back
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.base.zones import changes, day_start, times_that_go_back
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import shared_directory, time_values, window_end, window_named, window_start
 
 
 def ms(*when: int) -> int:

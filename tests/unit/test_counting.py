@@ -18,12 +18,13 @@ from sqlalchemy import create_engine, delete
 from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.adapters.ledger import schema
-from tidegate.core.errors import LedgerError, TidegateError, WrongRevision
-from tidegate.core.pipeline import Completeness
-from tidegate.core.plain import dumps
-from tidegate.core.waiting import Answer
+from tidegate.core.base.errors import LedgerError, TidegateError, WrongRevision
+from tidegate.core.base.plain import dumps
+from tidegate.core.spec.pipeline import Completeness
+from tidegate.core.window.waits import Answer
 from tidegate.orchestration import counting, sensors
-from tidegate.workflow import archive, truth
+from tidegate.workflow.completeness import ask
+from tidegate.workflow.window import archive
 
 SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=1)
 PASSED = Answer(True, "the watermark has passed")
@@ -95,7 +96,7 @@ def test_an_acceptance_ends_the_wait(world: World) -> None:
         ctx = world.context()
         _, shown = ctx.ledger.truths.known("readings", window(0), ("data",))
         assert shown is not None
-        truth.accept(ctx, window(0), shown, "lost at the source")
+        ask.accept(ctx, window(0), shown, "lost at the source")
         return await waiting
 
     assert "accepted: lost at the source" in run(play()).text

@@ -13,10 +13,11 @@ import pytest
 from airflow.exceptions import AirflowException, AirflowFailException
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.pipeline import Column, Reopening
+from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.orchestration import datasets, operators
 from tidegate.orchestration.timetable import from_ms
-from tidegate.workflow import outcome, replay
+from tidegate.workflow.base import outcome
+from tidegate.workflow.replay import replay
 
 Run = Callable[..., list[tuple[int, int]]]
 

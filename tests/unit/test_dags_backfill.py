@@ -25,8 +25,8 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
-from tidegate.core.due import RunsSeen
-from tidegate.core.window import WindowKey
+from tidegate.core.window.due import RunsSeen
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration import runs as module
 from tidegate.orchestration.backfill import sweep, to_scheduled
 from tidegate.orchestration.runs import MOST_AT_ONCE, Filled, create_missing_runs, trigger_after_backlog

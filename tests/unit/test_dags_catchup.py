@@ -20,14 +20,17 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
 from tests.unit.test_dags_backfill import ARCHIVE, FIRST, QUARTER, add_run, dag, front, session, set_task, windows
-from tidegate.core.announcing import Notice
-from tidegate.core.offsets import Interval
+from tidegate.core.base.offsets import Interval
+from tidegate.core.tell.announcement import Notice
 from tidegate.orchestration import catchup, cleared, gauges, messages, pools, runs, switches
 from tidegate.orchestration.operators import CatchUpOperator, MaintainOperator
 from tidegate.orchestration.timetable import to_ms
-from tidegate.workflow import announcing, archive, certificates, reconcile
-from tidegate.workflow import catchup as catchup_workflow
-from tidegate.workflow.context import Published
+from tidegate.workflow.base.context import Published
+from tidegate.workflow.look import certificates
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.tell import announcements
+from tidegate.workflow.window import archive
+from tidegate.workflow.window import catchup as catchup_workflow
 
 __all__ = ["airflow_home", "session"]
 MAINTAIN = "tram_positions.maintain"
@@ -67,8 +70,10 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(certificates, "published", lambda c, key, number: {"generation": number})
     now = to_ms(timezone.utcnow())
     more = dict.fromkeys((f.name for f in fields(Notice)), 0) | {"published_ms": now, "certificate": None}
-    monkeypatch.setattr(announcing, "notice", lambda c, key, number: Notice(**more | {"window": key, "number": number}))
-    monkeypatch.setattr(announcing, "told", lambda c, notice: found.told.append(notice.window))
+    monkeypatch.setattr(
+        announcements, "notice", lambda c, key, number: Notice(**more | {"window": key, "number": number})
+    )
+    monkeypatch.setattr(announcements, "told", lambda c, notice: found.told.append(notice.window))
     monkeypatch.setattr(catchup_workflow, "comparing_once", lambda c: c)
     monkeypatch.setattr(reconcile, "look", lambda c: SimpleNamespace(due=found.due))
     return found
@@ -154,7 +159,7 @@ def test_a_paused_dag_is_not_caught_up_with(session: Session, maintenance: DagRu
 def test_what_is_left_is_the_next_runs_once(
     session: Session, maintenance: DagRun, ctx: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.core.catchup.in_turn", lambda ready, part=None, most=5: list(ready)[:most])
+    monkeypatch.setattr("tidegate.core.publish.catchup.in_turn", lambda ready, part=None, most=5: list(ready)[:most])
     ctx.due = windows(*range(30))
     part = Interval(windows(0)[0].start_ms, windows(29)[0].end_ms)
     conf = {"from": "2024-10-27T01:00Z", "until": "2024-10-27T08:30Z"}
@@ -179,7 +184,7 @@ def test_the_run_that_goes_on_publishes_the_few_that_are_left(
     run = session.query(DagRun).filter_by(dag_id=MAINTAIN, run_id=run_id).one()
     for module, name in ((gauges, "tell"), (messages, "tell"), (switches, "settle")):
         monkeypatch.setattr(module, name, lambda *given: None)
-    for module, name in ((reconcile, "maintain"), (announcing, "due")):
+    for module, name in ((reconcile, "maintain"), (announcements, "due")):
         monkeypatch.setattr(module, name, lambda *given: ())
     monkeypatch.setattr(reconcile, "due", lambda c: c.due)
     task.work(ctx, {"ti": instance(session, run, "maintain"), "dag_run": run})  # type: ignore[typeddict-item]

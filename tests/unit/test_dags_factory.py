@@ -14,7 +14,7 @@ from airflow.models.dagbag import DagBag
 from airflow.serialization.serialized_objects import SerializedDAG
 from airflow.utils import dag_parsing_context
 
-from tidegate.core.instants import MINUTE_MS
+from tidegate.core.base.instants import MINUTE_MS
 from tidegate.orchestration import factory
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable
 

@@ -15,7 +15,7 @@ from airflow.metrics.validators import stat_name_default_handler
 from airflow.stats import Stats
 
 from tests.world import HOUR, TOPIC, World
-from tidegate.core.measures import FAMILIES, SUMMARY, Measure
+from tidegate.core.look.measures import FAMILIES, SUMMARY, Measure
 from tidegate.orchestration import gauges
 
 DAY = 24 * HOUR

@@ -16,8 +16,8 @@ from airflow.serialization.serialized_objects import SerializedDAG
 from tests.unit.test_webhook import Receiver
 from tests.world import World, make_pipeline
 from tidegate.adapters.connections import Connection, ConnectionMissing
-from tidegate.core.errors import LedgerError
-from tidegate.core.pipeline import Notify
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.spec.pipeline import Notify
 from tidegate.orchestration import factory, messages
 
 LOG = logging.getLogger("task")
@@ -151,8 +151,8 @@ def test_neither_fails_the_task_nor_the_other(
     def broken(*_: Any) -> None:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr("tidegate.workflow.checkup.if_due", broken)
-    monkeypatch.setattr("tidegate.workflow.notices.tell", broken)
+    monkeypatch.setattr("tidegate.workflow.audit.checkup.if_due", broken)
+    monkeypatch.setattr("tidegate.workflow.tell.notices.tell", broken)
     messages.tell(world.context(), LOG)
     assert "nothing is checked: RuntimeError: odd" in caplog.text
     assert "nobody is told: RuntimeError: odd" in caplog.text

@@ -15,15 +15,20 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tests.world import make_pipeline
-from tidegate.core.due import RunsSeen
-from tidegate.core.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
-from tidegate.core.plain import dumps
-from tidegate.core.rehearsing import AtWork
-from tidegate.core.waiting import Look, Standing
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
+from tidegate.core.base.plain import dumps
+from tidegate.core.replay.rehearsal import AtWork
+from tidegate.core.window.due import RunsSeen
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import Look, Standing
 from tidegate.orchestration import datasets, gauges, hub, operators, replay_runs, runs, sensors, switches
-from tidegate.workflow import announcing, archive, certificates, ingest, reconcile, replay
-from tidegate.workflow.context import Published
+from tidegate.workflow.base.context import Published
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look import certificates
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.tell import announcements
+from tidegate.workflow.window import archive
 
 PIPELINE = make_pipeline("file:///lake/readings")
 FOUR = pendulum.datetime(2013, 1, 5, 4)
@@ -132,7 +137,7 @@ def test_only_a_new_generation_is_an_event(
 ) -> None:
     windows: list[WindowKey] = []
     monkeypatch.setattr(module, call, lambda c, window: windows.append(window) or published(new))
-    monkeypatch.setattr(announcing, "notice", lambda c, window, number: (window, number))
+    monkeypatch.setattr(announcements, "notice", lambda c, window, number: (window, number))
     announced: list[Any] = []
     monkeypatch.setattr(datasets, "announce", lambda c, notice, ti: announced.append((notice, ti.task_id)) or "told")
     where, task = context(), kind(task_id="t", dag=None, pipeline=PIPELINE)
@@ -179,7 +184,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     monkeypatch.setattr(reconcile, "due", lambda c: ["w"])
     monkeypatch.setattr(reconcile, "maintain", maintain)
     monkeypatch.setattr(replay_runs, "at_work", lambda name, windows, session: done.append(f"{name} {windows}") or {1})
-    monkeypatch.setattr(announcing, "due", lambda c: done.append("announce") or [])
+    monkeypatch.setattr(announcements, "due", lambda c: done.append("announce") or [])
     more = {"dag_ids": ["readings.ingest"], "archive_dag_id": "readings.archive"}
     run(operators.MaintainOperator, context(), **more)
     assert done == [
@@ -203,7 +208,7 @@ def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
     monkeypatch.setattr(operators.MaintainOperator, "prepare", lambda self: None)
     monkeypatch.setattr(reconcile, "due", lambda c: [])
-    monkeypatch.setattr(announcing, "due", lambda c: [])
+    monkeypatch.setattr(announcements, "due", lambda c: [])
     created: list[bool] = []
     monkeypatch.setattr(runs, "without_run", lambda dag, windows, looked_ms, session: [WINDOW] * 20)
     monkeypatch.setattr(runs, "create_missing_runs", lambda *_, create=True: created.append(create) or runs.Filled())
@@ -339,7 +344,7 @@ def test_what_no_retry_mends_ends_the_wait(state: Any, monkeypatch: pytest.Monke
         raise Alarm("files contradict the ledger")
 
     state(None)
-    monkeypatch.setattr("tidegate.core.waiting.certify", fail)
+    monkeypatch.setattr("tidegate.core.window.waits.certify", fail)
     event = first_event(trigger())
     assert event["outcome"] == "failed"
     with pytest.raises(AirflowFailException, match="contradict"):

@@ -15,7 +15,7 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
 from tests.unit.test_range_runs import ARCHIVE, FIRST, QUARTER, REPLAY, dags, session
-from tidegate.core.window import WindowKey
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration.replay_runs import at_work
 from tidegate.orchestration.timetable import to_ms
 

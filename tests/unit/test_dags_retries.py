@@ -15,7 +15,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 
 from tidegate.commands import examination
-from tidegate.core import patience
+from tidegate.core.base import patience
 from tidegate.orchestration import factory
 
 START = pendulum.datetime(2024, 10, 27)

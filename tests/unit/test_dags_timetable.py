@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from tests import zone_windows
 from tests.world import make_pipeline
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.errors import SpecError
-from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.pipeline import Windows
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import window_end, window_start
 from tidegate.orchestration import timetable as module
 from tidegate.orchestration.operators import window_of
 from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms, to_ms

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.world import World, record
-from tidegate.core.errors import BatchRefused
-from tidegate.core.pipeline import Column, DirtyLimits
-from tidegate.workflow import ingest
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.spec.pipeline import Column, DirtyLimits
+from tidegate.workflow.batch import ingest
 
 EVIL = "\x1b[2J\x07\r\n\u202e"
 

@@ -15,7 +15,7 @@ from airflow.dag_processing.manager import DagFileProcessorManager
 
 from tests.unit.test_doctor import KINDS, Setup, setup
 from tidegate.adapters.parse_times import last_runtime
-from tidegate.core.health_rules import ParseLimits
+from tidegate.core.doctor.rules import ParseLimits
 
 __all__ = ["setup"]  # a fixture
 FILE = "/opt/airflow/dags/tidegate_pipelines.py"

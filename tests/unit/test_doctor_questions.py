@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tidegate.commands.side_by_side import Away, ask
-from tidegate.core.errors import DataLoss, SourceUnavailable
+from tidegate.core.base.errors import DataLoss, SourceUnavailable
 
 
 def test_a_server_that_hangs_is_not_asked_a_thousand_times() -> None:

@@ -19,13 +19,13 @@ from click.testing import CliRunner, Result
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.cli import main
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import Windows
-from tidegate.core.waiting import MOST_ASKED, Look, PublishedWait, Standing
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import MOST_ASKED, Look, PublishedWait, Standing
 from tidegate.downstream import WindowPublishedSensor, table, window_published
-from tidegate.workflow import awaiting
-from tidegate.workflow.context import Context
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.window import waits
 
 HOURLY = Windows(HOUR, "UTC", T0, HOUR, idle="follow")
 DAY = 24 * HOUR
@@ -78,17 +78,17 @@ def keys(first: int, last: int) -> tuple[WindowKey, ...]:
     ],
 )
 def test_the_windows_of_an_interval(start: float, end: float, expected: tuple[WindowKey, ...]) -> None:
-    assert awaiting.windows_of(HOURLY, T0 + int(start * HOUR), T0 + int(end * HOUR)) == expected
+    assert waits.windows_of(HOURLY, T0 + int(start * HOUR), T0 + int(end * HOUR)) == expected
 
 
 def test_an_hour_of_a_consumer_lies_in_a_day_of_the_pipeline() -> None:
     days = Windows(DAY, "UTC", T0, HOUR)
-    assert awaiting.windows_of(days, T0 + 25 * HOUR, T0 + 26 * HOUR) == (WindowKey(T0 + DAY, T0 + 2 * DAY),)
+    assert waits.windows_of(days, T0 + 25 * HOUR, T0 + 26 * HOUR) == (WindowKey(T0 + DAY, T0 + 2 * DAY),)
 
 
 def test_an_interval_that_nobody_can_mean_is_refused() -> None:
     with pytest.raises(SpecError, match="more than 100,000 windows"):
-        awaiting.windows_of(HOURLY, T0, T0 + 200_000 * HOUR)
+        waits.windows_of(HOURLY, T0, T0 + 200_000 * HOUR)
 
 
 def test_more_windows_than_one_look_asks_for_are_looked_at_at_once() -> None:
@@ -107,9 +107,9 @@ def test_more_windows_than_one_look_asks_for_are_looked_at_at_once() -> None:
         def close(self) -> None: ...
 
     everything, some = Published(3 * MOST_ASKED), Published(MOST_ASKED + 1)
-    assert awaiting.ask(everything, wait, 0)[0].done
+    assert waits.ask(everything, wait, 0)[0].done
     assert everything.looks == 3
-    answer, left = awaiting.ask(some, wait, 0)
+    answer, left = waits.ask(some, wait, 0)
     assert (answer.done, len(left.missing), some.looks) == (False, 2 * MOST_ASKED - 1, 2)
 
 
@@ -312,7 +312,7 @@ def test_the_command_says_what_is_missing(world: World) -> None:
 
 
 def test_the_command_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask, asked = awaiting.ask, []
+    ask, asked = waits.ask, []
 
     def slow(*arguments: Any) -> Any:
         asked.append(1)
@@ -320,7 +320,7 @@ def test_the_command_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
             world.archive(2)
         return ask(*arguments)
 
-    monkeypatch.setattr(awaiting, "ask", slow)
+    monkeypatch.setattr(waits, "ask", slow)
     done = tidegate("readings", "2013-01-05T02", "--poll", "100ms")
     assert (done.exit_code, len(asked)) == (0, 2), done.stderr
 
@@ -340,7 +340,7 @@ def test_what_the_command_cannot_do(world: World, words: tuple[str, ...], code: 
 
 
 def test_a_ledger_that_goes_away_is_waited_for_and_then_told_of(world: World) -> None:
-    real = awaiting.find
+    real = waits.find
 
     def find(specs: Any, name: str) -> Any:
         found = real(specs, name)
@@ -349,7 +349,7 @@ def test_a_ledger_that_goes_away_is_waited_for_and_then_told_of(world: World) ->
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(awaiting, "find", find)
+        patch.setattr(waits, "find", find)
         done = tidegate("readings", "2013-01-05T04", "--timeout", "200ms", "--poll", "100ms")
     assert done.exit_code == 3
     assert "the ledger" in done.stderr

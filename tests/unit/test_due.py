@@ -12,11 +12,11 @@ from sqlalchemy import event, insert
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.ledger import schema
-from tidegate.core.due import ArchiveNote, Due, RunsSeen
-from tidegate.core.instants import MINUTE_MS
-from tidegate.core.offsets import Interval
-from tidegate.workflow import reconcile
-from tidegate.workflow.context import Context
+from tidegate.core.base.instants import MINUTE_MS
+from tidegate.core.base.offsets import Interval
+from tidegate.core.window.due import ArchiveNote, Due, RunsSeen
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.maintain import reconcile
 
 
 def hours(*numbers: int) -> list[int]:

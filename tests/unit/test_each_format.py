@@ -26,13 +26,13 @@ from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
 from tidegate.adapters.rows import RowProcess
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.merging import Source
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import Column, Pipeline
-from tidegate.core.receipt import FileEntry, PartitionRows
-from tidegate.core.tables import told_columns
-from tidegate.workflow.audit import Depth, Report, audit
-from tidegate.workflow.where import where
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.files.merge import Source
+from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.spec.pipeline import Column, Pipeline
+from tidegate.core.target.tables import told_columns
+from tidegate.workflow.audit.audit import Depth, Report, audit
+from tidegate.workflow.look.where import where
 
 FORMATS = {"orc": ("zstd", ".orc"), "text": ("gzip", ".txt.gz")}
 HOUR_0 = "lake/readings/date=2013-01-05/hour=00"

@@ -19,8 +19,8 @@ from tests.protobuf_values import SETS
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, record
 from tidegate import descriptors
 from tidegate.adapters.spark import secrets_file
-from tidegate.core.errors import JobFailed
-from tidegate.core.pipeline import (
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.spec.pipeline import (
     RAW_HEADERS,
     RAW_PARTS,
     AvroFormat,

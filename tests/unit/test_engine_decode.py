@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
-from tidegate.core.pipeline import Column, EventTime, Format
+from tidegate.core.spec.pipeline import Column, EventTime, Format
 
 DIRTY = object()
 

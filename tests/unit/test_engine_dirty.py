@@ -16,13 +16,13 @@ from spark_jobs.engine.dirty import DirtyReader, Readers, clusters
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.types import dirty_schema
 from tests.world import make_pipeline
-from tidegate.core.errors import PathMissing, StorageError
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.lateness import Floor
-from tidegate.core.merging import Source
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.plain import to_plain
-from tidegate.core.receipt import FileEntry, PartitionRows
+from tidegate.core.base.errors import PathMissing, StorageError
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.files.merge import Source
+from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.window.lateness import Floor
 
 
 class Files:

@@ -13,7 +13,7 @@ from engine_fixtures import TOPIC, job_plan, pipeline
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import KafkaReader
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.base.offsets import OffsetRange
 
 
 def reader(settings: dict[str, str], stall_seconds: float = 0.3) -> KafkaReader:

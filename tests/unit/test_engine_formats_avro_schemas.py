@@ -13,8 +13,8 @@ from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from tests.avro_values import ENUM, decoder, number, record, text
 from tests.engine_fixtures import chunk_of
 from tests.format_fixtures import Dirty, check, spec
-from tidegate.core.avro import parse
-from tidegate.core.pipeline import AvroFormat, Format
+from tidegate.core.spec.avro import parse
+from tidegate.core.spec.pipeline import AvroFormat, Format
 
 
 class Registry:

@@ -18,8 +18,8 @@ from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.text_rules import convert_text, text_event_ms
 from tests.engine_fixtures import chunk_of
 from tests.format_fixtures import Dirty, between, check, rows_of, spec
-from tidegate.core.hivetypes import parse
-from tidegate.core.pipeline import CsvFormat, Format
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.spec.pipeline import CsvFormat, Format
 
 PAIR = {"a": "string", "c": "string"}
 

@@ -11,8 +11,8 @@ from spark_jobs.engine.fetch import Chunk, _beside_values, bytes_of, wants_heade
 from spark_jobs.engine.formats import decoder_for
 from tests.engine_fixtures import DAY_ONE, job_plan, pipeline
 from tests.format_fixtures import spec
-from tidegate.core.pipeline import RAW_HEADERS, Format
-from tidegate.core.plain import to_plain
+from tidegate.core.base.plain import to_plain
+from tidegate.core.spec.pipeline import RAW_HEADERS, Format
 
 RAW = Format("raw")
 ODD = [b"", b"a\nb\r\n", None, b'{"a":1}{"a":2}', b"\xff\x00", b"\xef\xbb\xbf"]

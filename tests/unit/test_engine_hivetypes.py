@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.hivetypes import Array, Decimal, Map, Primitive, Struct, is_primitive, parse
+from tidegate.core.base.hivetypes import Array, Decimal, Map, Primitive, Struct, is_primitive, parse
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ from tests.avro_recording import recorded_avro
 from tests.csv_recording import recorded_csv
 from tests.json_differential import CASES, compare, messages, spec_of
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
-from tidegate.core.receipt import DATA, DIRTY
+from tidegate.core.files.receipt import DATA, DIRTY
+from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "spark_jobs/engine/native"

@@ -14,8 +14,8 @@ from engine_fixtures import chunk_of
 from spark_jobs.engine import native
 from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 from tests.format_fixtures import spec
-from tidegate.core import slowpath
-from tidegate.core.pipeline import CsvFormat, Format, Pipeline
+from tidegate.core.files import slow_path
+from tidegate.core.spec.pipeline import CsvFormat, Format, Pipeline
 
 
 def csv(
@@ -228,14 +228,14 @@ def timed(form: str) -> Pipeline:
 @pytest.mark.parametrize(
     ("reason", "pipeline", "plain", "odd"),
     [
-        (slowpath.DIRTY, pair(), b"x,1", b"x"),
-        (slowpath.DIRTY, pair(), b"x,1", None),
-        (slowpath.DIRTY, pair(), b"x,1", b"x,1.5"),
-        (slowpath.UNKNOWN, pair("fail"), b"x,1", b"x,1,y"),
-        (slowpath.NUMBER, csv({"a": "double"}, ("a", "n")), b"1.5,1", b"0.%s,1" % (b"1" * 900)),
-        (slowpath.TIME, timed("%Y-%m-%d %H:%M"), b"2013-01-05 04:05,1", b"2013-01-05  04:05,1"),
-        (slowpath.TIME, timed("%y-%m-%d"), None, b"13-01-05,1"),
-        (slowpath.SCHEMA, pair(escape="¬"), None, b"x,1"),
+        (slow_path.DIRTY, pair(), b"x,1", b"x"),
+        (slow_path.DIRTY, pair(), b"x,1", None),
+        (slow_path.DIRTY, pair(), b"x,1", b"x,1.5"),
+        (slow_path.UNKNOWN, pair("fail"), b"x,1", b"x,1,y"),
+        (slow_path.NUMBER, csv({"a": "double"}, ("a", "n")), b"1.5,1", b"0.%s,1" % (b"1" * 900)),
+        (slow_path.TIME, timed("%Y-%m-%d %H:%M"), b"2013-01-05 04:05,1", b"2013-01-05  04:05,1"),
+        (slow_path.TIME, timed("%y-%m-%d"), None, b"13-01-05,1"),
+        (slow_path.SCHEMA, pair(escape="¬"), None, b"x,1"),
     ],
 )
 def test_messages_on_the_slow_path_are_counted(
@@ -243,7 +243,7 @@ def test_messages_on_the_slow_path_are_counted(
 ) -> None:
     decoded = CsvDecoder(pipeline).decode(chunk_of([odd, odd] if plain is None else [plain, odd, plain, odd]))
     assert decoded.slow.messages == {reason: 2}
-    assert bool(decoded.bad) == (reason == slowpath.DIRTY)
+    assert bool(decoded.bad) == (reason == slow_path.DIRTY)
 
 
 GOOD = [44, 34, -1, 0, 0], [0, 1, 0, -1, 1, 1, 0, -1], [1, 2]

@@ -24,7 +24,7 @@ from tests.value_rules.encode_protobuf import Declared
 from tests.value_rules.engine_formats import compiled
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec
 from tests.wire_differential import DECODERS, cases, compare
-from tidegate.core.pipeline import AvroFormat, Format, Pipeline, ProtobufFormat
+from tidegate.core.spec.pipeline import AvroFormat, Format, Pipeline, ProtobufFormat
 
 SAMPLE = 25
 """Messages of each case; `python -m tests.wire_differential` takes a million."""

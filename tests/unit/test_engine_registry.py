@@ -16,7 +16,7 @@ from tests.fakes.registry import FakeRegistry, serving
 from tests.format_fixtures import spec
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.spark import secrets_file
-from tidegate.core.pipeline import AvroFormat, Format
+from tidegate.core.spec.pipeline import AvroFormat, Format
 from tidegate.wiring import registry_secrets
 
 INT = json.dumps({"type": "record", "name": "R", "fields": [{"name": "c", "type": "int"}]})

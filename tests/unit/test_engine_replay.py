@@ -11,12 +11,12 @@ from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_pl
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.jobs import JobPart
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.pipeline import Column
-from tidegate.core.plain import to_plain
-from tidegate.core.receipt import DATA, arithmetic_errors, content_digest
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import JobPart
+from tidegate.core.files.receipt import DATA, arithmetic_errors, content_digest
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.window.lateness import Floor
 
 OPEN = Floor(DAY_ONE)
 CLOSED = Floor(DAY_ONE, (Interval(DAY_ONE, DAY_ONE + HOUR),))

@@ -28,13 +28,13 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import cut, run_plan
 from spark_jobs.engine.route import window_starts
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval, OffsetRange, union
-from tidegate.core.overflow import OVERFLOW_VALUE
-from tidegate.core.partitions import HIVE_NULL
-from tidegate.core.pipeline import Column, EventTime, Format, Windows
-from tidegate.core.receipt import DATA, DIRTY, LATE, arithmetic_errors
+from tidegate.core.base.offsets import Interval, OffsetRange, union
+from tidegate.core.base.partitions import HIVE_NULL
+from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, arithmetic_errors
+from tidegate.core.spec.pipeline import Column, EventTime, Format, Windows
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.lateness import Floor
 
 
 def run(plan, topic, **options):

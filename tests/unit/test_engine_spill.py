@@ -13,7 +13,7 @@ from spark_jobs.engine import gather, spill, together
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.receipt import DATA, DIRTY, LATE
+from tidegate.core.files.receipt import DATA, DIRTY, LATE
 
 ROWS = 240
 

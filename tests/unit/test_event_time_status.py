@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.workflow.overview import PipelineStatus, status
+from tidegate.workflow.look.overview import PipelineStatus, status
 
 
 @pytest.fixture

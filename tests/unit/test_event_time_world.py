@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.errors import NotReady
-from tidegate.core.ports import TopicState
-from tidegate.core.watermark import Certificate, global_watermark, watermarks
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest
+from tidegate.core.base.errors import NotReady
+from tidegate.core.source.port import TopicState
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate, global_watermark, watermarks
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 MINUTE, DAY = 60_000, 24 * HOUR
 YEAR = 365 * 24

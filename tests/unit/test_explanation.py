@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.plain import to_plain
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.explanation import Explanation, explain
-from tidegate.workflow.glance import glances
-from tidegate.workflow.overview import status
+from tidegate.core.base.plain import to_plain
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.explanation import Explanation, explain
+from tidegate.workflow.look.glance import glances
+from tidegate.workflow.look.overview import status
+from tidegate.workflow.window import archive
 
 MINUTE = 60_000
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.due import ArchiveNote
-from tidegate.core.errors import BatchRefused
-from tidegate.core.pipeline import Completeness, DirtyLimits
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.spec.pipeline import Completeness, DirtyLimits
+from tidegate.core.window.due import ArchiveNote
 from tidegate.spec import fingerprint
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.explanation import Explanation, explain
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.explanation import Explanation, explain
+from tidegate.workflow.window import archive
 
 CLEAR = "airflow tasks clear readings.archive --yes -s 2013-01-05T00:00Z -e 2013-01-05T00:00Z"
 BACKFILL = "airflow dags backfill readings.archive -s 2013-01-05T00:00Z -e 2013-01-05T00:00Z"

@@ -16,11 +16,14 @@ from tests.hooks import Died, Hook, Once, die
 from tests.ledger_loss import adopt
 from tests.unit.test_audit import in_process
 from tests.world import World, record, window
-from tidegate.core.errors import StillClosing, StorageAhead
-from tidegate.core.record import contradiction
-from tidegate.workflow import adoption, archive, aside, ingest, records
-from tidegate.workflow.audit import audit
-from tidegate.workflow.context import Context
+from tidegate.core.base.errors import StillClosing, StorageAhead
+from tidegate.core.restore.record import contradiction
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.base import records
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.restore import adoption, contradicted
+from tidegate.workflow.window import archive
 
 ALL = [(0, 0), (0, 2), (1, 0)]
 """Of the hour: two records of batch 1, and the straggler of batch 3."""
@@ -234,4 +237,4 @@ def test_a_record_of_batches_that_the_ledger_does_not_have_is_not_set_aside(worl
     assert (more and more.set_aside, other and other.set_aside) == (True, False)
     assert other is not None
     with pytest.raises(StorageAhead, match="knows of"):
-        aside.set_aside(ctx, found, other, "test")
+        contradicted.set_aside(ctx, found, other, "test")

@@ -12,10 +12,12 @@ from tests.hooks import Died, Hook, Once, die
 from tests.ledger_loss import adopt
 from tests.unit.test_audit import in_process
 from tests.world import World, make_pipeline, record, window
-from tidegate.core.pipeline import Column, Reopening
-from tidegate.workflow import reconcile, reopen, rollback
-from tidegate.workflow.audit import audit
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.core.spec.pipeline import Column, Reopening
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import rollback
 
 ALL = [(0, 0), (0, 2), (1, 0)]
 
@@ -140,7 +142,7 @@ def test_a_replay_that_dies_while_it_gives_up_leaves_what_the_next_try_decides(w
 
 
 def world_replay(ctx: object) -> None:
-    from tidegate.workflow import replay
+    from tidegate.workflow.replay import replay
 
     replay.replay(ctx, window(0))  # type: ignore[arg-type]
 

@@ -13,12 +13,15 @@ from tests.unit.reopenings import begun, reopened
 from tests.unit.test_cli_commands import Tide, the_json, tide
 from tests.unit.test_cli_commands import world as command_world
 from tests.world import HOUR, T0, World, make_pipeline, record, window
-from tidegate.core.errors import LedgerError, NotReady, SpecError
-from tidegate.core.files import WindowFiles
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pipeline import Column
+from tidegate.core.base.errors import LedgerError, NotReady, SpecError
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.publish.in_force import WindowFiles
+from tidegate.core.spec.pipeline import Column
 from tidegate.files import files_in_force
-from tidegate.workflow import archive, files, publication, reopen, rollback
+from tidegate.workflow.late import reopen
+from tidegate.workflow.look import files
+from tidegate.workflow.replay import rollback
+from tidegate.workflow.window import archive, publication
 
 __all__ = ["command_world", "tide"]
 HOUR_0 = "2013-01-05T00:00Z"

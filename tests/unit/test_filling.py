@@ -14,12 +14,12 @@ import pytest
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record
 from tidegate.commands import backfill as command
-from tidegate.core.errors import SpecError
-from tidegate.core.filling import Run
-from tidegate.core.instants import HOUR_MS
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.instants import HOUR_MS
+from tidegate.core.publish.filling import Run
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration.range_runs import Ground
-from tidegate.workflow import filling
+from tidegate.workflow.window import filling
 
 __all__ = ["add_yaml", "tide", "world"]
 KEY = WindowKey(0, HOUR_MS)
@@ -27,7 +27,7 @@ ENDED = Run("r", False, False)
 
 
 def test_windows_between() -> None:
-    from tidegate.core.pipeline import Windows
+    from tidegate.core.spec.pipeline import Windows
 
     spec = Windows(size_ms=HOUR_MS, timezone="UTC", start_ms=HOUR_MS, watermark_delay_ms=0)
     first, last = WindowKey(HOUR_MS, 2 * HOUR_MS), WindowKey(3 * HOUR_MS, 4 * HOUR_MS)
@@ -251,7 +251,7 @@ def test_many_windows_without_a_run_are_published_by_one_process(
     tide: Tide, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as it goes on, and however few are left; then, or where it cannot be had, by runs of their own."""
-    monkeypatch.setattr("tidegate.core.catchup.FEWEST", 3)
+    monkeypatch.setattr("tidegate.core.publish.catchup.FEWEST", 3)
     dry = tide(*FILL, "--dry-run")
     assert "2013-01-05T01:00Z has no run: the catch_up task of its maintenance DAG would publish it" in dry.stdout
     assert "would create one" in tide(*FILL, "--dry-run", "--at-once", "2").stdout
@@ -265,7 +265,7 @@ def test_many_windows_without_a_run_are_published_by_one_process(
 def test_where_it_cannot_be_had_runs_are_begun(
     tide: Tide, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.core.catchup.FEWEST", 3)
+    monkeypatch.setattr("tidegate.core.publish.catchup.FEWEST", 3)
     assert tide(*FILL).exit_code == 0
     assert scheduler.begun == [1, 2, 3]
     assert scheduler.starts[0]

@@ -12,7 +12,7 @@ from tidegate.adapters.storage import HdfsStorage, for_uri
 from tidegate.adapters.storage.hdfs import split
 from tidegate.adapters.storage.hdfs_clients import Users
 from tidegate.adapters.storage.hdfs_errors import of_a_change, translated
-from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 
 PIPELINE = """version: 1
 name: p
@@ -149,7 +149,7 @@ def test_jobs_are_told_who_asks(tmp_path):
 
 @pytest.mark.parametrize(("line", "said"), [("user: eve m", "name of a user"), ("location: hdfs:///p", "nameservice")])
 def test_specs_that_hdfs_would_refuse(tmp_path, line, said):
-    from tidegate.core.errors import SpecError
+    from tidegate.core.base.errors import SpecError
     from tidegate.spec import load_file
 
     key = line.partition(":")[0]

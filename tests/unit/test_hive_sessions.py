@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.adapters import hive_sessions
-from tidegate.adapters.hive_sessions import IDLE_S, Sessions
+from tidegate.targets.hive import sessions as hive_sessions
+from tidegate.targets.hive.sessions import IDLE_S, Sessions
 
 
 class FakeLink:

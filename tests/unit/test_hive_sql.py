@@ -8,11 +8,11 @@ import pytest
 from pyhive.exc import OperationalError
 from TCLIService.ttypes import TStatusCode
 
-from tidegate.adapters import hive_sql as sql
-from tidegate.adapters.hive import PyHiveCatalogue
-from tidegate.adapters.hive_link import is_definite, server_words
-from tidegate.core.catalogue import TableDef
-from tidegate.core.errors import CatalogueError, CatalogueMismatch
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
+from tidegate.core.target.catalogue import TableDef
+from tidegate.targets.hive import sql as sql
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.targets.hive.link import is_definite, server_words
 
 TABLE = TableDef(
     "lake.flights",

@@ -12,9 +12,11 @@ from tests.fakes.clock import FakeClock
 from tests.hooks import Hook
 from tests.unit.cleanings import keep_for
 from tests.world import HOUR, World, record, window
-from tidegate.core.errors import CatalogueUnsure, LostComparison
-from tidegate.core.pipeline import Column
-from tidegate.workflow import cleaning, publication, replay
+from tidegate.core.base.errors import CatalogueUnsure, LostComparison
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.clean import duties
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import publication
 
 MINUTE = 60_000
 
@@ -75,12 +77,12 @@ def test_a_cleaner_whose_host_is_a_year_ahead_takes_nothing_before_its_time(worl
     decode(world, "other")
     world.replay(0)
     other_host(world, 365 * 24 * HOUR)
-    assert not [i for i in cleaning.clean(world.context()).deleted if i.kind == "generations"]
+    assert not [i for i in duties.clean(world.context()).deleted if i.kind == "generations"]
     world.close()
     assert world.database_clock is not None
     world.database_clock.advance(HOUR)
     other_host(world, -365 * 24 * HOUR)
-    assert [i for i in cleaning.clean(world.context()).deleted if i.kind == "generations"]
+    assert [i for i in duties.clean(world.context()).deleted if i.kind == "generations"]
 
 
 def test_a_task_that_stood_still_sends_nothing_though_its_clock_was_put_back(

@@ -13,9 +13,9 @@ from typing import Any
 import airflow_home  # noqa: F401  (before airflow)
 import pytest
 
-from tidegate.core.errors import LedgerError, WrongRevision
-from tidegate.core.waiting import Answer, Look, Standing, Wait, WindowRef
-from tidegate.core.watermark import PartitionFacts, TopicFacts
+from tidegate.core.base.errors import LedgerError, WrongRevision
+from tidegate.core.window.waits import Answer, Look, Standing, Wait, WindowRef
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 from tidegate.orchestration import hub as hubs
 from tidegate.orchestration.hub import Hub, hub
 

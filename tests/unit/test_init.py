@@ -14,12 +14,12 @@ from engine_fixtures import DAY_ONE, HOUR, FakeReader, records
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from spark_jobs.draft import Look, kind_of
-from tidegate.adapters import first_look
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.errors import SourceError
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import PartitionOffsets, TopicState
+from tidegate.core.base.errors import SourceError
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.sources.kafka import first_look
 from tidegate.spec import load_file
 
 

@@ -16,9 +16,9 @@ from spark_jobs.engine import unreadable
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.tasks import Again, Ended, FailedAttempts, attempt, reason, run_on
 from tidegate.adapters.spark_conf import tries, with_tries
-from tidegate.core.errors import PathExists, SpecError, StorageError
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.receipt import Failure
+from tidegate.core.base.errors import PathExists, SpecError, StorageError
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.files.receipt import Failure
 
 RANGE = OffsetRange("readings", 3, 0, 10)
 STALLED = unreadable.stalled(RANGE, 4, 60, "broker transport failure")

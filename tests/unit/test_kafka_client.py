@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.adapters import kafka
-from tidegate.adapters.kafka import KafkaSource
 from tidegate.commands import surroundings
 from tidegate.commands.topics import topics
-from tidegate.core.errors import SourceError, SourceUnavailable
-from tidegate.core.ports import TopicState
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.source.port import TopicState
+from tidegate.sources.kafka import control
+from tidegate.sources.kafka.control import KafkaSource
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -44,8 +44,8 @@ class SlowAdmin:
 def slow(monkeypatch) -> type[SlowAdmin]:
     monkeypatch.setattr(SlowAdmin, "made", [])
     monkeypatch.setattr(SlowAdmin, "all_here", threading.Barrier(8))
-    monkeypatch.setattr(kafka, "AdminClient", SlowAdmin)
-    monkeypatch.setattr(kafka, "_GRACE_S", 0.0)
+    monkeypatch.setattr(control, "AdminClient", SlowAdmin)
+    monkeypatch.setattr(control, "_GRACE_S", 0.0)
     return SlowAdmin
 
 

@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record
-from tidegate.core.batch import Loss, Plan
-from tidegate.core.errors import BatchRefused, DataLoss, JobFailed, LogCut, NotReady, SourceError, SourceUnavailable
-from tidegate.core.pipeline import EventTime
-from tidegate.workflow import ingest, reconcile
+from tidegate.core.base.errors import (
+    BatchRefused,
+    DataLoss,
+    JobFailed,
+    LogCut,
+    NotReady,
+    SourceError,
+    SourceUnavailable,
+)
+from tidegate.core.batch.states import Loss, Plan
+from tidegate.core.spec.pipeline import EventTime
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
 
 
 @pytest.fixture

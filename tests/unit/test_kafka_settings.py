@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tidegate.adapters.kafka import KafkaSource
-from tidegate.core.errors import SourceError, SourceUnavailable
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.sources.kafka.control import KafkaSource
 
 SECRETS = {
     "sasl.password": "hunter2",

@@ -15,9 +15,9 @@ from tests.unit.test_spark_launcher import LAUNCHERS, PLAN, airflow_launcher, sp
 from tests.world import World, record
 from tidegate.adapters.local_job import LocalLauncher
 from tidegate.adapters.spark import job_ended
-from tidegate.core.errors import JobFailed, JobKilled
+from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.orchestration import last_words, operators
-from tidegate.workflow import ingest
+from tidegate.workflow.batch import ingest
 
 __all__ = ["spark"]
 DIES = "import signal; os.kill(os.getpid(), signal.SIGKILL)"

@@ -23,7 +23,7 @@ from thrift.transport.TTransport import TTransportException
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.adapters.spark import job_ended, job_failed
-from tidegate.core import errors
+from tidegate.core.base import errors
 from tidegate.orchestration import last_words, operators
 
 PIPELINE = make_pipeline("file:///lake/readings")
@@ -57,7 +57,7 @@ def every_error() -> list[type[errors.TidegateError]]:
         kind = left.pop()
         found.append(kind)
         left += kind.__subclasses__()
-    return sorted({k for k in found if k.__module__.startswith("tidegate.core.errors")}, key=lambda k: k.__name__)
+    return sorted({k for k in found if k.__module__.startswith("tidegate.core.base.errors")}, key=lambda k: k.__name__)
 
 
 def make(kind: type[errors.TidegateError]) -> errors.TidegateError:

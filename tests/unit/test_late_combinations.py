@@ -12,8 +12,8 @@ from tests.ledger_loss import adopt
 from tests.unit.late_rows import balanced, begun, fate, lose_a_file, mend, odd, policy, redriven, totals, with_times
 from tests.unit.reopenings import reopened
 from tests.world import World, record, window
-from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE
-from tidegate.core.receipt import DATA, LATE
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE
 
 HOURS = 5
 

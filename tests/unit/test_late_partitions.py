@@ -12,11 +12,13 @@ from test_where_chaos import InProcessRows
 
 from tests.unit.test_audit import look
 from tests.world import TOPIC, World, record
-from tidegate.core.batch import Loss
-from tidegate.core.errors import DataLoss
-from tidegate.core.fate import BEFORE_START, LOST, PUBLISHED
-from tidegate.workflow import ingest, reconcile, resetting
-from tidegate.workflow.where import where
+from tidegate.core.base.errors import DataLoss
+from tidegate.core.batch.states import Loss
+from tidegate.core.look.fate import BEFORE_START, LOST, PUBLISHED
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.where import where
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.restore import reset
 
 
 @pytest.fixture
@@ -78,10 +80,10 @@ def test_what_retention_took_of_an_accepted_topic_is_a_loss_that_reset_shows_fir
     world.kafka.create(TOPIC, 2)
     world.produce(*[record(f"n{i}", 0.2) for i in range(100)])
     world.kafka.trim(TOPIC, 0, 60)
-    found = resetting.survey(world.context())
-    assert isinstance(found, resetting.Recreated)
+    found = reset.survey(world.context())
+    assert isinstance(found, reset.Recreated)
     assert found.gone == {0: 60}
-    resetting.accept(world.context(), found, "on purpose")
+    reset.accept(world.context(), found, "on purpose")
     assert ("retention has passed it" in fates(world, 0, 10)[0][1]) is True
     with pytest.raises(DataLoss, match=r"offsets \[0, 60\) are gone"):
         world.ingest("r2")

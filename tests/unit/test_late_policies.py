@@ -12,10 +12,10 @@ from spark_jobs.engine.route import Router
 from tests.unit.late_rows import balanced, begun, fate, floor, hour_of, policy, sql, totals, with_times
 from tests.unit.test_audit import in_process
 from tests.world import HOUR, T0, World, make_pipeline, record, window
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE
-from tidegate.workflow.audit import audit
-from tidegate.workflow.explanation import explain
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.look.explanation import explain
 
 
 @pytest.fixture

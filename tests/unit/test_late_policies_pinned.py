@@ -26,11 +26,12 @@ from tests.unit.late_rows import (
     with_times,
 )
 from tests.world import World, record, window
-from tidegate.core.errors import BatchRefused, NotReady
-from tidegate.core.lateness import DROP, POLICIES, REROUTE, SIDE
-from tidegate.core.overflow import OVERFLOW_VALUE
-from tidegate.core.pipeline import Column, DirtyLimits
-from tidegate.workflow import archive, ingest
+from tidegate.core.base.errors import BatchRefused, NotReady
+from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.spec.pipeline import Column, DirtyLimits
+from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -19,10 +19,11 @@ import pytest
 from tests.ledger_loss import Past, adopt, go_on, lived
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
-from tidegate.core.errors import StorageAhead, TidegateError
-from tidegate.core.pipeline import Column
-from tidegate.workflow import adoption, ingest
-from tidegate.workflow.audit import audit
+from tidegate.core.base.errors import StorageAhead, TidegateError
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.restore import adoption
 
 _PORTS = ("batches", "windows")
 _CHANGING = {

@@ -12,13 +12,16 @@ from test_where_chaos import InProcessRows
 
 from tests.unit.test_audit import look
 from tests.world import TOPIC, World, record
-from tidegate.core.batch import Loss
-from tidegate.core.errors import BatchRefused, DataLoss, LogCut, ReplayRefused
-from tidegate.core.fate import LOST, NOT_READ, PUBLISHED
-from tidegate.core.logcut import REASON
-from tidegate.core.pipeline import Column
-from tidegate.workflow import adoption, cutting, ingest, reconcile
-from tidegate.workflow.where import where
+from tidegate.core.base.errors import BatchRefused, DataLoss, LogCut, ReplayRefused
+from tidegate.core.batch.states import Loss
+from tidegate.core.look.fate import LOST, NOT_READ, PUBLISHED
+from tidegate.core.source.log_cut import REASON
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.where import where
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.restore import adoption
+from tidegate.workflow.source import log_cut
 
 
 @pytest.fixture
@@ -52,8 +55,8 @@ def start(world: World, batch_id: int | None) -> int:
 
 def decide(world: World, skip: bool) -> None:
     ctx = world.context()
-    (cut,) = cutting.survey(ctx)
-    cutting.settle(ctx, cut, skip, "compared with the producers")
+    (cut,) = log_cut.survey(ctx)
+    log_cut.settle(ctx, cut, skip, "compared with the producers")
     world.close()
 
 
@@ -184,9 +187,9 @@ def test_a_skip_goes_on_at_the_planned_end_and_records_the_loss(world: World) ->
     with pytest.raises(LogCut):
         world.ingest("r2")
     ctx = world.context()
-    (cut,) = cutting.survey(ctx)
+    (cut,) = log_cut.survey(ctx)
     with pytest.raises(Exception, match="ends at 6, below the planned end 10: there is nothing to skip"):
-        cutting.settle(ctx, cut, True, "x")
+        log_cut.settle(ctx, cut, True, "x")
     world.produce(*[record(f"new{i}", 0.5) for i in range(8)])
     decide(world, skip=True)
     batch = world.ingest("r3")
@@ -220,12 +223,12 @@ def test_a_decision_meets_only_the_cut_that_was_seen(world: World) -> None:
     ten_are_read(world)
     cut_and_grown(world)
     ctx = world.context()
-    (cut,) = cutting.survey(ctx)
+    (cut,) = log_cut.survey(ctx)
     version = ctx.ledger.pipelines.row("readings").version
-    cutting.settle(ctx, cut, False, "x")
+    log_cut.settle(ctx, cut, False, "x")
     assert ctx.ledger.pipelines.row("readings").version == version + 1
     with pytest.raises(Exception, match="somebody else has moved on"):
-        cutting.settle(ctx, cut, True, "y")
+        log_cut.settle(ctx, cut, True, "y")
 
 
 # ---------------------------------------------------------------- while a batch is open, replays, recovery

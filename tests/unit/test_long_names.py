@@ -11,10 +11,10 @@ import pytest
 from spark_jobs.engine.places import Places
 from tests.unit.test_audit import look
 from tests.world import HOUR, T0, World, make_pipeline, window
-from tidegate.core.overflow import OVERFLOW_VALUE
-from tidegate.core.partitions import PartitionValues, metastore_name_length
-from tidegate.core.pipeline import ArchiveRun, Column, Merge
-from tidegate.workflow import reopen
+from tidegate.core.base.partitions import PartitionValues, metastore_name_length
+from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.spec.pipeline import ArchiveRun, Column, Merge
+from tidegate.workflow.late import reopen
 
 NAMES = ("a", "b", "c", "d")
 BEYOND = (OVERFLOW_VALUE,) * 4

@@ -17,10 +17,11 @@ from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.adapters.ledger.schema import metadata
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.measures import COUNTER, FAMILIES, GAUGE, SUMMARY, Measure, broken, exposition
+from tidegate.core.look.measures import COUNTER, FAMILIES, GAUGE, SUMMARY, Measure, broken, exposition
 from tidegate.spec import load_file
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.measuring import measure_all
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.measures import measure_all
+from tidegate.workflow.window import archive
 
 NAME = "readings"
 Sample = tuple[str, frozenset[tuple[str, str]]]

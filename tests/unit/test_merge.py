@@ -18,16 +18,16 @@ from tests.unit.test_audit import in_process
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.local_job import LocalLauncher
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.errors import JobFailed
-from tidegate.core.merging import Merge, Merged, MergeReceipt, Source, errors, groups, sum_of
-from tidegate.core.pipeline import Column, Format
-from tidegate.core.plain import dumps, loads
-from tidegate.core.receipt import DATA, FileEntry, PartitionRows, content_digest
-from tidegate.core.window import PublishedGeneration
-from tidegate.workflow import archive
-from tidegate.workflow.audit import audit
-from tidegate.workflow.cleaning import clean
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.files.merge import Merge, Merged, MergeReceipt, Source, errors, groups, sum_of
+from tidegate.core.files.receipt import DATA, FileEntry, PartitionRows, content_digest
+from tidegate.core.spec.pipeline import Column, Format
+from tidegate.core.window.states import PublishedGeneration
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.window import archive
 
 DAY_MS = 86_400_000
 

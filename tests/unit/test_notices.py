@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.core.errors import BatchRefused, LedgerError
-from tidegate.core.notices import (
+from tidegate.core.base.errors import BatchRefused, LedgerError
+from tidegate.core.spec.pipeline import Column, DirtyLimits, Notify
+from tidegate.core.tell.notices import (
     CRITICAL,
     GIVE_UP_MS,
     KEEP_MS,
@@ -26,9 +27,12 @@ from tidegate.core.notices import (
     NotTold,
     payload,
 )
-from tidegate.core.pipeline import Column, DirtyLimits, Notify
-from tidegate.workflow import checkup, ingest, notices, reconcile, redrive
-from tidegate.workflow.notices import deliver, failed_task, tell
+from tidegate.workflow.audit import checkup
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.tell import notices
+from tidegate.workflow.tell.notices import deliver, failed_task, tell
 
 
 class Channel:

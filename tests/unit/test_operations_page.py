@@ -29,7 +29,8 @@ from tidegate.adapters.ledger.store import Store
 from tidegate.cli import main
 from tidegate.commands import surroundings
 from tidegate.spec import load_file
-from tidegate.workflow import archive, ingest
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 PAGE = Path(__file__).parents[2] / "docs/operations.md"
 WRITE = "TIDEGATE_WRITE_DOCS" in os.environ

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.world import HOUR, T0, World, make_pipeline, record, window
-from tidegate.core.due import ArchiveNote, Due
-from tidegate.core.instants import DAY_MS
-from tidegate.core.offsets import Interval
-from tidegate.workflow import overdue, reconcile
-from tidegate.workflow.overdue import Concern
+from tidegate.core.base.instants import DAY_MS
+from tidegate.core.base.offsets import Interval
+from tidegate.core.window.due import ArchiveNote, Due
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.window import overdue
+from tidegate.workflow.window.overdue import Concern
 
 PIPELINE = make_pipeline("file:///lake/readings")
 NOW = T0 + 100 * HOUR

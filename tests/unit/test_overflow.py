@@ -14,9 +14,9 @@ from spark_jobs.engine import gather, places, together, write
 from spark_jobs.engine.job import run_plan
 from tests.world import World, record
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, told
-from tidegate.core.pipeline import Column
-from tidegate.core.receipt import DATA, LATE
+from tidegate.core.files.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, told
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.spec.pipeline import Column
 
 BEYOND = (("site", OVERFLOW_VALUE),)
 

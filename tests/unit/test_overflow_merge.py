@@ -12,10 +12,10 @@ from spark_jobs.engine.sinks import finished
 from tests.unit.test_each_format import FORMATS, InProcess
 from tests.unit.test_merge import merging
 from tests.world import World, make_pipeline, record
-from tidegate.core.partitions import HIVE_NULL
-from tidegate.core.pipeline import Column
-from tidegate.core.tables import told_columns
-from tidegate.workflow.audit import audit
+from tidegate.core.base.partitions import HIVE_NULL
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.target.tables import told_columns
+from tidegate.workflow.audit.audit import audit
 
 
 @pytest.mark.parametrize("kafka_columns", [True, False])

@@ -16,10 +16,10 @@ from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.task import Task, TaskResult
 from tests.engine_fixtures import FakeReader, Record, all_rows, attempt_path, event, job_plan, pipeline, records
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.jobs import JobPlan
-from tidegate.core.layout import RECEIPT
-from tidegate.core.offsets import Interval, OffsetRange
-from tidegate.core.receipt import DATA, DIRTY, Receipt
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.receipt import DATA, DIRTY, Receipt
+from tidegate.core.target.paths import RECEIPT
 
 
 def test_what_compaction_took_between_the_readings_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from tests.world import World, record, window
-from tidegate.core.pipeline import Column, Reopening
-from tidegate.workflow import overtaken, reopen, rollback
-from tidegate.workflow import replay as replays
+from tidegate.core.spec.pipeline import Column, Reopening
+from tidegate.workflow.base import overtaken
+from tidegate.workflow.late import reopen
+from tidegate.workflow.replay import replay as replays
+from tidegate.workflow.replay import rollback
 
 PATIENCE_S = 60.0
 Do = Callable[[Any], Any]

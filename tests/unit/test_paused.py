@@ -12,12 +12,12 @@ import pytest
 from tests.unit.test_time_to_loss import DAY, write
 from tests.unit.test_unready import MINUTE, go_on, live, one_dead
 from tests.world import HOUR, TOPIC, World
-from tidegate.core.health import OK, WARNING
-from tidegate.core.health_rules import DagFacts, dags
-from tidegate.core.measures import measures
-from tidegate.core.pausing import ALL, Pause
-from tidegate.workflow import glance, overview, paused
-from tidegate.workflow.notices import tell
+from tidegate.core.doctor.findings import OK, WARNING
+from tidegate.core.doctor.rules import DagFacts, dags
+from tidegate.core.look.measures import measures
+from tidegate.core.tell.pauses import ALL, Pause
+from tidegate.workflow.look import glance, overview, pauses
+from tidegate.workflow.tell.notices import tell
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_unread_records_that_come_near_their_end_stay_loud(tmp_path: Path) -> No
 
 def test_what_somebody_unpauses_in_airflow_is_not_paused_on_purpose(world: World) -> None:
     def settled(**found: bool) -> list[str]:
-        return paused.settle(world.context(), lambda: {f"readings.{kind}": is_ for kind, is_ in found.items()})
+        return pauses.settle(world.context(), lambda: {f"readings.{kind}": is_ for kind, is_ in found.items()})
 
     assert settled(ingest=False) == []
     pause(world, "ingest", "archive", "maintain")

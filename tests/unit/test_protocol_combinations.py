@@ -14,11 +14,13 @@ from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.errors import StorageAhead
-from tidegate.core.window import PublishedGeneration
-from tidegate.workflow import adoption, ingest, replay
-from tidegate.workflow.audit import audit
-from tidegate.workflow.cleaning import clean
+from tidegate.core.base.errors import StorageAhead
+from tidegate.core.window.states import PublishedGeneration
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.replay import replay
+from tidegate.workflow.restore import adoption
 
 DAY_MS = 86_400_000
 

@@ -11,17 +11,13 @@ import pytest
 
 from tests.hooks import Died, Hook, Once, die
 from tests.world import TOPIC, World, record, window
-from tidegate.core.errors import (
-    Alarm,
-    BatchRefused,
-    CatalogueUnsure,
-    LedgerError,
-    ReplayRefused,
-    TidegateError,
-)
-from tidegate.core.pipeline import Column, DirtyLimits
-from tidegate.workflow import archive, ingest, reconcile, replay, sealing
-from tidegate.workflow.context import Context
+from tidegate.core.base.errors import Alarm, BatchRefused, CatalogueUnsure, LedgerError, ReplayRefused, TidegateError
+from tidegate.core.spec.pipeline import Column, DirtyLimits
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import ingest, sealing
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 HOUR_0 = "lake/readings/date=2013-01-05/hour=00"
 

@@ -10,9 +10,11 @@ import pytest
 
 from tests.hooks import Hook
 from tests.world import TOPIC, World, record, window
-from tidegate.core.batch import Plan
-from tidegate.core.errors import BatchRefused, CatalogueUnsure, LostComparison, StepMissing, StorageAhead
-from tidegate.workflow import archive, ingest, reconcile
+from tidegate.core.base.errors import BatchRefused, CatalogueUnsure, LostComparison, StepMissing, StorageAhead
+from tidegate.core.batch.states import Plan
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

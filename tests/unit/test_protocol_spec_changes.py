@@ -14,11 +14,15 @@ from tests.crash.kept import InProcess
 from tests.hooks import Died, Hook, die
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.errors import BatchRefused, CatalogueMismatch, SpecError
-from tidegate.core.pipeline import Column, Pipeline
-from tidegate.workflow import archive, ingest, reconcile, redrive, replay
-from tidegate.workflow.audit import audit
-from tidegate.workflow.where import where
+from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, SpecError
+from tidegate.core.spec.pipeline import Column, Pipeline
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.look.where import where
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

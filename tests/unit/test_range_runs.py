@@ -23,8 +23,8 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.core.filling import Run
-from tidegate.core.window import WindowKey
+from tidegate.core.publish.filling import Run
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration import runs
 from tidegate.orchestration.range_runs import Ground, RangeRuns
 from tidegate.orchestration.timetable import to_ms

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.redrives import NEVER, balanced, dirty_rows, first_batch, mend, odd, once, redriven
 from tests.unit.test_audit import in_process
 from tests.world import T0, TOPIC, World, make_pipeline, record
-from tidegate.core.pipeline import EventTime
-from tidegate.workflow import redrive
-from tidegate.workflow.audit import audit
+from tidegate.core.spec.pipeline import EventTime
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.dirty import redrive
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from spark_jobs.coordinates import Coverage
 from tests.unit.redrives import first_batch, mend, redriven
 from tests.unit.test_audit import in_process
 from tests.world import World
-from tidegate.workflow.audit import audit
+from tidegate.workflow.audit.audit import audit
 
 
 @pytest.fixture(scope="module")

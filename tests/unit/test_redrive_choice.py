@@ -10,13 +10,10 @@ import pytest
 
 from tests.unit.redrives import balanced, first_batch, mend, odd, once, redriven
 from tests.world import T0, TOPIC, World, make_pipeline, record
-from tidegate.core.batch import AbandonedBatch
-from tidegate.core.errors import (
-    SpecError,
-    StepMissing,
-)
-from tidegate.core.pipeline import RAW_HEADERS, Column, DirtyLimits, EventTime
-from tidegate.workflow import redrive
+from tidegate.core.base.errors import SpecError, StepMissing
+from tidegate.core.batch.states import AbandonedBatch
+from tidegate.core.spec.pipeline import RAW_HEADERS, Column, DirtyLimits, EventTime
+from tidegate.workflow.dirty import redrive
 
 
 @pytest.fixture

@@ -12,11 +12,13 @@ from spark_jobs.dirty import answer
 from tests.unit.redrives import balanced, first_batch, mend, odd, once, redriven
 from tests.world import World, record
 from tidegate.adapters.dirty_rows import LineDirty
-from tidegate.core.errors import BatchRefused, JobFailed
-from tidegate.core.redriving import Change, Example
-from tidegate.core.rehearsing import EVENT, NO_WINDOW, Rehearsal, parse_rehearsal
-from tidegate.workflow import cleaning, ingest, redrive_rehearsal
-from tidegate.workflow.redrive_rehearsal import Rehearsed
+from tidegate.core.base.errors import BatchRefused, JobFailed
+from tidegate.core.dirty.redrive import Change, Example
+from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, Rehearsal, parse_rehearsal
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.clean import duties
+from tidegate.workflow.dirty import rehearsal
+from tidegate.workflow.dirty.rehearsal import Rehearsed
 
 
 class Here(LineDirty):
@@ -34,7 +36,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def rehearsed(world: World) -> Rehearsed:
-    found = redrive_rehearsal.rehearse(world.context(), Here())
+    found = rehearsal.rehearse(world.context(), Here())
     world.close()
     return found
 
@@ -82,7 +84,7 @@ def test_it_says_what_the_redrive_gives_and_changes_nothing(world: World) -> Non
 
 
 def test_where_nothing_would_change_or_nothing_is_dirty(world: World) -> None:
-    assert rehearsed(world) == Rehearsed(redrive_rehearsal.Choice(()))
+    assert rehearsed(world) == Rehearsed(rehearsal.Choice(()))
     first_batch(world)
     mend(world, "$.site")
     found = rehearsed(world)
@@ -102,7 +104,7 @@ def test_a_job_that_fails_leaves_nothing_either(world: World) -> None:
     ctx = world.context()
     ctx.launcher = Dies()
     with pytest.raises(JobFailed, match="was killed"):
-        redrive_rehearsal.rehearse(ctx, Here())
+        rehearsal.rehearse(ctx, Here())
     assert files(world) == before
     for lost in (world.folder / "lake/readings/_tidegate/dirty/_batch=1").iterdir():
         lost.unlink()
@@ -119,10 +121,10 @@ def test_what_one_that_was_killed_has_left_is_cleaned_by_age(world: World) -> No
     left = world.folder / f"lake/readings/_tidegate/tmp/{name}/dirty/x"
     left.parent.mkdir(parents=True)
     left.write_text("x")
-    cleaning.clean(world.context())
+    duties.clean(world.context())
     assert left.exists(), "it may be at work"
     world.clock.advance(400 * 86_400_000)
-    cleaning.clean(world.context())
+    duties.clean(world.context())
     assert not left.parent.parent.exists()
 
 

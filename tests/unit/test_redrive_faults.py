@@ -11,13 +11,11 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.redrives import balanced, first_batch, mend, once, redriven
 from tests.world import World, record
-from tidegate.core.batch import LandedBatch
-from tidegate.core.errors import (
-    CatalogueError,
-    LostComparison,
-    NotReady,
-)
-from tidegate.workflow import ingest, reconcile, redrive
+from tidegate.core.base.errors import CatalogueError, LostComparison, NotReady
+from tidegate.core.batch.states import LandedBatch
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.maintain import reconcile
 
 
 @pytest.fixture

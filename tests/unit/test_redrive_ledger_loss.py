@@ -11,8 +11,8 @@ import pytest
 from tests.ledger_loss import Past, go_on, lived
 from tests.unit.redrives import balanced, mend, odd, once, redriven
 from tests.world import World, record
-from tidegate.core.errors import StorageAhead
-from tidegate.workflow import reconcile
+from tidegate.core.base.errors import StorageAhead
+from tidegate.workflow.maintain import reconcile
 
 
 def history(world: World) -> None:

@@ -9,9 +9,7 @@ import pytest
 
 from tests.unit.redrives import balanced, first_batch, mend, odd, once, redriven
 from tests.world import TOPIC, World, record
-from tidegate.core.errors import (
-    ReplayRefused,
-)
+from tidegate.core.base.errors import ReplayRefused
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.redrives import balanced, first_batch, mend, redriven
 from tests.world import TOPIC, World, record
-from tidegate.workflow import adoption, resetting
+from tidegate.workflow.restore import adoption, reset
 
 
 def test_an_adopted_redrive_of_a_topic_that_is_no_more_does_not_bring_it_back(tmp_path: Path) -> None:
@@ -16,9 +16,9 @@ def test_an_adopted_redrive_of_a_topic_that_is_no_more_does_not_bring_it_back(tm
     world.kafka.create(TOPIC, 2)
     world.produce(record("new", 0.3))
     ctx = world.context()
-    found = resetting.survey(ctx)
-    assert isinstance(found, resetting.Recreated)
-    resetting.accept(ctx, found, "on purpose")
+    found = reset.survey(ctx)
+    assert isinstance(found, reset.Recreated)
+    reset.accept(ctx, found, "on purpose")
     world.ingest("r2")
     mend(world)
     world.close()

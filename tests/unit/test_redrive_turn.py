@@ -14,10 +14,11 @@ from tests.unit.redrives import balanced, first_batch, mend, odd, once
 from tests.world import World, record
 from tidegate.adapters.airflow_facts import ingest_facts
 from tidegate.commands.redrive import patience
-from tidegate.core.errors import BehindBatch, GivesWay, LostComparison, NotReady, TidegateError
-from tidegate.core.planning import NothingToPlan
-from tidegate.core.redriving import ASK_LASTS_MS, IngestFacts, InTheWay, waits_for
-from tidegate.workflow import ingest, redrive
+from tidegate.core.base.errors import BehindBatch, GivesWay, LostComparison, NotReady, TidegateError
+from tidegate.core.batch.planning import NothingToPlan
+from tidegate.core.dirty.redrive import ASK_LASTS_MS, IngestFacts, InTheWay, waits_for
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
 
 assert airflow_home.CHECKOUT.is_dir(), "before Airflow is imported"
 

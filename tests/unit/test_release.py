@@ -6,9 +6,10 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import TOPIC, World, record
-from tidegate.core.errors import BatchRefused, LostComparison, StepMissing
-from tidegate.core.pipeline import Column, DirtyLimits
-from tidegate.workflow import ingest, reconcile
+from tidegate.core.base.errors import BatchRefused, LostComparison, StepMissing
+from tidegate.core.spec.pipeline import Column, DirtyLimits
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.maintain import reconcile
 
 __all__ = ["tide", "world"]  # fixtures
 

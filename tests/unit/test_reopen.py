@@ -11,10 +11,11 @@ import pytest
 from tests.unit.reopenings import BOTH, WORK, balanced, begun, once, reopened
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import World, record
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.pipeline import Column
-from tidegate.workflow import landing, redrive
-from tidegate.workflow.where import where
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.batch import landing
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.look.where import where
 
 
 @pytest.fixture

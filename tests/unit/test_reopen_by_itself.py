@@ -10,10 +10,13 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.reopenings import BOTH, WORK, balanced, begun, once, reopened
 from tests.world import HOUR, World, record, window
-from tidegate.core.errors import Alarm
-from tidegate.core.pipeline import Reopening
-from tidegate.core.reopening import MOST_REFUSED, QUIET_MS
-from tidegate.workflow import explanation, ingest, overview, reconcile, reopen
+from tidegate.core.base.errors import Alarm
+from tidegate.core.late.reopen import MOST_REFUSED, QUIET_MS
+from tidegate.core.spec.pipeline import Reopening
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.late import reopen
+from tidegate.workflow.look import explanation, overview
+from tidegate.workflow.maintain import reconcile
 
 
 @pytest.fixture

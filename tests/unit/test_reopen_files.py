@@ -12,9 +12,9 @@ from tests.unit.reopenings import BOTH, begun, once, reopened
 from tests.unit.test_each_format import FORMATS, SAID
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.local_job import LocalLauncher
-from tidegate.core.overflow import OVERFLOW_VALUE
-from tidegate.core.pipeline import Column, Merge
-from tidegate.workflow import reopen
+from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.spec.pipeline import Column, Merge
+from tidegate.workflow.late import reopen
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ import pytest
 from tests.ledger_loss import Past, go_on, lived
 from tests.unit.reopenings import balanced, reopened
 from tests.world import World, record
-from tidegate.core.pipeline import Column
-from tidegate.workflow import adoption, reconcile
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.restore import adoption
 
 DRAWN = 8
 

@@ -11,9 +11,12 @@ import pytest
 from tests.hooks import Hook
 from tests.unit.reopenings import BOTH, WORK, begun, once, reopened
 from tests.world import HOUR, World, make_pipeline, record, window
-from tidegate.core.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
-from tidegate.core.pipeline import Column, Pipeline, Reopening
-from tidegate.workflow import ingest, reconcile, reopen, reopening
+from tidegate.core.base.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
+from tidegate.core.spec.pipeline import Column, Pipeline, Reopening
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.generation import extension
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
 
 
 @pytest.fixture
@@ -134,7 +137,7 @@ def test_a_replay_gives_up_one_that_was_built(world: World) -> None:
     ctx = world.context()
     number = ctx.ledger.windows.begin_generation("readings", window(0), 1, "reopen")
     generation = ctx.ledger.windows.take("readings", window(0), number, "n")
-    reopening.build(ctx, generation)
+    extension.build(ctx, generation)
     assert world.replay(0).note == "unchanged"
     once(world, BOTH[:2], [(0, 3), (0, 4)])
     reopened(world)

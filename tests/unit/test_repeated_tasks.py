@@ -17,8 +17,8 @@ from spark_jobs.engine import job
 from spark_jobs.engine.failures import JobError
 from tests.unit.cleanings import audited, days_later, work
 from tests.world import World, make_pipeline, record
-from tidegate.core.pipeline import Merge
-from tidegate.workflow import ingest
+from tidegate.core.spec.pipeline import Merge
+from tidegate.workflow.batch import ingest
 
 
 class Executors:

@@ -12,12 +12,13 @@ import pytest
 
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, make_pipeline, record, window
-from tidegate.core.errors import JobFailed, ReplayRefused
-from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, rehearsal, replay, rollback
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.context import Published
-from tidegate.workflow.rehearsal import DIFFERS, REFUSED, SAME, Rehearsed
+from tidegate.core.base.errors import JobFailed, ReplayRefused
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.base.context import Published
+from tidegate.workflow.replay import rehearsal, replay, rollback
+from tidegate.workflow.replay.rehearsal import DIFFERS, REFUSED, SAME, Rehearsed
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture
@@ -374,7 +375,7 @@ def test_a_dry_run_says_which_windows_would_be_refused(world: World) -> None:
 
 def test_what_a_dry_run_that_died_left_is_cleaned_by_age(world: World) -> None:
     from tests.hooks import Died, die
-    from tidegate.workflow import cleaning
+    from tidegate.workflow.clean import duties
 
     published(world)
     ctx = world.context()
@@ -389,9 +390,9 @@ def test_what_a_dry_run_that_died_left_is_cleaned_by_age(world: World) -> None:
     with pytest.raises(Died):
         rehearsal.rehearse(ctx, [window(0)])
     assert len(leavings(world)) == 2
-    cleaning.clean(world.context())
+    duties.clean(world.context())
     assert len(leavings(world)) == 2
     world.clock.advance(2 * 86_400_000)
-    found = cleaning.clean(world.context())
+    found = duties.clean(world.context())
     assert leavings(world) == []
     assert not found.kept

@@ -10,12 +10,16 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.reopenings import BOTH, WORK, balanced, begun, once
 from tests.world import HOUR, World, window
-from tidegate.core.errors import LedgerError, NotReady, SourceUnavailable
-from tidegate.core.pipeline import Column, Reopening
-from tidegate.core.rehearsing import GIVEN_UP_MS, AtWork
-from tidegate.core.rollback import ROLLBACK
-from tidegate.core.window import BUILDING, WindowKey
-from tidegate.workflow import abandoned, archive, overview, reconcile, reopen, replay, rollback
+from tidegate.core.base.errors import LedgerError, NotReady, SourceUnavailable
+from tidegate.core.replay.rehearsal import GIVEN_UP_MS, AtWork
+from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.spec.pipeline import Column, Reopening
+from tidegate.core.window.states import BUILDING, WindowKey
+from tidegate.workflow.late import reopen
+from tidegate.workflow.look import overview
+from tidegate.workflow.maintain import abandoned, reconcile
+from tidegate.workflow.replay import replay, rollback
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 from tests.ledger_loss import Past, go_on, lived
 from tests.unit.test_replay_range import other_columns, spread, well
 from tests.world import TOPIC, World, record, window
-from tidegate.core.errors import JobFailed
-from tidegate.workflow import reconcile, rehearsal, replay
-from tidegate.workflow.context import REQUEST_TTL_MS
+from tidegate.core.base.errors import JobFailed
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import rehearsal, replay
 
 DRAWN = 5
 HOURS = range(3)

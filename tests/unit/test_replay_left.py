@@ -10,11 +10,12 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_doctor import Setup, setup
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.errors import SourceUnavailable
-from tidegate.core.pipeline import Column
-from tidegate.core.reopening import QUIET_MS
-from tidegate.workflow import explanation, overview, replay, rollback
-from tidegate.workflow.overview import PipelineStatus
+from tidegate.core.base.errors import SourceUnavailable
+from tidegate.core.late.reopen import QUIET_MS
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.look import explanation, overview
+from tidegate.workflow.look.overview import PipelineStatus
+from tidegate.workflow.replay import replay, rollback
 
 __all__ = ["setup"]  # a fixture
 

@@ -14,16 +14,17 @@ from tests.fakes.kafka import FakeReader
 from tests.hooks import Hook
 from tests.unit.test_audit import in_process
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.core.errors import CatalogueError, JobFailed
-from tidegate.core.jobs import JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import Column
-from tidegate.core.plain import loads
-from tidegate.core.receipt import CHECKSUM_MODULUS, content_digest
-from tidegate.workflow import archive, replay
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.outcome import FAILED, LEFT, REFUSED, Outcome
-from tidegate.workflow.replay import REPLAYED, SKIPPED, UNCHANGED
+from tidegate.core.base.errors import CatalogueError, JobFailed
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, content_digest
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.base.outcome import FAILED, LEFT, REFUSED, Outcome
+from tidegate.workflow.replay import replay
+from tidegate.workflow.replay.replay import REPLAYED, SKIPPED, UNCHANGED
+from tidegate.workflow.window import archive
 
 HOURS = range(4)
 
@@ -204,7 +205,8 @@ def test_ranges_that_overlap_share_the_work(world: World) -> None:
 
 def test_late_rows_that_one_window_has_taken_up_are_that_windows_alone(world: World) -> None:
     """One batch, read once, has data of one window and late rows of another, some of which nobody has taken up."""
-    from tidegate.workflow import landing, reopen
+    from tidegate.workflow.batch import landing
+    from tidegate.workflow.late import reopen
 
     spread(world, range(2), 1)
     late = [record("late 0", 0.7), record("late 1", 1.7), record("fine", 2.2)]

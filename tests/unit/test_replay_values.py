@@ -23,12 +23,14 @@ from tests.file_values import WORDS
 from tests.unit.redrives import redriven
 from tests.unit.test_each_format import InProcess
 from tests.world import TOPIC, World, make_pipeline, record, window
-from tidegate.core.pipeline import Column, Merge, Pipeline
-from tidegate.core.tables import told_columns
-from tidegate.core.window import PublishedGeneration
-from tidegate.workflow import archive, reopen, replay, rollback
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.context import Published
+from tidegate.core.spec.pipeline import Column, Merge, Pipeline
+from tidegate.core.target.tables import told_columns
+from tidegate.core.window.states import PublishedGeneration
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.base.context import Published
+from tidegate.workflow.late import reopen
+from tidegate.workflow.replay import replay, rollback
+from tidegate.workflow.window import archive
 
 CELLS = [(f, c, k) for f in ("parquet", "orc") for c in ("zstd", "snappy", "gzip", "none") for k in (True, False)]
 CELLS += [("text", c, k) for c in ("gzip", "none") for k in (True, False)]

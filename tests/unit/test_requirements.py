@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import tidegate
-from tidegate.core import health_rules
+from tidegate.core.doctor import rules
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -47,7 +47,7 @@ def test_the_lock_is_within_the_wheels_bounds() -> None:
 def test_the_doctor_asks_for_the_versions_of_the_project() -> None:
     asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["worker"]]
     texts = {re.split(r"[\[<>=]", a)[0].lower(): a for a in asked}
-    for name, (least, below, _) in health_rules._VERSIONS.items():
+    for name, (least, below, _) in rules._VERSIONS.items():
         text = texts.get(name.lower(), "")
         assert least == "0" or f">={least}" in text, (name, text)
         assert below is None or f"<{below}" in text, (name, text)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.world import TOPIC, World, record, window
-from tidegate.core.errors import BatchRefused, ReplayRefused
-from tidegate.core.pipeline import Column, DirtyLimits
-from tidegate.workflow import ingest, replay
+from tidegate.core.base.errors import BatchRefused, ReplayRefused
+from tidegate.core.spec.pipeline import Column, DirtyLimits
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.replay import replay
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ from tests.unit.test_cli_complete import counts
 from tests.unit.test_cli_rollback import working
 from tests.unit.test_filling import FILL, Scheduler, scheduler
 from tests.world import World, record
-from tidegate.core.errors import BatchRefused, StepMissing, TidegateError
-from tidegate.core.filling import Run
-from tidegate.core.pipeline import DirtyLimits
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import BatchRefused, StepMissing, TidegateError
+from tidegate.core.publish.filling import Run
+from tidegate.core.spec.pipeline import DirtyLimits
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration.last_words import explained
 from tidegate.orchestration.range_runs import Ground
-from tidegate.workflow import ingest, redrive
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
 
 __all__ = ["counts", "scheduler", "tide", "working", "world"]
 HOUR_0, HOUR_1 = "2013-01-05T00:00Z", "2013-01-05T01:00Z"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.hooks import Hook
 from tests.world import HOUR, T0, World, make_pipeline, record
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval
-from tidegate.workflow.overflow import MOST_SPANS, open_spans
+from tidegate.core.base.offsets import Interval
+from tidegate.core.window.lateness import Floor
+from tidegate.workflow.base.overflow import MOST_SPANS, open_spans
 
 
 def made(tmp_path: Path, limit: int) -> World:

@@ -12,14 +12,14 @@ from tests.hooks import Hook
 from tests.unit.redrives import mend, odd, redriven
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
-from tidegate.core.errors import CatalogueError, NotReady, TidegateError
-from tidegate.core.jobs import JobPart, JobPlan
-from tidegate.core.lateness import Floor
-from tidegate.core.merging import Source
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.receipt import DIRTY, FileEntry
-from tidegate.workflow import redrive
-from tidegate.workflow.audit import Depth, audit
+from tidegate.core.base.errors import CatalogueError, NotReady, TidegateError
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.files.merge import Source
+from tidegate.core.files.receipt import DIRTY, FileEntry
+from tidegate.core.window.lateness import Floor
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.dirty import redrive
 
 ENTRY = FileEntry("dirty/a", DIRTY, None, (), 1, 1, None, None, 0, ())
 

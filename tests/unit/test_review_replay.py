@@ -13,10 +13,12 @@ from tests.hooks import Died, Hook, die
 from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.adapters.ledger.migrate import migrate
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.pipeline import Column
-from tidegate.core.record import GenerationRecord, pack, unpack
-from tidegate.workflow import adoption, reopen, replay, rollback
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.restore.record import GenerationRecord, pack, unpack
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.late import reopen
+from tidegate.workflow.replay import replay, rollback
+from tidegate.workflow.restore import adoption
 
 
 @pytest.fixture

@@ -14,11 +14,16 @@ from tests.hooks import Died, Hook, die
 from tests.unit.reopenings import balanced
 from tests.unit.test_each_format import FORMATS
 from tests.world import World, make_pipeline, record, window
-from tidegate.core.errors import JobFailed, LostComparison, NotReady, ReplayRefused
-from tidegate.core.pipeline import Column, Pipeline
-from tidegate.core.rollback import ROLLBACK, Origin
-from tidegate.core.tables import told_columns
-from tidegate.workflow import adoption, archive, cleaning, explanation, reopen, rollback
+from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, ReplayRefused
+from tidegate.core.replay.rollback import ROLLBACK, Origin
+from tidegate.core.spec.pipeline import Column, Pipeline
+from tidegate.core.target.tables import told_columns
+from tidegate.workflow.clean import duties
+from tidegate.workflow.late import reopen
+from tidegate.workflow.look import explanation
+from tidegate.workflow.replay import rollback
+from tidegate.workflow.restore import adoption
+from tidegate.workflow.window import archive
 
 OLD = {"a": ["1", "1"], "b": ["1"]}
 NEW = {"a": ["2"], "c": ["2", "2"]}
@@ -138,7 +143,7 @@ def test_cleaned_files_are_refused_by_the_key_that_let_them_go(world: World) -> 
     world.change_spec(columns=make_pipeline(world.location).columns)
     world.replay(0)
     world.clock.advance(40 * 86_400_000)
-    cleaning.clean(world.context())
+    duties.clean(world.context())
     with pytest.raises(ReplayRefused, match=r"generation 1 were cleaned at .*archive.keep_generations is 2"):
         rolled_back(world, 1)
     assert values(world) == OLD
@@ -242,7 +247,7 @@ def test_files_of_a_cleaned_generation_that_reappear_are_not_copied(world: World
     first = world.folder / "lake/readings/date=2013-01-05/hour=00"
     backup = {p: p.read_bytes() for p in first.rglob("*.parquet")}
     world.clock.advance(40 * 86_400_000)
-    cleaning.clean(world.context())
+    duties.clean(world.context())
     world.close()
     assert not any(p.exists() for p in backup)
     for path, content in backup.items():
@@ -290,7 +295,7 @@ def test_nothing_is_cleaned_that_is_being_copied(world: World) -> None:
 
     def clean(*_: object) -> None:
         world.clock.advance(40 * 86_400_000)
-        cleaning.clean(world.context())
+        duties.clean(world.context())
 
     world.wrap = lambda name, p: Hook(p, before={"run": clean}) if name == "launcher" else p
     rolled_back(world)

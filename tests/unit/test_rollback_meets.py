@@ -10,9 +10,10 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_rollback import NEW, OLD, balanced, rolled_back, values, world
 from tests.world import World, window
-from tidegate.core.errors import LedgerError
-from tidegate.core.pipeline import Column
-from tidegate.workflow import adoption, rollback
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.replay import rollback
+from tidegate.workflow.restore import adoption
 
 __all__ = ["world"]  # a fixture
 

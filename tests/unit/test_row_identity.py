@@ -21,9 +21,10 @@ from spark_jobs.engine.types import TIMESTAMP
 from tests.file_values import COLUMNS, rows_of
 from tests.unit.reopenings import balanced
 from tests.world import TOPIC, World, record, window
-from tidegate.core.errors import ReplayRefused
-from tidegate.core.pipeline import Column, Merge
-from tidegate.workflow import reopen, replay, rollback
+from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.spec.pipeline import Column, Merge
+from tidegate.workflow.late import reopen
+from tidegate.workflow.replay import replay, rollback
 
 IN_C = native.row_hashes()
 

@@ -13,10 +13,10 @@ from tests.ledger_loss import lived
 from tests.unit.cleanings import days_later, other_columns
 from tests.unit.test_audit import in_process
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.core.errors import Alarm, SourceUnavailable
-from tidegate.workflow import archive
-from tidegate.workflow.audit import Depth, audit
-from tidegate.workflow.explanation import explain
+from tidegate.core.base.errors import Alarm, SourceUnavailable
+from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.look.explanation import explain
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -17,16 +17,16 @@ from engine_fixtures import FakeReader, event, records
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.secrets import registry_settings
 from spark_jobs.sample import sample
-from tidegate.adapters import sampling
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.errors import LedgerError, SourceError, SpecError
-from tidegate.core.jobs import JobPlan
-from tidegate.core.offsets import OffsetRange
-from tidegate.core.pipeline import Column, Pipeline
-from tidegate.core.plain import to_plain
-from tidegate.core.ports import PartitionOffsets, TopicState
-from tidegate.core.proposing import propose
+from tidegate.core.base.errors import LedgerError, SourceError, SpecError
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import Column, Pipeline
+from tidegate.core.spec.proposals import propose
+from tidegate.sources.kafka import sampling
 from tidegate.spec import load_file
 from tidegate.spec.adding import with_columns
 

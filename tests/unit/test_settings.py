@@ -16,8 +16,8 @@ from tidegate.adapters.connections import Connection, ConnectionMissing
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.spark import secrets_file
 from tidegate.adapters.spark_connection import master_of
-from tidegate.core.errors import LedgerError, TidegateError
-from tidegate.core.pipeline import AvroFormat, Format
+from tidegate.core.base.errors import LedgerError, TidegateError
+from tidegate.core.spec.pipeline import AvroFormat, Format
 from tidegate.settings import load
 
 CFG = """

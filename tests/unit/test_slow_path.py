@@ -15,14 +15,14 @@ from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.slowness import Slowness, together
 from tests.world import World, record
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core import slowpath
-from tidegate.core.layout import RECEIPT
-from tidegate.core.pipeline import Column, EventTime, Format
-from tidegate.core.plain import loads
-from tidegate.core.receipt import Receipt
-from tidegate.core.record import BatchRecord, unpack
-from tidegate.core.slowpath import REASONS, Slow, told
-from tidegate.workflow.measuring import measure_all
+from tidegate.core.base.plain import loads
+from tidegate.core.files import slow_path
+from tidegate.core.files.receipt import Receipt
+from tidegate.core.files.slow_path import REASONS, Slow, told
+from tidegate.core.restore.record import BatchRecord, unpack
+from tidegate.core.spec.pipeline import Column, EventTime, Format
+from tidegate.core.target.paths import RECEIPT
+from tidegate.workflow.look.measures import measure_all
 
 ROOT = Path(__file__).parents[2]
 MINUTES = EventTime("$.t", "%Y-%m-%d %H:%M")
@@ -31,15 +31,15 @@ MINUTES = EventTime("$.t", "%Y-%m-%d %H:%M")
 @pytest.mark.parametrize(
     ("reason", "columns", "time", "message"),
     [
-        (slowpath.RARE, [("c", "int", "$.c")], None, '{"c":1,"z":-nan}'),
-        (slowpath.DIRTY, [("c", "int", "$.c")], None, '{"c":1.5}'),
-        (slowpath.DIRTY, [("c", "int", "$.c")], None, '{"c":1'),
-        (slowpath.NUMBER, [("c", "double", "$.c")], None, '{"c":0.%s}' % ("1" * 900)),
-        (slowpath.TIME, [("c", "int", "$.c")], MINUTES, '{"t":"2013-01-05  04:05"}'),
-        (slowpath.TIME, [("c", "int", "$.c")], EventTime("$.t", "%Y-%m-%d %I %p"), '{"t":"2013-01-05 04 PM"}'),
-        (slowpath.KEY, [("c", "int", "$.c")], None, '{"%s":1}' % (r"\u00e9" * 300)),
-        (slowpath.UNKNOWN, [("c", "struct<a:int>", "$.c"), ("d", "int", "$.c.b")], None, '{"c":{"a":1,"b":2,"x":3}}'),
-        (slowpath.TYPE, [("c", "map<double,int>", "$.c")], None, '{"c":{"1":2}}'),
+        (slow_path.RARE, [("c", "int", "$.c")], None, '{"c":1,"z":-nan}'),
+        (slow_path.DIRTY, [("c", "int", "$.c")], None, '{"c":1.5}'),
+        (slow_path.DIRTY, [("c", "int", "$.c")], None, '{"c":1'),
+        (slow_path.NUMBER, [("c", "double", "$.c")], None, '{"c":0.%s}' % ("1" * 900)),
+        (slow_path.TIME, [("c", "int", "$.c")], MINUTES, '{"t":"2013-01-05  04:05"}'),
+        (slow_path.TIME, [("c", "int", "$.c")], EventTime("$.t", "%Y-%m-%d %I %p"), '{"t":"2013-01-05 04 PM"}'),
+        (slow_path.KEY, [("c", "int", "$.c")], None, '{"%s":1}' % (r"\u00e9" * 300)),
+        (slow_path.UNKNOWN, [("c", "struct<a:int>", "$.c"), ("d", "int", "$.c.b")], None, '{"c":{"a":1,"b":2,"x":3}}'),
+        (slow_path.TYPE, [("c", "map<double,int>", "$.c")], None, '{"c":{"1":2}}'),
     ],
 )
 def test_each_reason_is_counted_once(reason: str, columns: Any, time: EventTime | None, message: str) -> None:
@@ -51,16 +51,16 @@ def test_each_reason_is_counted_once(reason: str, columns: Any, time: EventTime 
         partition_by=("date",),
     )
     plain = b'{"t":"2013-01-05 04 AM"}' if time and "%p" in time.format else b'{"t":"2013-01-05 04:05"}'
-    whole = reason == slowpath.TYPE or (time is not None and time is not MINUTES)  # of this pipeline all are slow
+    whole = reason == slow_path.TYPE or (time is not None and time is not MINUTES)  # of this pipeline all are slow
     decoded = JsonDecoder(of).decode(chunk_of([plain, message.encode(), plain]))
-    assert bool(decoded.bad) == (reason == slowpath.DIRTY)
+    assert bool(decoded.bad) == (reason == slow_path.DIRTY)
     assert decoded.slow.messages == {reason: 3 if whole else 1}
     assert decoded.slow.seconds > 0
     plainly = JsonDecoder(of).decode(chunk_of([plain, plain])).slow
     assert plainly.messages == ({reason: 2} if whole else {})
     assert whole or plainly.seconds < 0.001
     rules = JsonDecoder(of, vectorised=False).decode(chunk_of([plain, message.encode()])).slow
-    assert rules.messages == {slowpath.LIBRARY: 2}
+    assert rules.messages == {slow_path.LIBRARY: 2}
 
 
 def test_every_reason_is_explained_where_people_look() -> None:
@@ -81,7 +81,7 @@ def test_a_receipt_tells_of_them_and_is_as_ever_without(tmp_path: Path) -> None:
 
     odd = event()[:-1] + b',"z":nan}'
     made, plain = receipt("slow", [event(), odd, odd, b"no", None])
-    assert made.slow == (Slow(slowpath.DIRTY, 4), Slow(slowpath.RARE, 4))
+    assert made.slow == (Slow(slow_path.DIRTY, 4), Slow(slow_path.RARE, 4))
     assert plain["slow"] == [{"messages": 4, "reason": "dirty"}, {"messages": 4, "reason": "rare form"}]
     made, plain = receipt("plain", [event(), event()])
     assert (made.slow, made.slow_seconds) == ((), 0)

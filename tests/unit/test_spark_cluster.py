@@ -34,9 +34,9 @@ from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher
 from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
 from tidegate.adapters.spark_connection import SparkConnection
 from tidegate.commands.spark_checks import impossible_jobs
-from tidegate.core.errors import JobFailed, JobKilled
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import from_plain, to_plain
+from tidegate.core.base.errors import JobFailed, JobKilled
+from tidegate.core.base.plain import from_plain, to_plain
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.orchestration.launcher import AirflowSparkLauncher
 
 KEYTAB = b"\x05\x02keytab"

@@ -20,8 +20,8 @@ from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher, land_application
 from tidegate.adapters.spark_conf import LOCAL
-from tidegate.core.errors import JobFailed
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.orchestration.launcher import AirflowSparkLauncher
 from tidegate.settings import Settings
 

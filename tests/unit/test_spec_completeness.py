@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.spec_texts import GOOD
-from tidegate.core.pipeline import Completeness, Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.spec import fingerprint, load_file
 
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient
 from tidegate.cli import main
-from tidegate.core.errors import SpecError, StorageError
-from tidegate.core.pipeline import Column, Pipeline
+from tidegate.core.base.errors import SpecError, StorageError
+from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.spec import fingerprint, load_file, load_folder
 
 YAML = """\

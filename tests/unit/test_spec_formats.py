@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import RAW_HEADERS, AvroFormat, Column, CsvFormat, EventTime, Format, Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.spec.pipeline import RAW_HEADERS, AvroFormat, Column, CsvFormat, EventTime, Format, Pipeline
 from tidegate.spec import fingerprint, load_file
 
 HEAD = """\

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import Column, EventTime, Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.spec.pipeline import Column, EventTime, Pipeline
 from tidegate.spec import fingerprint, load_file, load_folder, names
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "pipelines"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.spec_texts import GOOD, assert_refused, refusal
-from tidegate.core.errors import SpecError
+from tidegate.core.base.errors import SpecError
 from tidegate.spec import load_file
 
 

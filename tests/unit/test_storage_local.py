@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.adapters import storage as adapters
 from tidegate.adapters.storage import LocalStorage, for_uri, local
-from tidegate.core.errors import OutcomeUnknown, PathMissing, StorageError
+from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
 
 
 @pytest.mark.parametrize("uri", ["file:///a/b", "file:/a/b", "/a/b", "file:///a/b/"])

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.swaps import KEY, Kept, Life, Reader, assert_three_is_published, changing, two_swaps, whole
-from tidegate.core.errors import CatalogueUnsure, PathExists, TidegateError
-from tidegate.workflow import publication
-from tidegate.workflow.context import REQUEST_TTL_MS
-from tidegate.workflow.moves import MovedOn
+from tidegate.core.base.errors import CatalogueUnsure, PathExists, TidegateError
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.window import publication
 
 
 @pytest.fixture(scope="module")

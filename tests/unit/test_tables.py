@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE
 
-from tidegate.core.catalogue import TableDef
-from tidegate.core.pipeline import DIRTY_COLUMNS, Pipeline
-from tidegate.core.tables import data_table, dirty_table, late_table, told_columns
+from tidegate.core.spec.pipeline import DIRTY_COLUMNS, Pipeline
+from tidegate.core.target.catalogue import TableDef
+from tidegate.core.target.tables import data_table, dirty_table, late_table, told_columns
 
 TIME = (("date", "string"), ("hour", "string"))
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.spec_texts import GOOD
-from tidegate.adapters import hive_sql
-from tidegate.adapters.hive_formats import TEXT, differences, read_properties, row_format
-from tidegate.core.catalogue import TableDef
-from tidegate.core.errors import CatalogueMismatch, SpecError
-from tidegate.core.tables import data_table
+from tidegate.core.base.errors import CatalogueMismatch, SpecError
+from tidegate.core.target.catalogue import TableDef
+from tidegate.core.target.tables import data_table
 from tidegate.spec import load_file
+from tidegate.targets.hive import sql
+from tidegate.targets.hive.formats import TEXT, differences, read_properties, row_format
 
 TABLE = TableDef("lake.t", (("words", "string"),), (("date", "string"),), "file:///lake/t", "text")
 DETAILS = [
@@ -90,7 +90,7 @@ def test_what_overflowed_is_text_in_a_text_table(tmp_path: Path) -> None:
 
 
 def test_the_table_says_how_text_is_spelled() -> None:
-    statement = hive_sql.create_table(TABLE)
+    statement = sql.create_table(TABLE)
     assert (
         "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe' WITH SERDEPROPERTIES ('field.delim'="
     ) in statement
@@ -101,16 +101,16 @@ def test_the_table_says_how_text_is_spelled() -> None:
 
 @pytest.mark.parametrize("told", [HIVE, SPARK], ids=["Hive", "Spark"])
 def test_what_the_endpoints_tell_is_understood(told: list) -> None:
-    found = hive_sql.read_description([*DETAILS, *told])
+    found = sql.read_description([*DETAILS, *told])
     assert found.properties.items() >= dict(TEXT).items()
-    hive_sql.check_same(TABLE, found)
+    sql.check_same(TABLE, found)
 
 
 def test_a_table_that_reads_text_otherwise_is_refused() -> None:
     with pytest.raises(CatalogueMismatch, match=r"its field\.delim is None, not '\\x01'; its escape\.delim is None"):
-        hive_sql.check_same(TABLE, hive_sql.read_description(DETAILS))
+        sql.check_same(TABLE, sql.read_description(DETAILS))
     other = [(label, text, ";" if (text or "").strip() == "field.delim" else more) for label, text, more in HIVE]
-    found = hive_sql.read_description([*DETAILS, *other])
+    found = sql.read_description([*DETAILS, *other])
     assert differences("text", found.properties) == ["its field.delim is ';', not '\\x01'"]
     assert differences("orc", {}) == []
 

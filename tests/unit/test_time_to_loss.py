@@ -15,12 +15,12 @@ from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import HOUR, TOPIC, World
 from tidegate.cli import main
 from tidegate.commands import surroundings
-from tidegate.core.losswarning import CRITICAL, OK, UNKNOWN, WARN
-from tidegate.core.progress import Look
-from tidegate.core.retention import AHEAD, NEVER, PASSING
+from tidegate.core.source.loss import CRITICAL, OK, UNKNOWN, WARN
+from tidegate.core.source.progress import Look
+from tidegate.core.source.retention import AHEAD, NEVER, PASSING
 from tidegate.spec import load_file
-from tidegate.workflow import ingest
-from tidegate.workflow.overview import PipelineStatus, status
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.overview import PipelineStatus, status
 
 NAME, MINUTE = "readings", 60_000
 DAY = 24 * HOUR
@@ -175,7 +175,7 @@ def test_records_that_retention_has_passed_are_an_alarm(world: World) -> None:
 
 
 def test_a_batch_that_was_given_up_is_not_waited_for(world: World) -> None:
-    from tidegate.workflow.reconcile import abandon
+    from tidegate.workflow.maintain.reconcile import abandon
 
     behind(world)
     ingest.plan(world.context(), "given up")

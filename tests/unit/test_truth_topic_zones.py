@@ -9,9 +9,9 @@ import pytest
 
 from tests.truth_tellers import Said
 from tidegate.adapters.truth_topic import TopicTruth
-from tidegate.core.errors import TruthUnknown
-from tidegate.core.pipeline import Completeness
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import TruthUnknown
+from tidegate.core.spec.pipeline import Completeness
+from tidegate.core.window.states import WindowKey
 
 HOUR = 3_600_000
 BERLIN = "Europe/Berlin"

@@ -23,14 +23,14 @@ from tests.protobuf_values import decoder as protobuf_decoder
 from tests.protobuf_values import put, tagged
 from tests.unit.test_protocol_spec_changes import balanced, rows
 from tests.world import World, record
-from tidegate.core import planning
-from tidegate.core.errors import BatchRefused
-from tidegate.core.pipeline import Column, Format, Pipeline
-from tidegate.core.plain import to_plain
-from tidegate.core.proposing import propose
-from tidegate.core.replaying import needing_decoding
-from tidegate.core.rules_version import rules_for, rules_of_replay
-from tidegate.workflow import ingest
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch import planning
+from tidegate.core.batch.rules_version import rules_for, rules_of_replay
+from tidegate.core.replay.origin import needing_decoding
+from tidegate.core.spec.pipeline import Column, Format, Pipeline
+from tidegate.core.spec.proposals import propose
+from tidegate.workflow.batch import ingest
 
 VALUE = {"v": "int from $.reading.value"}
 DEVICE = {"d": "struct<model:string,os:struct<name:string>>"}

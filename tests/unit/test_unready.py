@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Windows
-from tidegate.core.ports import TopicState
-from tidegate.workflow import overview
-from tidegate.workflow.notices import tell
-from tidegate.workflow.overdue import Concern
+from tidegate.core.base.instants import iso
+from tidegate.core.source.port import TopicState
+from tidegate.core.spec.pipeline import Windows
+from tidegate.workflow.look import overview
+from tidegate.workflow.tell.notices import tell
+from tidegate.workflow.window.overdue import Concern
 
 MINUTE = 60_000
 

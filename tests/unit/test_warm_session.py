@@ -18,7 +18,7 @@ import pytest
 
 from tidegate.adapters import warm_session
 from tidegate.adapters.warm_session import Patience, WarmLauncher, end_sessions
-from tidegate.core.errors import JobFailed, JobKilled
+from tidegate.core.base.errors import JobFailed, JobKilled
 
 ROOT = Path(__file__).parents[2]
 # As spark-submit does, it waits for a driver below it, whose arguments it has too.

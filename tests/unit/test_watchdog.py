@@ -10,8 +10,8 @@ import pytest
 
 from tidegate.adapters.storage import LocalStorage
 from tidegate.adapters.watchdog import ANY, Watched
-from tidegate.core.errors import OutcomeUnknown, PathMissing, StorageError
-from tidegate.core.storage import Storage
+from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
+from tidegate.core.base.storage import Storage
 
 SHORT, LONG = 0.02, 30.0
 

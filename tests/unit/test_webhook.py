@@ -14,8 +14,8 @@ import pytest
 
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.webhook import Function, Webhook
-from tidegate.core.errors import TidegateError
-from tidegate.core.notices import NotTold
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.tell.notices import NotTold
 
 SECRET = "T00/B00/hush"
 BODY = {"text": 'é " \\ \n <b>', "id": "a"}

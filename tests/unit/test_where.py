@@ -13,11 +13,12 @@ import pytest
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.rows import RowProcess
-from tidegate.core.errors import LedgerError, SpecError, StorageError
-from tidegate.core.fate import Fate
-from tidegate.core.sighting import Lookup, Row
-from tidegate.workflow import archive, ingest
-from tidegate.workflow.where import Answer, where
+from tidegate.core.base.errors import LedgerError, SpecError, StorageError
+from tidegate.core.look.fate import Fate
+from tidegate.core.look.sighting import Lookup, Row
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.where import Answer, where
+from tidegate.workflow.window import archive
 
 
 class Unreadable:

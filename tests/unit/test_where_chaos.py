@@ -22,14 +22,17 @@ from tests.fakes.kafka import FakeKafka, FakeReader
 from tests.hooks import Died
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, window
 from tidegate.adapters.rows import LineRows
-from tidegate.core.cut import window_id
-from tidegate.core.errors import NotReady, TidegateError
-from tidegate.core.fate import Fate
-from tidegate.core.jobs import JobPlan
-from tidegate.core.pipeline import Column
-from tidegate.workflow import archive, ingest, reconcile, replay
-from tidegate.workflow.context import REQUEST_TTL_MS
-from tidegate.workflow.where import where_all
+from tidegate.core.base.errors import NotReady, TidegateError
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.look.fate import Fate
+from tidegate.core.spec.pipeline import Column
+from tidegate.core.window.cut import window_id
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.where import where_all
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive
 
 PARTITIONS, BATCH, TURNS = 3, 500, 9
 ASKED = 10_000

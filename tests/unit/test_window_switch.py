@@ -11,12 +11,12 @@ import pytest
 
 from tests.hooks import Died, Hook, die
 from tests.world import World, make_pipeline, record, window
-from tidegate.core.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.pipeline import Column
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.spec.pipeline import Column
 from tidegate.spec.compiled import fingerprint
-from tidegate.workflow import replay
-from tidegate.workflow.context import REQUEST_TTL_MS
-from tidegate.workflow.publication import align_catalogue
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window.publication import align_catalogue
 
 TABLE = "lake.readings"
 

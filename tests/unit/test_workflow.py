@@ -8,16 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.core.errors import (
-    BatchRefused,
-    DataLoss,
-    NotReady,
-    ReplayRefused,
-    StorageAhead,
-    TopicRecreated,
-)
-from tidegate.core.pipeline import Column, DirtyLimits
-from tidegate.workflow import archive, ingest
+from tidegate.core.base.errors import BatchRefused, DataLoss, NotReady, ReplayRefused, StorageAhead, TopicRecreated
+from tidegate.core.spec.pipeline import Column, DirtyLimits
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -13,11 +13,16 @@ import pytest
 from tests.unit.test_audit import look
 from tests.world import HOUR, World, make_pipeline
 from tests.zone_hosts import ZONE, Hosts
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.errors import BatchRefused, OtherZoneData, ReplayRefused
-from tidegate.core.pipeline import Pipeline, Reopening, Windows
-from tidegate.core.window import WindowKey
-from tidegate.workflow import archive, ingest, outcome, overdue, reconcile, reopen, replay
+from tidegate.core.base.errors import BatchRefused, OtherZoneData, ReplayRefused
+from tidegate.core.spec.pipeline import Pipeline, Reopening, Windows
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.states import WindowKey
+from tidegate.workflow.base import outcome
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.replay import replay
+from tidegate.workflow.window import archive, overdue
 
 DAY = 24 * HOUR
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests import zone_windows
 from tests.zone_windows import SINCE, SIZES, ZONES, Place, changes_of, places, problems
-from tidegate.core.cut import window_end
-from tidegate.core.instants import DAY_MS, HOUR_MS
-from tidegate.core.pipeline import Windows
+from tidegate.core.base.instants import DAY_MS, HOUR_MS
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import window_end
 
 ODD = (
     "Africa/Cairo", "Africa/Casablanca", "Africa/Monrovia", "America/Asuncion", "America/Caracas", "America/Havana",

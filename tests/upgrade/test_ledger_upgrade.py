@@ -20,11 +20,15 @@ from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.ledger.migrate import migrate, revisions
 from tidegate.adapters.ledger.store import HEAD, make_engine
-from tidegate.core.cut import window_id
-from tidegate.core.errors import LedgerError, WrongRevision
-from tidegate.core.tables import data_table, dirty_table, late_table
-from tidegate.workflow import adoption, ingest, redrive, reopen, rollback
-from tidegate.workflow.audit import audit
+from tidegate.core.base.errors import LedgerError, WrongRevision
+from tidegate.core.target.tables import data_table, dirty_table, late_table
+from tidegate.core.window.cut import window_id
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.late import reopen
+from tidegate.workflow.replay import rollback
+from tidegate.workflow.restore import adoption
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "upgrade"
 EARLIER = sorted(p.name for p in FIXTURES.iterdir())

@@ -26,12 +26,13 @@ from tests.world import World, record
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.migrate import migrate
 from tidegate.adapters.ledger.store import HEAD
-from tidegate.core.errors import JobFailed
-from tidegate.core.jobs import JobPlan
-from tidegate.core.plain import dumps, loads
-from tidegate.core.zonedata import known_here
-from tidegate.workflow import adoption, ingest
-from tidegate.workflow.audit import audit
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.window.zonedata import known_here
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.restore import adoption
 
 ROOT = Path(__file__).parents[2]
 OLD = EARLIER[-1]
@@ -297,8 +298,8 @@ def test_an_old_worker_takes_a_plan_that_says_nothing_new_and_refuses_any_other(
                 path.write_text(dumps(replace(plan, parts=tuple(replace(p, zone=zone) for p in plan.parts))))
             code = (
                 "import sys, json; from pathlib import Path\n"
-                "from tests.world import World, record; from tidegate.core.batch import JobPlan\n"
-                "from tidegate.core.plain import loads; from tidegate.adapters.storage.local import LocalStorage\n"
+                "from tests.world import World, record; from tidegate.core.batch.states import JobPlan\n"
+                "from tidegate.core.base.plain import loads; from tidegate.adapters.storage.local import LocalStorage\n"
                 "from spark_jobs.engine.job import run_plan\n"
                 f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import scene\n"
                 "import tempfile; world = World(Path(tempfile.mkdtemp()))\n"

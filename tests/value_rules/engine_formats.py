@@ -13,7 +13,7 @@ from tests.value_rules.oracle_avro import AvroSettings
 from tests.value_rules.oracle_csv import CsvSettings
 from tests.value_rules.oracle_json import PlainSpec
 from tests.value_rules.oracle_protobuf import ProtobufSettings
-from tidegate.core.pipeline import AvroFormat, CsvFormat, Format, Pipeline, ProtobufFormat
+from tidegate.core.spec.pipeline import AvroFormat, CsvFormat, Format, Pipeline, ProtobufFormat
 
 
 def decoders(spec: PlainSpec) -> dict[str, Decoder]:

@@ -13,7 +13,7 @@ from tests.engine_fixtures import chunk_of, pipeline
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tests.value_rules.oracle_values import kind_of
 from tests.value_rules.plain_values import plain
-from tidegate.core.pipeline import Column, EventTime, Format, Pipeline
+from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 
 
 def compiled(spec: PlainSpec, location: str = "/nowhere") -> Pipeline:

@@ -24,7 +24,7 @@ from tests.value_rules import (
 from tests.value_rules.map_order import without_order
 from tests.value_rules.mutations import mutate, mutate_binary
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 
 Message = bytes | None
 Answer = Row | Refused

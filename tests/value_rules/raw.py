@@ -11,7 +11,7 @@ from tests.value_rules.engine_json import in_plain_form, pipeline_of
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec, Refused, Row
 from tests.value_rules.oracle_raw import parts
 from tests.value_rules.seeds_json import Seed
-from tidegate.core.pipeline import Format, Pipeline
+from tidegate.core.spec.pipeline import Format, Pipeline
 
 HEADERS = "array<struct<name:string,value:binary>>"
 

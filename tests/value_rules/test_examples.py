@@ -19,7 +19,7 @@ from tests.value_rules.oracle_text import Dirty
 from tests.value_rules.oracle_values import kind_of
 from tests.value_rules.page import DIRTY, Example
 from tests.value_rules.plain_values import plain, shown
-from tidegate.core.hivetypes import parse
+from tidegate.core.base.hivetypes import parse
 
 DECODERS = ["oracle", "fast", "rows"]
 

@@ -14,7 +14,7 @@ from tests.value_rules.oracle_plain_text import time_from_text
 from tests.value_rules.oracle_text import Dirty
 from tests.value_rules.page import DIRTY
 from tests.value_rules.whole_path import land
-from tidegate.core.hivetypes import parse
+from tidegate.core.base.hivetypes import parse
 
 COLUMNS = (PlainColumn("c", "int", ("a", "b")),)
 ODD = b'{"x":[1.50,-INF,NaN,+inf,{"q":1,"q":-0e5}],"a":{"b":1,"y":2},"s":"\\u0001\\/\\u00fc\\n\\u007f","X":null}'

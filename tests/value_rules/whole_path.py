@@ -13,8 +13,8 @@ from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tests.value_rules.oracle_values import kind_of
 from tests.value_rules.plain_values import plain
 from tidegate.adapters.storage import LocalStorage
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import DATA, DIRTY, LATE
+from tidegate.core.files.receipt import DATA, DIRTY, LATE
+from tidegate.core.spec.pipeline import Pipeline
 
 Place = tuple[int, int]
 """(partition, offset)"""

@@ -15,8 +15,8 @@ from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
-from tidegate.core.health_rules import DagFacts
-from tidegate.core.redriving import IngestFacts
+from tidegate.core.dirty.redrive import IngestFacts
+from tidegate.core.doctor.rules import DagFacts
 
 SILENT_S = 120.0
 """A scheduler without a heartbeat for so long does not begin what is queued."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from tidegate.adapters.spark import land_application, local_environment
-from tidegate.core.errors import StorageError
+from tidegate.core.base.errors import StorageError
 
 LAST_WORDS = 5
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tidegate.adapters.spark import LAST_WORDS, job_failed, local_environment, submit_command
 from tidegate.adapters.spark_conf import DEFAULT_JAVA, SHORT_LIVED, driver_conf
-from tidegate.core.errors import JobFailed
+from tidegate.core.base.errors import JobFailed
 
 _TIMEOUT_S = 600.0
 # The driver, two Python workers, a job without a shuffle: as the real ones.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tidegate.core.errors import TidegateError
+from tidegate.core.base.errors import TidegateError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

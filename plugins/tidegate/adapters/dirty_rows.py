@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.adapters.children import Child
-from tidegate.core.redriving import Cause, Change, Example
+from tidegate.core.dirty.redrive import Cause, Change, Example
 
 EXAMPLES = 3
 

@@ -12,9 +12,9 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, to_plain
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.plain import dumps, to_plain
+from tidegate.core.spec.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from tidegate.adapters.children import Child

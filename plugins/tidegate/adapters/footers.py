@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.adapters.children import Child
-from tidegate.core.coverage import Excess, Findings, Footer, Missing, RowsSought, Span, Stray
-from tidegate.core.offsets import Interval
-from tidegate.core.slabs import Slab
+from tidegate.core.audit.coverage import Excess, Findings, Footer, Missing, RowsSought, Span, Stray
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.slabs import Slab
 
 
 class LineReader(ABC):

@@ -9,7 +9,7 @@ from email.message import Message
 from typing import IO, Any
 
 from tidegate.adapters.connections import Connection
-from tidegate.core.errors import TidegateError
+from tidegate.core.base.errors import TidegateError
 
 _SETTINGS = frozenset((
     "allow_redirects", "cert", "check_response", "headers", "max_redirects", "path", "proxies", "proxy", "srv_lookup",

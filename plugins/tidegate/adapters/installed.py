@@ -11,7 +11,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from tidegate import __version__
-from tidegate.core.health_rules import Place
+from tidegate.core.doctor.rules import Place
 
 
 def python_version() -> str:

@@ -7,7 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from tidegate.core.health_rules import ParseLimits
+from tidegate.core.doctor.rules import ParseLimits
 from tidegate.settings import airflow_home, airflow_setting
 
 _TAIL = 1_000_000

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from tidegate.adapters.storage import for_uri
 from tidegate.adapters.storage.local import local_path
-from tidegate.core.errors import StorageError, TidegateError
-from tidegate.core.layout import join
-from tidegate.core.storage import Storage
+from tidegate.core.base.errors import StorageError, TidegateError
+from tidegate.core.base.storage import Storage
+from tidegate.core.target.paths import join
 
 CONTENT = b"tidegate doctor\n"
 

@@ -8,7 +8,7 @@ from threading import Timer
 from typing import Any
 
 from tidegate.adapters.children import Child
-from tidegate.core.sighting import Lookup, Row
+from tidegate.core.look.sighting import Lookup, Row
 
 
 class LineRows(ABC):

@@ -21,7 +21,7 @@ import psutil
 
 from tidegate.adapters.spark_conf import SHORT_LIVED, is_yarn
 from tidegate.adapters.yarn import end_applications, tagged
-from tidegate.core.errors import JobFailed, JobKilled
+from tidegate.core.base.errors import JobFailed, JobKilled
 
 SECRETS_FILE = "tidegate-secrets.json"
 """What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""

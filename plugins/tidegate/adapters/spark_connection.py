@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.spark_conf import is_local
-from tidegate.core.errors import JobFailed
+from tidegate.core.base.errors import JobFailed
 
 CLIENT, CLUSTER = "client", "cluster"
 WAIT = "spark.yarn.submit.waitAppCompletion"

@@ -12,9 +12,9 @@ from urllib.parse import quote
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.http_connection import headers, opener
 from tidegate.adapters.truth_json import count_in, parsed, shortened
-from tidegate.core.completeness import parameters
-from tidegate.core.errors import TidegateError, TruthUnknown
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import TidegateError, TruthUnknown
+from tidegate.core.completeness.rules import parameters
+from tidegate.core.window.states import WindowKey
 
 TIMEOUT_S = 30.0
 """For a whole answer; no single wait is longer either."""

@@ -6,8 +6,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from tidegate.core.completeness import count_of
-from tidegate.core.errors import TruthUnknown
+from tidegate.core.base.errors import TruthUnknown
+from tidegate.core.completeness.rules import count_of
 
 _LONGEST = 200
 

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.truth_json import shortened
-from tidegate.core.completeness import NAMED_PARAMETER, count_of
-from tidegate.core.errors import CatalogueError, TruthUnknown
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import CatalogueError, TruthUnknown
+from tidegate.core.completeness.rules import NAMED_PARAMETER, count_of
+from tidegate.core.window.states import WindowKey
 
 TIMEOUT_S = 60.0
 """For the database to answer in."""
@@ -94,7 +94,7 @@ class SqlTruth:
             raise self._unknown(str(e)) from None
 
     def _hive(self, window: WindowKey) -> Rows:
-        from tidegate.adapters.hive import PyHiveCatalogue
+        from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
         f = self._connection
         instants = {name: f"TIMESTAMP '{at.strftime(_AS_TEXT)}'" for name, at in _instants(window).items()}

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from tidegate.adapters.truth_json import NotThere, count_in, parsed, shortened, value_at
-from tidegate.core.completeness import LARGEST_COUNT, count_of
-from tidegate.core.errors import SourceError, TruthUnknown
-from tidegate.core.pipeline import Completeness
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import SourceError, TruthUnknown
+from tidegate.core.completeness.rules import LARGEST_COUNT, count_of
+from tidegate.core.spec.pipeline import Completeness
+from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -105,7 +105,7 @@ class TopicTruth:
         return {_ms(at) for at in local if at.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == moment}
 
     def _messages(self, since_ms: int) -> Iterator[Message]:
-        from tidegate.adapters.kafka import READ_COMMITTED, KafkaSource, connection_settings
+        from tidegate.sources.kafka.control import READ_COMMITTED, KafkaSource, connection_settings
 
         end = time.monotonic() + self._timeout_s
         try:
@@ -134,7 +134,7 @@ class TopicTruth:
     def _read(self, settings: Mapping[str, str], ranges: dict[int, tuple[int, int]], end: float) -> Iterator[Message]:
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-        from tidegate.adapters.kafka import READ_COMMITTED
+        from tidegate.sources.kafka.control import READ_COMMITTED
 
         ours = {
             "group.id": "tidegate-counts",  # needed to make one, never joined

@@ -29,8 +29,8 @@ import psutil
 
 from tidegate.adapters.spark import LAST_WORDS, end_processes, job_failed, job_vanished, land_application, secrets_file
 from tidegate.adapters.spark_connection import CLIENT, SparkConnection, private_folder, refused
-from tidegate.core.errors import JobFailed
-from tidegate.core.launcher import Launcher
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.batch.launcher import Launcher
 
 SOCKET, LOCK = "socket", "starting"
 _LAST_LINES_S = 5.0

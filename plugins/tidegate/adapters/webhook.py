@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from tidegate.adapters.connections import Connection, http_url
 from tidegate.adapters.http_connection import headers, opener
-from tidegate.core.errors import TidegateError
-from tidegate.core.notices import NotTold
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.tell.notices import NotTold
 
 TIMEOUT_S = 10.0
 """For connecting, for each wait, and for the whole answer; twice as long for all of it together."""

@@ -17,9 +17,9 @@ from tidegate.board import questions, runs, views
 from tidegate.board.access import TidegatePages, actor, acts, sees
 from tidegate.board.questions import ACTIONS, RELEASE, RESET, Question
 from tidegate.board.reach import NotRegistered, Reach, UnknownPipeline
-from tidegate.core.asking import LONGEST_REASON, REOPEN, REPLAY, ROLLBACK, reason
-from tidegate.core.errors import AskedWrong, LostComparison, TidegateError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import AskedWrong, LostComparison, TidegateError
+from tidegate.core.replay.request import LONGEST_REASON, REOPEN, REPLAY, ROLLBACK, reason
+from tidegate.core.spec.pipeline import Pipeline
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", RELEASE: "ingest", RESET: "ingest"}
@@ -198,7 +198,7 @@ def _run(spec: Pipeline, question: Question, form: Mapping[str, str], token: str
 
 
 def _release(spec: Pipeline, question: Question, form: Mapping[str, str], token: str, why: str) -> int:
-    from tidegate.workflow import reconcile
+    from tidegate.workflow.maintain import reconcile
 
     batch, by = int(form["batch"]), actor()
     ctx = _reach().context(spec, by)
@@ -216,13 +216,13 @@ def _release(spec: Pipeline, question: Question, form: Mapping[str, str], token:
 
 
 def _reset(spec: Pipeline, question: Question, form: Mapping[str, str], token: str, why: str) -> int:
-    from tidegate.workflow import resetting
+    from tidegate.workflow.restore import reset
 
     ctx = _reach().context(spec, actor())
-    found = resetting.survey(ctx)
-    if not isinstance(found, resetting.Recreated):
+    found = reset.survey(ctx)
+    if not isinstance(found, reset.Recreated):
         raise LostComparison("the topic is accepted by now")
-    resetting.accept(ctx, found, why)
+    reset.accept(ctx, found, why)
     return _newest(spec, found.topic.topic_id, "topic accepted")
 
 

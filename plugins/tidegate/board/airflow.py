@@ -10,10 +10,10 @@ from typing import Any
 from tidegate.board import words
 from tidegate.board.reach import Reach
 from tidegate.board.runs import PREFIX
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.views import Event
-from tidegate.core.window import WindowKey
+from tidegate.core.base.instants import iso
+from tidegate.core.look.views import Event
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.states import WindowKey
 
 MOST = 12
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.board.reach import Reach
-from tidegate.core import asking
-from tidegate.core.asking import REOPEN, REPLAY, ROLLBACK, Asked
-from tidegate.core.cut import window_id
-from tidegate.core.errors import AskedWrong, SourceError, StepMissing
-from tidegate.core.instants import iso
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.receipt import DATA
-from tidegate.core.window import CURRENT, RETIRED, WindowKey
-from tidegate.core.wording import many
+from tidegate.core.base.errors import AskedWrong, SourceError, StepMissing
+from tidegate.core.base.instants import iso
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.wording import many
+from tidegate.core.files.receipt import DATA
+from tidegate.core.replay import request
+from tidegate.core.replay.request import REOPEN, REPLAY, ROLLBACK, Asked
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import CURRENT, RETIRED, WindowKey
 
 RELEASE, RESET = "release", "reset"
 ACTIONS = (REPLAY, REOPEN, ROLLBACK, RELEASE, RESET)
@@ -81,7 +81,7 @@ def subject_of(windows: tuple[WindowKey, ...]) -> str:
 
 def _asked(pipeline: Pipeline, do: str, given: Mapping[str, str]) -> Asked:
     conf = {key: given[key] for key in ("window", "from", "until") if given.get(key)}
-    found = asking.asked(conf, pipeline.windows, None)
+    found = request.asked(conf, pipeline.windows, None)
     return Asked(do, found.windows)
 
 
@@ -150,7 +150,7 @@ def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str
 
 
 def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
-    from tidegate.workflow import reopen
+    from tidegate.workflow.late import reopen
 
     ctx, wanted = reach.context(pipeline), {key.start_ms for key in it.windows}
     if len(it.windows) == 1:
@@ -233,7 +233,7 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
 
 
 def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Question:
-    from tidegate.workflow import reconcile
+    from tidegate.workflow.maintain import reconcile
 
     text = given.get("batch") or ""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
@@ -265,10 +265,10 @@ def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Ques
 
 
 def _reset(reach: Reach, pipeline: Pipeline) -> Question:
-    from tidegate.workflow import resetting
+    from tidegate.workflow.restore import reset
 
-    found = resetting.survey(reach.context(pipeline))
-    if not isinstance(found, resetting.Recreated):
+    found = reset.survey(reach.context(pipeline))
+    if not isinstance(found, reset.Recreated):
         obstacle = f"Topic {found.topic} ({found.topic_id}) is the accepted one: there is nothing to accept."
         return Question(RESET, TITLES[RESET], found.topic_id, obstacle=obstacle)
     topic = found.topic

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.board.specs import Folder, Specs
 from tidegate.board.topics import Topics
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.settings import load
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.workflow.context import Context
+    from tidegate.workflow.base.context import Context
 
 ADDRESS_S = 30.0
 """How long the ledger's address is kept: asking for it is a statement of Airflow's database."""

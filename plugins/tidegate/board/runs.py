@@ -20,9 +20,9 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from tidegate.board.words import asked_task
-from tidegate.core.asking import Asked
-from tidegate.core.instants import iso
-from tidegate.core.views import Event
+from tidegate.core.base.instants import iso
+from tidegate.core.look.views import Event
+from tidegate.core.replay.request import Asked
 from tidegate.orchestration.timetable import from_ms
 
 PREFIX = "board__"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from tidegate.spec.loader import Loaded

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from math import inf
 from typing import Any
 
-from tidegate.core.errors import SourceError, SourceUnavailable
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import TopicState
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.source.port import TopicState
+from tidegate.core.spec.pipeline import Pipeline
 
 FRESH_S = 15.0
 """An answer so old is good enough."""

@@ -20,8 +20,8 @@ from tidegate.board.pages.batch import NoBatch
 from tidegate.board.pages.calendar import SIGNS
 from tidegate.board.pages.window import NoWindow
 from tidegate.board.reach import NotRegistered, Reach, UnknownPipeline
-from tidegate.core.errors import TidegateError
-from tidegate.core.windowmap import MEANINGS
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.look.window_map import MEANINGS
 
 reach = Reach()
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.core.cut import parse_window_id, window_id
-from tidegate.core.instants import DAY_MS, HOUR_MS, iso, span
-from tidegate.core.subjects import said
-from tidegate.core.wording import many
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, iso, span
+from tidegate.core.base.wording import many
+from tidegate.core.tell.subjects import said
+from tidegate.core.window.cut import parse_window_id, window_id
 
 UTC_NAMES = ("UTC", "Etc/UTC", "Z")
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.commands.failures import NOT_WELL, Failed
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.workflow.adoption import Survey
-    from tidegate.workflow.context import Context
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.restore.adoption import Survey
 
 
 def adopt(ctx: Context, why: str | None, yes: bool) -> None:
     """Lists, asks, adopts. Raises Failed (1) for what only a newer backup can mend, or when nobody gave a reason."""
-    from tidegate.workflow import adoption
+    from tidegate.workflow.restore import adoption
 
     found = adoption.survey(ctx)
     if found.nothing:
@@ -36,7 +36,7 @@ def adopt(ctx: Context, why: str | None, yes: bool) -> None:
 
 
 def _list(found: Survey) -> None:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     if found.withdraw is not None:
         plan = found.withdraw.plan

@@ -12,13 +12,13 @@ from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.commands.progress_shown import following
-from tidegate.core.instants import span
-from tidegate.core.wording import many, size
+from tidegate.core.base.instants import span
+from tidegate.core.base.wording import many, size
 
 if TYPE_CHECKING:
-    from tidegate.core.audit_scope import Part
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.workflow.audit import Depth, Report
+    from tidegate.core.audit.scope import Part
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.workflow.audit.audit import Depth, Report
 
 PERCENT = click.FloatRange(0, 100, min_open=True)
 
@@ -73,7 +73,7 @@ def audit(
     2 no such pipeline, or usage; 3 the ledger or the filesystem gives no answer, or the pipeline moved what was found
     at each look.
     """
-    from tidegate.workflow.audit import Depth
+    from tidegate.workflow.audit.audit import Depth
 
     spec = surroundings.pipeline_named(pipeline)
     if deep and no_files:
@@ -94,8 +94,8 @@ def audit(
 
 def _part(spec: Pipeline, first: str | None, last: str | None, sample: float | None) -> Part:
     """Raises BadParameter."""
-    from tidegate.core.audit_scope import Part
-    from tidegate.core.offsets import Interval
+    from tidegate.core.audit.scope import Part
+    from tidegate.core.base.offsets import Interval
 
     within = None
     if first is not None:
@@ -109,7 +109,7 @@ def _part(spec: Pipeline, first: str | None, last: str | None, sample: float | N
 
 def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
     from tidegate.adapters.footers import FooterProcess
-    from tidegate.workflow import audit as workflow
+    from tidegate.workflow.audit import audit as workflow
 
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger)
@@ -128,7 +128,7 @@ def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
 
 def plain(report: Report) -> dict[str, Any]:
     """The report as JSON has it; the names are a promise."""
-    from tidegate.core.plain import to_plain
+    from tidegate.core.base.plain import to_plain
 
     t, b = report.totals, report.totals.balance
     return {
@@ -197,7 +197,7 @@ def _words(report: Report) -> tuple[str, str]:
 def _print(report: Report) -> None:
     from rich.text import Text
 
-    from tidegate.core.subjects import said
+    from tidegate.core.tell.subjects import said
 
     out = console()
     t = report.totals

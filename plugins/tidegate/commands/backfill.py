@@ -15,13 +15,13 @@ from tidegate.commands.explain import parse_range
 from tidegate.commands.failures import CANNOT_TELL, INTERRUPTED, NOT_WELL, WELL, Failed
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.wait import DurationType
-from tidegate.core.wording import those
+from tidegate.core.base.wording import those
 
 if TYPE_CHECKING:
-    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.orchestration.range_runs import RangeRuns
-    from tidegate.workflow.context import Context
-    from tidegate.workflow.filling import Asked, Progress
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.window.filling import Asked, Progress
 
 STILL_S = 30.0
 """Nothing got done for so long: then it's said who holds the pool."""
@@ -131,10 +131,10 @@ def _asked(
     stop_on_failure: bool,
 ) -> Asked:
     """With --replay the mark of the backfill that is gone on with, or that of a new one."""
-    from tidegate.core.filling import unfinished_mark
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
+    from tidegate.core.publish.filling import unfinished_mark
     from tidegate.orchestration.range_runs import OURS
-    from tidegate.workflow.filling import Asked
+    from tidegate.workflow.window.filling import Asked
 
     now_ms = time.time_ns() // 1_000_000  # two may begin in one second
     what = f"{OURS} {iso(keys[0].start_ms)} to {iso(keys[-1].start_ms)}"
@@ -184,7 +184,7 @@ def _check_ground(runs: RangeRuns, unpause: bool) -> None:
 
 
 def _look(ctx: Context, runs: RangeRuns, asked: Asked) -> Progress:
-    from tidegate.workflow.filling import look
+    from tidegate.workflow.window.filling import look
 
     return look(ctx, runs, asked, set())
 
@@ -194,8 +194,8 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
     from sqlalchemy.exc import OperationalError
 
     from tidegate.commands.backfill_shown import shown
-    from tidegate.core.errors import LedgerError
-    from tidegate.workflow.filling import advance, look
+    from tidegate.core.base.errors import LedgerError
+    from tidegate.workflow.window.filling import advance, look
 
     tried: set[int] = set()
     still = _Still()

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.commands.output import progress
-from tidegate.core.catchup import SAY_EVERY, pace
-from tidegate.core.filling import by_catch_up
+from tidegate.core.publish.catchup import SAY_EVERY, pace
+from tidegate.core.publish.filling import by_catch_up
 
 if TYPE_CHECKING:
     from tidegate.orchestration.range_runs import RangeRuns
-    from tidegate.workflow.filling import Asked, Line, Progress
+    from tidegate.workflow.window.filling import Asked, Line, Progress
 
 NAMED = 10
 Show = Callable[["Progress", str], None]
@@ -55,7 +55,7 @@ def _bar(dag_id: str, total: int) -> Iterator[Show]:
 
 def _lines(asked: Asked) -> Show:
     """One for each window that has changed, and what hinders when that changes."""
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     before: dict[int, str] = {}
     said, speed = [""], _Pace()
@@ -108,7 +108,7 @@ def _word(line: Line, asked: Asked) -> str:
 
 def dry_lines(found: Progress, asked: Asked) -> Iterator[str]:
     """One for each window."""
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     done = "published" if asked.mark is None else "rebuilt by the replay that is gone on with"
     words = {
@@ -146,7 +146,7 @@ def summary(found: Progress, asked: Asked, name: str, runs: RangeRuns) -> Iterat
 
 
 def _left(found: Progress, verdict: str, words: str) -> Iterator[str]:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     starts = [iso(line.key.start_ms) for line in found.lines if line.verdict == verdict]
     if starts:

@@ -12,7 +12,7 @@ from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
-    from tidegate.workflow.cleaning import Cleaned
+    from tidegate.workflow.clean.duties import Cleaned
 
 _WORDS = {
     "attempts": "work directories of attempts",
@@ -44,7 +44,7 @@ def clean(pipeline: str, dry_run: bool, limit: int, as_json: bool) -> None:
     Exit code: 0 done; 1 something contradicts the ledger, or could not be deleted; 2 no such pipeline;
     3 the ledger or the storage gives no answer.
     """
-    from tidegate.workflow.cleaning import clean as one_round
+    from tidegate.workflow.clean.duties import clean as one_round
 
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:

@@ -13,10 +13,10 @@ from tidegate.commands.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.answer import Answer, Comparison
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.window import WindowKey
-    from tidegate.workflow.context import Context
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.answer import Answer, Comparison
+    from tidegate.core.window.states import WindowKey
+    from tidegate.workflow.base.context import Context
 
 
 @click.command()
@@ -76,23 +76,23 @@ def _asking(spec: Pipeline, ledger: SqlLedger) -> Context:
 
 
 def _compare(ctx: Context, key: WindowKey) -> tuple[Answer, Comparison]:
-    from tidegate.core.errors import StepMissing
-    from tidegate.workflow import truth
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.completeness import ask
 
     try:
-        return truth.ask(ctx, key)
+        return ask.ask(ctx, key)
     except StepMissing as e:
         raise Failed(str(e), NOT_WELL) from None
 
 
 def _accept(ctx: Context, key: WindowKey, answer: Answer, why: str, yes: bool) -> None:
-    from tidegate.core.errors import LostComparison, StepMissing
-    from tidegate.workflow import truth
+    from tidegate.core.base.errors import LostComparison, StepMissing
+    from tidegate.workflow.completeness import ask
 
     if not yes:
         click.confirm("Publish it with what is there?", abort=True)
     try:
-        truth.accept(ctx, key, answer, why)
+        ask.accept(ctx, key, answer, why)
     except StepMissing as e:
         raise Failed(str(e), NOT_WELL) from None
     except LostComparison as e:

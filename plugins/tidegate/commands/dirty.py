@@ -9,10 +9,10 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.redriving import Cause, DirtyBatch
+    from tidegate.core.dirty.redrive import Cause, DirtyBatch
 
 _SHOWN = 20
 
@@ -36,7 +36,7 @@ def dirty(pipeline: str, batches: tuple[int, ...], last: int, as_json: bool) -> 
     Exit code: 0 no row is dirty; 1 some are; 2 usage; 3 the ledger gives no answer.
     """
     from tidegate.adapters.dirty_rows import DirtyProcess
-    from tidegate.workflow import redrive
+    from tidegate.workflow.dirty import redrive
 
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:

@@ -12,7 +12,7 @@ from tidegate.commands.output import console, json_option, print_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.core.health import Finding
+    from tidegate.core.doctor.findings import Finding
     from tidegate.spec import Loaded
 
 SLOTS = 4
@@ -49,7 +49,7 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
     wrong; 3 nothing is wrong, but something could not be looked at.
     """
     from tidegate.commands.examination import Examination
-    from tidegate.core.health import exit_code, worst_first
+    from tidegate.core.doctor.findings import exit_code, worst_first
 
     loaded, folder = _loaded(pipeline)
     found = Examination(loaded, seconds, _tell).findings() + folder
@@ -73,8 +73,8 @@ def _tell(line: str) -> None:
 
 def _loaded(name: str | None) -> tuple[list[Loaded], list[Finding]]:
     """The YAMLs, and what is wrong with their folder. Raises click.UsageError for a name that no YAML has."""
-    from tidegate.core.errors import SpecError
-    from tidegate.core.health import WRONG, Finding
+    from tidegate.core.base.errors import SpecError
+    from tidegate.core.doctor.findings import WRONG, Finding
 
     try:
         loaded = surroundings.loaded_pipelines()

@@ -14,16 +14,16 @@ from tidegate.adapters.spark_connection import master_of
 from tidegate.commands import parsing, surroundings
 from tidegate.commands.side_by_side import Away, ask
 from tidegate.commands.spark_checks import impossible_jobs
-from tidegate.core import health_rules as rules
-from tidegate.core.errors import CatalogueError, TidegateError, WrongRevision
-from tidegate.core.health import WARNING, WRONG, Finding, ok, unknown
-from tidegate.core.wording import many
+from tidegate.core.base.errors import CatalogueError, TidegateError, WrongRevision
+from tidegate.core.base.wording import many
+from tidegate.core.doctor import rules as rules
+from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
 from tidegate.settings import airflow_home, airflow_setting
 
 if TYPE_CHECKING:
     from tidegate.adapters.airflow_facts import AirflowFacts
     from tidegate.adapters.connections import Connection
-    from tidegate.core.pipeline import Pipeline
+    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
 
@@ -283,7 +283,7 @@ class Examination:
 
     def _left_behind(self) -> list[Finding]:
         """Replays and rollbacks that stopped on their way."""
-        from tidegate.workflow.overview import left_behind
+        from tidegate.workflow.look.overview import left_behind
 
         found = []
         with surroundings.ledger() as ledger:
@@ -300,8 +300,8 @@ class Examination:
         connection = self._connections.get(pipeline.source.conn_id)
         if connection is None:
             return []
-        from tidegate.adapters.kafka import KafkaSource, connection_settings
         from tidegate.adapters.probing import may_read
+        from tidegate.sources.kafka.control import KafkaSource, connection_settings
 
         source, name = pipeline.source, pipeline.name
         try:
@@ -330,8 +330,8 @@ class Examination:
         c = self._connections.get(pipeline.sink.conn_id)
         if c is None:
             return []
-        from tidegate.adapters.hive import PyHiveCatalogue
-        from tidegate.adapters.hive_sql import identifier, literal, split_table
+        from tidegate.targets.hive.catalogue import PyHiveCatalogue
+        from tidegate.targets.hive.sql import identifier, literal, split_table
 
         database, name = split_table(pipeline.sink.table)[0], pipeline.name
         try:

@@ -9,17 +9,17 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tidegate.core.grounds import Grounds
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.ports import TopicState
-    from tidegate.core.watermark import Certificate
-    from tidegate.core.window import WindowKey
-    from tidegate.workflow.explanation import Explanation
+    from tidegate.core.publish.grounds import Grounds
+    from tidegate.core.source.port import TopicState
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.states import WindowKey
+    from tidegate.core.window.watermark import Certificate
+    from tidegate.workflow.look.explanation import Explanation
 
 KAFKA_S = 2.0
 MANY = 10
@@ -45,7 +45,7 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
     \b
     Exit code: 0 it is published; 1 it is not; 2 no such pipeline or window; 3 the ledger gives no answer.
     """
-    from tidegate.workflow.explanation import explain as explanation_of
+    from tidegate.workflow.look.explanation import explain as explanation_of
 
     spec = surroundings.pipeline_named(pipeline)
     key = parse_window(spec, window)
@@ -60,7 +60,7 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
 
 def _topic(spec: Pipeline) -> TopicState | None:
     """None where Kafka gives no answer: the words are by the ledger alone then."""
-    from tidegate.core.errors import TidegateError
+    from tidegate.core.base.errors import TidegateError
 
     try:
         return surroundings.kafka(spec, timeout_s=KAFKA_S).describe(spec.source.topic)
@@ -70,7 +70,7 @@ def _topic(spec: Pipeline) -> TopicState | None:
 
 def parse_window(spec: Pipeline, text: str) -> WindowKey:
     """Raises click.BadParameter."""
-    from tidegate.core.windowname import NoWindow, named
+    from tidegate.core.window.name import NoWindow, named
 
     try:
         return named(spec, text)
@@ -82,8 +82,8 @@ def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey
     """The windows from `first` to `last`, both included; the one of `first` alone without a `last`.
 
     Raises click.BadParameter."""
-    from tidegate.core.errors import SpecError
-    from tidegate.workflow.filling import windows_between
+    from tidegate.core.base.errors import SpecError
+    from tidegate.workflow.window.filling import windows_between
 
     begin = parse_window(spec, first)
     end = begin if last is None else parse_window(spec, last)
@@ -101,8 +101,8 @@ def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey
 def _print(e: Explanation) -> None:
     from rich.text import Text
 
-    from tidegate.core.cut import window_id
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
+    from tidegate.core.window.cut import window_id
 
     out = console()
     style = "bold green" if e.published else "bold yellow"
@@ -141,7 +141,7 @@ def _certificate(c: Certificate) -> str:
 
 
 def _print_partitions(out: Console, certificate: Certificate) -> None:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     table = _table("partition", "watermark", "by", "newest event", "drained", "last read", padding=1)
     blockers = set(certificate.blockers)
@@ -167,7 +167,7 @@ def _print_partitions(out: Console, certificate: Certificate) -> None:
 
 
 def _print_generations(out: Console, e: Explanation) -> None:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     if not e.view.generations:
         return
@@ -192,7 +192,7 @@ def _print_generations(out: Console, e: Explanation) -> None:
 
 def _print_grounds(out: Console, grounds: Grounds | None) -> None:
     """What the generation in force rests on, in lines that stay few."""
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     if grounds is None or grounds.closing_batch is None:
         return
@@ -252,7 +252,7 @@ def _short_list(ids: tuple[int, ...]) -> str:
 
 
 def _time(at_ms: int | None) -> str:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     return "-" if at_ms is None else iso(at_ms // 1000 * 1000)
 

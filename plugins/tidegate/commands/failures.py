@@ -44,7 +44,7 @@ class Commands(click.Group):
 
 
 def _failed(error: Exception) -> Failed:
-    from tidegate.core.errors import GOES_ON, TidegateError
+    from tidegate.core.base.errors import GOES_ON, TidegateError
 
     if isinstance(error, TidegateError):
         return Failed(str(error).replace(GOES_ON, "then run it again"), exit_code_of(error))  # nobody else does
@@ -59,7 +59,7 @@ def _failed(error: Exception) -> Failed:
 def exit_code_of(error: Exception) -> int:
     """Which of the exit codes an error of Tidegate means."""
     from tidegate.adapters.connections import ConnectionMissing
-    from tidegate.core.errors import CatalogueError, CatalogueMismatch, LedgerError, SourceUnavailable, SpecError
+    from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, LedgerError, SourceUnavailable, SpecError
 
     if isinstance(error, SpecError):
         return WRONG

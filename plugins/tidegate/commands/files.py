@@ -10,10 +10,10 @@ from tidegate.commands import surroundings
 from tidegate.commands.explain import parse_range
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.files import TableFile, WindowFiles
+    from tidegate.core.publish.in_force import TableFile, WindowFiles
 
 
 @click.command()
@@ -43,11 +43,11 @@ def files(pipeline: str, window: str, last: str | None, late: bool, as_json: boo
     before windows.start; 3 the ledger gives no answer, or knows no such pipeline.
     """
     from tidegate.wiring import command_lookup, ledger_address, open_files
-    from tidegate.workflow import awaiting
-    from tidegate.workflow import files as workflow
+    from tidegate.workflow.look import files as workflow
+    from tidegate.workflow.window import waits
 
     with open_files(ledger_address(command_lookup)) as ledger:
-        spec = awaiting.find(ledger.specs, pipeline)
+        spec = waits.find(ledger.specs, pipeline)
         keys = parse_range(spec, window, last)
         found = (workflow.late if late else workflow.in_force)(ledger, spec, keys)
     if as_json:
@@ -59,9 +59,9 @@ def files(pipeline: str, window: str, last: str | None, late: bool, as_json: boo
 
 
 def _print(name: str, f: WindowFiles) -> None:
-    from tidegate.core.instants import iso
-    from tidegate.core.wording import size
-    from tidegate.workflow.files import advice
+    from tidegate.core.base.instants import iso
+    from tidegate.core.base.wording import size
+    from tidegate.workflow.look.files import advice
 
     start = iso(f.window.start_ms)
     if f.why:
@@ -77,7 +77,7 @@ def _print(name: str, f: WindowFiles) -> None:
 
 
 def _values(f: TableFile) -> str:
-    from tidegate.core.partitions import partition_path
+    from tidegate.core.base.partitions import partition_path
 
     return partition_path(f.values)
 

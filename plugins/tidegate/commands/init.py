@@ -15,13 +15,13 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WRONG, Failed
 from tidegate.commands.output import progress
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.adapters.first_look import FirstLook, Outcome, Sample
-    from tidegate.core.drafting import Draft, Wanted
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.ports import TopicState
+    from tidegate.core.source.port import TopicState
+    from tidegate.core.spec.draft import Draft, Wanted
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.sources.kafka.first_look import FirstLook, Outcome, Sample
 
 FORMATS = ("json", "csv", "avro", "protobuf", "raw")
 LAKE = "TIDEGATE_LAKE"
@@ -113,7 +113,7 @@ def _say_next(name: str, draft: Draft) -> None:
 
 
 def _asked(topic: str, form: str | None, messages: int, options: Mapping[str, Any]) -> _Asked:
-    from tidegate.core.drafting import Wanted, pipeline_name
+    from tidegate.core.spec.draft import Wanted, pipeline_name
 
     name = options["name"] or pipeline_name(topic)
     location = options["location"]
@@ -137,8 +137,8 @@ def _asked(topic: str, form: str | None, messages: int, options: Mapping[str, An
 
 def _drafted(asked: _Asked) -> tuple[Draft, str]:
     """The draft that fits the sample best, and its YAML. Raises TidegateError, Failed."""
-    from tidegate.adapters.first_look import FirstLook
-    from tidegate.core.drafting import UnknownField, draft, sample_ranges, text
+    from tidegate.core.spec.draft import UnknownField, draft, sample_ranges, text
+    from tidegate.sources.kafka.first_look import FirstLook
 
     plain = _probe(asked, {"type": "json"})
     source = surroundings.kafka(plain)
@@ -170,7 +170,7 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
 
 def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]:
     """A column whose values its type refuses gets a wider one, or none."""
-    from tidegate.core.draft_fields import MOST_ODD
+    from tidegate.core.spec.draft_fields import MOST_ODD
 
     found = _acceptable(found)
     for _ in range(_TRIES):
@@ -189,7 +189,7 @@ def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]
 
 def _acceptable(found: Draft) -> Draft:
     """With types that the message's schema allows: Avro and protobuf know better than values do. Raises SpecError."""
-    from tidegate.core.errors import SpecError
+    from tidegate.core.base.errors import SpecError
 
     while True:
         try:
@@ -203,7 +203,7 @@ def _acceptable(found: Draft) -> Draft:
 
 
 def _loaded(found: Draft) -> Pipeline:
-    from tidegate.core.drafting import text
+    from tidegate.core.spec.draft import text
     from tidegate.spec.loader import load_text
 
     return load_text(surroundings.pipelines_folder() / f"{found.wanted.name}.yaml", text(found))
@@ -211,7 +211,7 @@ def _loaded(found: Draft) -> Pipeline:
 
 def _probe(asked: _Asked, form: Mapping[str, Any]) -> Pipeline:
     """A pipeline that keeps every field as text. Raises SpecError for what the options say of it."""
-    from tidegate.core.pipeline import Column, EventTime
+    from tidegate.core.spec.pipeline import Column, EventTime
     from tidegate.spec.formats import format_alone
     from tidegate.spec.loader import load_text
 
@@ -335,7 +335,7 @@ def _warn_of_arrival(found: Draft) -> None:
 
 
 def _first_window(found: Draft) -> str:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     return iso(found.windows.start_ms).removesuffix("Z")
 

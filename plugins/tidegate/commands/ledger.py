@@ -9,11 +9,11 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL
 from tidegate.commands.output import console, json_option, print_json
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.batch import Plan
-    from tidegate.core.planning import PlanningView
+    from tidegate.core.batch.planning import PlanningView
+    from tidegate.core.batch.states import Plan
 
 
 @click.group()
@@ -71,7 +71,7 @@ class _database_errors:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         from sqlalchemy.exc import SQLAlchemyError
 
-        from tidegate.core.errors import LedgerError
+        from tidegate.core.base.errors import LedgerError
 
         if isinstance(error, SQLAlchemyError):
             first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
@@ -98,9 +98,9 @@ def events(pipeline: str, limit: int, about: str | None, as_json: bool) -> None:
     """
     from rich.text import Text
 
-    from tidegate.core.instants import iso
-    from tidegate.core.plain import dumps
-    from tidegate.core.subjects import meant, said
+    from tidegate.core.base.instants import iso
+    from tidegate.core.base.plain import dumps
+    from tidegate.core.tell.subjects import meant, said
 
     with surroundings.ledger() as ledger:  # also of a pipeline whose YAML is gone
         found = list(reversed(ledger.reads.events(pipeline, limit, about and meant(about))))
@@ -137,8 +137,8 @@ def plan(pipeline: str, as_json: bool) -> None:
     Exit code: 0; 1 it would be refused (data loss, recreated topic, ...); 2 no such pipeline;
     3 Kafka or the ledger gives no answer.
     """
-    from tidegate.core.batch import Plan, PlannedBatch, SealedBatch, WritingBatch
-    from tidegate.workflow.ingest import preview
+    from tidegate.core.batch.states import Plan, PlannedBatch, SealedBatch, WritingBatch
+    from tidegate.workflow.batch.ingest import preview
 
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:
@@ -194,7 +194,7 @@ class _Unregistered:
         """No redrive can have asked for a turn."""
 
     def planning_view(self, _name: str) -> PlanningView:
-        from tidegate.core.planning import PlanningView
-        from tidegate.core.watermark import TopicFacts
+        from tidegate.core.batch.planning import PlanningView
+        from tidegate.core.window.watermark import TopicFacts
 
         return PlanningView(0, 1, None, None, {}, (), TopicFacts(None, None, ()))

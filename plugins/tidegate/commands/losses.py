@@ -10,12 +10,12 @@ from tidegate.commands.output import advice, paragraph
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tidegate.core.losswarning import TimeToLoss
+    from tidegate.core.source.loss import TimeToLoss
 
 
 def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
     """Seconds; null where a loss is never, or not known: `state` says which."""
-    from tidegate.core.losswarning import sentence
+    from tidegate.core.source.loss import sentence
 
     if loss is None:
         return None
@@ -48,21 +48,21 @@ def cell(loss: TimeToLoss | None) -> Any:
     """For a table; `?` where Kafka gave no answer."""
     from rich.text import Text
 
-    from tidegate.core.losswarning import short
+    from tidegate.core.source.loss import short
 
     return "?" if loss is None else Text(short(loss), style=_style(loss))
 
 
 def warns(loss: TimeToLoss | None) -> bool:
     """Whether it is a warning; a critical loss is a concern of the pipeline's already."""
-    from tidegate.core.losswarning import WARN
+    from tidegate.core.source.loss import WARN
 
     return loss is not None and loss.level == WARN
 
 
 def words(loss: TimeToLoss | None) -> str:
     """One sentence, with its level if that is loud."""
-    from tidegate.core.losswarning import CRITICAL, WARN, sentence
+    from tidegate.core.source.loss import CRITICAL, WARN, sentence
 
     assert loss is not None
     return (f"{loss.level}: " if loss.level in (WARN, CRITICAL) else "") + sentence(loss)
@@ -70,7 +70,7 @@ def words(loss: TimeToLoss | None) -> str:
 
 def show(out: Console, name: str, loss: TimeToLoss) -> None:
     """What to do stands below a warning, and among the concerns if it is critical."""
-    from tidegate.core.losswarning import remedy
+    from tidegate.core.source.loss import remedy
 
     paragraph(out, "loss", words(loss), _style(loss))
     if warns(loss):
@@ -78,6 +78,6 @@ def show(out: Console, name: str, loss: TimeToLoss) -> None:
 
 
 def _style(loss: TimeToLoss) -> str:
-    from tidegate.core.losswarning import CRITICAL, WARN
+    from tidegate.core.source.loss import CRITICAL, WARN
 
     return {CRITICAL: "red", WARN: "yellow"}.get(loss.level, "")

@@ -101,8 +101,8 @@ class _Specs:
 def _text(loaded: list[Any], no_kafka: bool, kafka_s: float) -> str:
     """Raises TidegateError."""
     from tidegate.adapters.clock import SystemClock
-    from tidegate.core.measures import broken, exposition
-    from tidegate.workflow.measuring import measure_all
+    from tidegate.core.look.measures import broken, exposition
+    from tidegate.workflow.look.measures import measure_all
 
     answers = {} if no_kafka else topics(loaded, kafka_s)
     known = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}

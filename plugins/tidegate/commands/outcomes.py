@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.workflow.outcome import Outcome
+    from tidegate.workflow.base.outcome import Outcome
 
 MANY = 20
 """Windows of one kind that people are shown; `--json` has all."""
@@ -20,7 +20,7 @@ MANY = 20
 
 def exit_code(found: Sequence[Outcome]) -> int:
     """3 where only what gives no answer stood in the way."""
-    from tidegate.workflow.outcome import REFUSED
+    from tidegate.workflow.base.outcome import REFUSED
 
     if all(o.well for o in found):
         return WELL
@@ -30,7 +30,7 @@ def exit_code(found: Sequence[Outcome]) -> int:
 
 
 def line(o: Outcome) -> str:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     where = "" if o.published is None else f": generation {o.published.generation}, {many(o.published.rows, 'row')}"
     why = f": {o.why}" if o.why else ""

@@ -22,7 +22,7 @@ def print_json(value: Any) -> None:
     """On one line. Dataclasses become objects, instants (`..._ms`) ISO 8601 text under the name without `_ms`.
 
     Where standard output is not Unicode, other characters are written as JSON escapes."""
-    from tidegate.core.plain import to_plain
+    from tidegate.core.base.plain import to_plain
 
     narrow = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     click.echo(json.dumps(_instants(to_plain(value)), ensure_ascii=narrow, separators=(",", ":")))
@@ -36,7 +36,7 @@ def let_any_text_through() -> None:
 
 
 def _instants(value: Any) -> Any:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     if isinstance(value, list):
         return [_instants(v) for v in value]

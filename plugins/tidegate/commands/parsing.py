@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tidegate.core.health_rules import DagFacts, parsing
+from tidegate.core.doctor.rules import DagFacts, parsing
 
 if TYPE_CHECKING:
-    from tidegate.core.health import Finding
+    from tidegate.core.doctor.findings import Finding
 
 
 def findings(pipelines: Iterable[str], dags: Mapping[str, DagFacts]) -> list[Finding]:

@@ -14,11 +14,11 @@ from tidegate.commands.airflow_library import airflow_library
 from tidegate.commands.failures import NOT_WELL, WELL, Failed
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.wait import DurationType
-from tidegate.core.pausing import ALL, ordered
+from tidegate.core.tell.pauses import ALL, ordered
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.pausing import Pause
+    from tidegate.core.tell.pauses import Pause
     from tidegate.orchestration.switches import Switches
 
 LOOK_S = 1.0
@@ -194,7 +194,7 @@ def _keep(
     ledger: SqlLedger, name: str, kinds: tuple[str, ...], why: str, until_ms: int | None, old: Pause | None
 ) -> tuple[Pause | None, str]:
     """The reason as the ledger has it now, and what went wrong."""
-    from tidegate.core.errors import LostComparison, StepMissing
+    from tidegate.core.base.errors import LostComparison, StepMissing
 
     if old is not None and (old.why, old.until_ms) == (why, until_ms) and set(kinds) <= set(old.kinds):
         return old, ""

@@ -11,15 +11,15 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json, progress
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.errors import TidegateError
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.redriving import Choice, IngestFacts
-    from tidegate.workflow.context import Context
-    from tidegate.workflow.redrive import Redriven
-    from tidegate.workflow.redrive_rehearsal import Rehearsed
+    from tidegate.core.base.errors import TidegateError
+    from tidegate.core.dirty.redrive import Choice, IngestFacts
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.dirty.redrive import Redriven
+    from tidegate.workflow.dirty.rehearsal import Rehearsed
 
 _LOOK_S, _SAY_S = 3.0, 30.0
 _SHOWN, _MOST_STILL = 20, 3
@@ -78,10 +78,10 @@ def redrive(
 
 def _rehearse(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
     from tidegate.adapters.dirty_rows import DirtyProcess
-    from tidegate.workflow import redrive_rehearsal
+    from tidegate.workflow.dirty import rehearsal
 
     with surroundings.working(spec, progress) as ctx, DirtyProcess(user=spec.sink.user) as reader:
-        found = redrive_rehearsal.rehearse(ctx, reader, wanted)
+        found = rehearsal.rehearse(ctx, reader, wanted)
     if as_json:
         told = {"rows": found.rows, "changes": found.changes, "refused": found.refused, "note": found.note}
         print_json({"pipeline": spec.name, "batches": [_told(found.choice)], **told})
@@ -91,7 +91,7 @@ def _rehearse(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
 
 
 def _print(name: str, found: Rehearsed) -> None:
-    from tidegate.core.redriving import counted
+    from tidegate.core.dirty.redrive import counted
 
     out, chosen = console(), found.choice.chosen
     if not chosen:
@@ -132,8 +132,8 @@ def _told(found: Choice) -> dict:
 
 
 def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
-    from tidegate.core.errors import BehindBatch
-    from tidegate.workflow import redrive as workflow
+    from tidegate.core.base.errors import BehindBatch
+    from tidegate.workflow.dirty import redrive as workflow
 
     with surroundings.working(spec, progress) as ctx:
         try:
@@ -149,7 +149,7 @@ def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
 
 
 def _run(spec: Pipeline, wanted: list[int] | None, minutes: float, as_json: bool) -> None:
-    from tidegate.workflow import redrive as workflow
+    from tidegate.workflow.dirty import redrive as workflow
 
     done: list[Redriven] = []
     with surroundings.working(spec, progress) as ctx:
@@ -189,8 +189,8 @@ def patience(
 
 def behind(ctx: Context) -> Callable[[TidegateError], TidegateError]:
     """Says of an open batch in the way whose it is, whether somebody works on it, and what helps."""
-    from tidegate.core.errors import BehindBatch
-    from tidegate.core.redriving import waits_for
+    from tidegate.core.base.errors import BehindBatch
+    from tidegate.core.dirty.redrive import waits_for
 
     def explained(error: TidegateError) -> TidegateError:
         found = ctx.ledger.redrives.in_the_way(ctx.name) if isinstance(error, BehindBatch) else None

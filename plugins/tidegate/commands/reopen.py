@@ -12,13 +12,13 @@ from tidegate.commands.explain import parse_range, parse_window
 from tidegate.commands.failures import INTERRUPTED, NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json, progress
 from tidegate.commands.progress_shown import following
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.window import WindowKey
-    from tidegate.workflow.outcome import Outcome
-    from tidegate.workflow.reopen import Choice
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.states import WindowKey
+    from tidegate.workflow.base.outcome import Outcome
+    from tidegate.workflow.late.reopen import Choice
 
 
 @click.command()
@@ -91,7 +91,7 @@ def reopen(
 
 
 def _list(spec: Pipeline, as_json: bool) -> None:
-    from tidegate.workflow import reopen as workflow
+    from tidegate.workflow.late import reopen as workflow
 
     with surroundings.ledger() as ledger:
         found = workflow.waiting(surroundings.context(spec, ledger, progress))
@@ -105,7 +105,7 @@ def _list(spec: Pipeline, as_json: bool) -> None:
 
 
 def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool) -> None:
-    from tidegate.workflow import reopen as workflow
+    from tidegate.workflow.late import reopen as workflow
 
     with surroundings.ledger() as ledger:
         choice = workflow.preview(surroundings.context(spec, ledger, progress), window)
@@ -122,7 +122,7 @@ def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool
 
 
 def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json: bool) -> None:
-    from tidegate.workflow import reopen as workflow
+    from tidegate.workflow.late import reopen as workflow
 
     with surroundings.working(spec, progress) as ctx:
         published = workflow.reopen(ctx, window, why, over_budget)
@@ -138,7 +138,7 @@ def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json
 
 
 def _preview_range(spec: Pipeline, keys: Sequence[WindowKey], over_budget: bool, as_json: bool) -> int:
-    from tidegate.workflow import reopen as workflow
+    from tidegate.workflow.late import reopen as workflow
 
     with surroundings.ledger() as ledger:
         found = workflow.preview_range(surroundings.context(spec, ledger, progress), keys)
@@ -156,8 +156,8 @@ def _preview_range(spec: Pipeline, keys: Sequence[WindowKey], over_budget: bool,
 def _run_range(
     spec: Pipeline, keys: Sequence[WindowKey], over_budget: bool, why: str, stop_on_failure: bool, as_json: bool
 ) -> int:
-    from tidegate.workflow import reopen as workflow
-    from tidegate.workflow.outcome import LEFT, Outcome
+    from tidegate.workflow.base.outcome import LEFT, Outcome
+    from tidegate.workflow.late import reopen as workflow
 
     found: list[Outcome] = []
     interrupted = False
@@ -187,7 +187,7 @@ def _tell(spec: Pipeline, found: Sequence[Outcome], as_json: bool) -> None:
 
 
 def _words(spec: Pipeline, choice: Choice) -> str:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     late = choice.late
     assert late is not None

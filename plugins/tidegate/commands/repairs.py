@@ -10,13 +10,13 @@ from tidegate.commands import adoption, surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.failures import NOT_WELL, Failed
 from tidegate.commands.output import json_option, print_json
-from tidegate.core.wording import those
+from tidegate.core.base.wording import those
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.batch import OpenBatch
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.workflow.context import Context
+    from tidegate.core.batch.states import OpenBatch
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.workflow.base.context import Context
 
 _why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
 _yes = click.option("--yes", is_flag=True, help="Don't ask.")
@@ -115,7 +115,7 @@ def repair(
 
 
 def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
-    from tidegate.core.subjects import said
+    from tidegate.core.tell.subjects import said
 
     blocks = ledger.pipelines.blocks(name)
     if as_json:
@@ -132,7 +132,7 @@ def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
 
 
 def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | None, why: str, yes: bool) -> None:
-    from tidegate.core.subjects import of_window, said
+    from tidegate.core.tell.subjects import of_window, said
 
     key = None if window is None else parse_window(spec, window)
     subject = f"batch {batch}" if key is None else of_window(key.start_ms)
@@ -151,8 +151,8 @@ def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | N
 
 
 def _abandon(ctx: Context, batch_id: int, why: str, yes: bool, force: bool) -> None:
-    from tidegate.core.errors import StepMissing
-    from tidegate.workflow import reconcile
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.maintain import reconcile
 
     batch = ctx.ledger.batches.open(ctx.name)
     if batch is None or batch.plan.batch_id != batch_id:
@@ -190,8 +190,8 @@ def _list_offsets(batch: OpenBatch) -> None:
 
 
 def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
-    from tidegate.core.errors import StepMissing
-    from tidegate.workflow import reconcile
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.maintain import reconcile
 
     batch = ctx.ledger.batches.open(ctx.name)
     click.echo(f"{ctx.name}: {_open_one(batch)}; what its attempts wrote is not used, its offsets are read again")
@@ -205,8 +205,8 @@ def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
 
 
 def _release(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
-    from tidegate.core.errors import StepMissing
-    from tidegate.workflow import reconcile
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.maintain import reconcile
 
     try:
         refused = reconcile.releasable(ctx, batch_id)

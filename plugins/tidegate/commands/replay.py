@@ -12,12 +12,12 @@ from tidegate.commands.explain import parse_range
 from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json
 from tidegate.commands.progress_shown import following
-from tidegate.core.wording import many, those
+from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.window import WindowKey
-    from tidegate.workflow.rehearsal import Content, Rehearsed
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.states import WindowKey
+    from tidegate.workflow.replay.rehearsal import Content, Rehearsed
 
 
 @click.command()
@@ -82,7 +82,7 @@ def replay(
 
 
 def _run(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, again: bool, as_json: bool) -> int:
-    from tidegate.workflow import replay as workflow
+    from tidegate.workflow.replay import replay as workflow
 
     with following(f"{spec.name}: replay", len(keys)) as seen, surroundings.working(spec, seen.say) as ctx:
         found = workflow.replay_range(ctx, keys, wanted, again=again, told=lambda o: seen.next(outcomes.line(o)))
@@ -97,7 +97,7 @@ def _run(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, again: bool, as
 
 
 def _rehearse(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, as_json: bool) -> int:
-    from tidegate.workflow import rehearsal
+    from tidegate.workflow.replay import rehearsal
 
     with following(f"{spec.name}: dry run", len(keys)) as seen, surroundings.working(spec, seen.say) as ctx:
         found = rehearsal.rehearse(ctx, keys, wanted, told=lambda r: seen.next(""))
@@ -110,7 +110,7 @@ def _rehearse(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, as_json: b
 
 
 def _print(r: Rehearsed) -> None:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     start = iso(r.window.start_ms)
     if r.now is None or r.then is None:
@@ -131,7 +131,7 @@ def _words(c: Content) -> str:
 
 
 def _as_json(r: Rehearsed) -> dict[str, Any]:
-    from tidegate.core.plain import to_plain
+    from tidegate.core.base.plain import to_plain
 
     plain = {k: v for k, v in to_plain(r).items() if k not in ("window", "what")}
     return {"window_start_ms": r.window.start_ms, "window_end_ms": r.window.end_ms, "outcome": r.what, **plain}

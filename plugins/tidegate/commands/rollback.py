@@ -9,12 +9,12 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.explain import parse_window
 from tidegate.commands.output import json_option, print_json, progress
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.window import PublishedGeneration, WindowKey
-    from tidegate.workflow.rollback import Preview
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.states import PublishedGeneration, WindowKey
+    from tidegate.workflow.replay.rollback import Preview
 
 
 @click.command()
@@ -58,7 +58,7 @@ def rollback(pipeline: str, window: str, to: int | None, dry_run: bool, why: str
 
 
 def _preview(spec: Pipeline, window: WindowKey, to: int | None, as_json: bool) -> None:
-    from tidegate.workflow import rollback as workflow
+    from tidegate.workflow.replay import rollback as workflow
 
     with surroundings.ledger() as ledger:
         found = workflow.preview(surroundings.context(spec, ledger, progress), window, to)
@@ -72,14 +72,14 @@ def _preview(spec: Pipeline, window: WindowKey, to: int | None, as_json: bool) -
     if found.unchanged:
         click.echo("the content is the same: a rollback would publish nothing")
         return
-    from tidegate.core.partitions import partition_path
+    from tidegate.core.base.partitions import partition_path
 
     for p in found.partitions:
         click.echo(f"  {partition_path(p.values) or '(all)'}: {many(p.now, 'row')} now, {p.then:,} then")
 
 
 def _run(spec: Pipeline, window: WindowKey, to: int | None, why: str, as_json: bool) -> None:
-    from tidegate.workflow import rollback as workflow
+    from tidegate.workflow.replay import rollback as workflow
 
     with surroundings.working(spec, progress) as ctx:
         published = workflow.rollback(ctx, window, to, why)

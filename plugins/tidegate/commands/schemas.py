@@ -16,11 +16,11 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, Commands, Failed
 from tidegate.commands.output import json_option, print_json, progress
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.proposing import Proposal
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.spec.proposals import Proposal
 
 _REFUSED_AT = re.compile(r"unknown field .*\(partition (\d+), offset (\d+)", re.DOTALL)
 
@@ -79,8 +79,8 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
 
 
 def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
-    from tidegate.adapters.sampling import sample
-    from tidegate.core.proposing import propose, sample_ranges
+    from tidegate.core.spec.proposals import propose, sample_ranges
+    from tidegate.sources.kafka.sampling import sample
 
     source = surroundings.kafka(spec)
     topic = source.describe(spec.source.topic)
@@ -107,7 +107,7 @@ def _registry(spec: Pipeline) -> dict[str, str]:
 
 def _refused_at(name: str) -> tuple[int, int] | None:
     """Where the open batch stopped at an unknown field; None without one, or without a ledger to ask."""
-    from tidegate.core.errors import TidegateError
+    from tidegate.core.base.errors import TidegateError
 
     try:
         with surroundings.ledger() as ledger:

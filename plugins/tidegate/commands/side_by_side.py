@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tidegate.core.errors import SourceUnavailable
+from tidegate.core.base.errors import SourceUnavailable
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ import click
 
 from tidegate.commands import surroundings
 from tidegate.commands.failures import NOT_WELL, Failed
-from tidegate.core.wording import many, those
+from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
-    from tidegate.core.logcut import Cut
-    from tidegate.workflow.context import Context
-    from tidegate.workflow.resetting import Recreated
+    from tidegate.core.source.log_cut import Cut
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.restore.reset import Recreated
 
 _why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
 _yes = click.option("--yes", is_flag=True, help="Don't ask.")
@@ -65,7 +65,7 @@ def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
 
 
 def _reset(ctx: Context, why: str | None, yes: bool) -> None:
-    from tidegate.workflow import resetting
+    from tidegate.workflow.restore import reset as resetting
 
     name, found = ctx.name, resetting.survey(ctx)
     if not isinstance(found, resetting.Recreated):
@@ -140,13 +140,13 @@ def skip(pipeline: str, partition: int | None, why: str | None, yes: bool) -> No
 
 
 def _decide(pipeline: str, partition: int | None, why: str | None, yes: bool, skip: bool) -> None:
-    from tidegate.core.errors import StepMissing
-    from tidegate.workflow import cutting
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.source import log_cut
 
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger)
-        cuts = [c for c in cutting.survey(ctx) if partition is None or c.partition == partition]
+        cuts = [c for c in log_cut.survey(ctx) if partition is None or c.partition == partition]
         if not cuts:
             click.echo(f"{pipeline}: no log was cut; nothing to do")
             return
@@ -157,7 +157,7 @@ def _decide(pipeline: str, partition: int | None, why: str | None, yes: bool, sk
             click.confirm("Go on so?", abort=True)
         try:
             for cut in cuts:
-                cutting.settle(ctx, cut, skip, why)
+                log_cut.settle(ctx, cut, skip, why)
         except StepMissing as e:
             raise Failed(f"{pipeline}: {e}", NOT_WELL) from None
         click.echo(f"decided: the next run of {pipeline}.ingest goes on there")

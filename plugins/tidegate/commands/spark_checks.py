@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.spark_connection import SparkConnection
-from tidegate.core.errors import JobFailed
-from tidegate.core.health import WRONG, Finding
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.doctor.findings import WRONG, Finding
+from tidegate.core.spec.pipeline import Pipeline
 
 
 def impossible_jobs(pipelines: Iterable[Pipeline], connections: Mapping[str, Connection | None]) -> list[Finding]:

@@ -10,7 +10,7 @@ import click
 from tidegate.commands import surroundings
 from tidegate.commands.failures import WELL, WRONG
 from tidegate.commands.output import json_option, print_json
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
     from tidegate.spec.expressions import Judge
@@ -54,7 +54,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _check(path: Path, judge: Judge) -> list[tuple[Path, str | None]]:
-    from tidegate.core.errors import SpecError
+    from tidegate.core.base.errors import SpecError
     from tidegate.spec import load_file, load_folder
 
     if path.is_dir() or not path.exists():

@@ -13,12 +13,12 @@ from tidegate.commands import losses, status_table, surroundings
 from tidegate.commands.failures import NOT_WELL, WELL, WRONG
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
 from tidegate.commands.topics import topics
-from tidegate.core.wording import many, those
+from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.views import BatchRow, Overview
-    from tidegate.workflow.overview import PipelineStatus
+    from tidegate.core.look.views import BatchRow, Overview
+    from tidegate.workflow.look.overview import PipelineStatus
 
 KAFKA_S = 2.0
 EVENTS = 8
@@ -86,7 +86,7 @@ def _exit_code(lines: Iterable[Line]) -> int:
 
 
 def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
-    from tidegate.workflow.overview import status as status_of
+    from tidegate.workflow.look.overview import status as status_of
 
     loaded = surroundings.loaded_pipelines()
     if name is not None:
@@ -111,9 +111,9 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
 
 
 def _plain(line: Line) -> dict[str, Any]:
-    from tidegate.core.instants import iso
-    from tidegate.core.plain import to_plain
-    from tidegate.workflow import overdue
+    from tidegate.core.base.instants import iso
+    from tidegate.core.base.plain import to_plain
+    from tidegate.workflow.window import overdue
 
     if line.status is None:
         return {"name": line.name, "well": False, "error": line.error}
@@ -212,9 +212,9 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
 def _print_one(line: Line) -> None:
     from rich.text import Text
 
-    from tidegate.core.instants import iso
-    from tidegate.core.subjects import said
-    from tidegate.workflow.overview import late_words
+    from tidegate.core.base.instants import iso
+    from tidegate.core.tell.subjects import said
+    from tidegate.workflow.look.overview import late_words
 
     out = console()
     s = line.status
@@ -305,7 +305,7 @@ def _behind_words(line: Line) -> str:
 
 
 def _due_words(status: PipelineStatus) -> str:
-    from tidegate.workflow import overdue
+    from tidegate.workflow.window import overdue
 
     if not status.due:
         return "none"
@@ -318,7 +318,7 @@ def _due_words(status: PipelineStatus) -> str:
 
 def _to_fill(status: PipelineStatus) -> str:
     """What fills them. The command is for those that it publishes: another system's count would hold its runs too."""
-    from tidegate.workflow import overdue
+    from tidegate.workflow.window import overdue
 
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
     lately = 0 if status.overview is None else status.overview.lately
@@ -332,7 +332,7 @@ def _counts(counts: dict[str, int]) -> str:
 def _ago(at_ms: int | None) -> str:
     import time
 
-    from tidegate.core.instants import iso, span
+    from tidegate.core.base.instants import iso, span
 
     return (
         "never" if at_ms is None else f"{iso(at_ms // 1000 * 1000)} ({span(time.time_ns() // 1_000_000 - at_ms)} ago)"

@@ -9,7 +9,7 @@ from tidegate.commands import losses
 
 if TYPE_CHECKING:
     from tidegate.commands.status import Line
-    from tidegate.workflow.overview import PipelineStatus
+    from tidegate.workflow.look.overview import PipelineStatus
 
 COLUMNS = (
     "pipeline", "is", "open batch", "watermark", "behind", "due", "late", "dirty", "published", "rows", "loss in",
@@ -55,7 +55,7 @@ def _fitting(rows: list[list[Any]], width: int) -> list[str]:
 def _row(line: Line) -> list[Any]:
     from rich.text import Text
 
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     s = line.status
     if s is None:

@@ -14,13 +14,13 @@ import click
 
 if TYPE_CHECKING:
     from tidegate.adapters.ledger import SqlLedger
-    from tidegate.core.catalogue import Catalogue
-    from tidegate.core.pausing import Pause
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.ports import Source
+    from tidegate.core.source.port import Source
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.target.catalogue import Catalogue
+    from tidegate.core.tell.pauses import Pause
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
-    from tidegate.workflow.context import Context
+    from tidegate.workflow.base.context import Context
 
 STACK_ENV = Path(".tidegate/stack/env")
 ENV_FILE = "TIDEGATE_ENV_FILE"
@@ -150,7 +150,7 @@ def ledger() -> Iterator[SqlLedger]:
 def pauses(names: Iterable[str]) -> dict[str, Pause]:
     """Those on purpose that are not over; none where the ledger gives no answer, which somebody else tells."""
     from tidegate.adapters.ledger.health import examine
-    from tidegate.core.errors import TidegateError
+    from tidegate.core.base.errors import TidegateError
     from tidegate.wiring import command_lookup, ledger_address
 
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.commands import surroundings
 
 if TYPE_CHECKING:
-    from tidegate.core.ports import TopicState
+    from tidegate.core.source.port import TopicState
     from tidegate.spec import Loaded
 
 AT_ONCE = 8
@@ -20,7 +20,7 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | s
 
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
     from tidegate.commands.side_by_side import Away, ask
-    from tidegate.core.errors import TidegateError
+    from tidegate.core.base.errors import TidegateError
 
     sources: dict[tuple[str, str], Any] = {}
     away = Away()

@@ -12,8 +12,8 @@ from tidegate.commands.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.commands.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
-    from tidegate.core.pipeline import Pipeline
-    from tidegate.core.waiting import Answer, PublishedWait, WaitLedger
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.waits import Answer, PublishedWait, WaitLedger
 
 
 class DurationType(click.ParamType):
@@ -59,12 +59,12 @@ def wait(pipeline: str, windows: str, timeout: int, poll: int, at_least_generati
     2 wrong usage; 3 the time is up and the ledger gives no answer, or knows no such pipeline.
     """
     from tidegate.wiring import command_lookup, ledger_address, open_specs, open_waits
-    from tidegate.workflow import awaiting
+    from tidegate.workflow.window import waits
 
     url = ledger_address(command_lookup)
     with open_specs(url) as specs:
-        spec = awaiting.find(specs, pipeline)
-    wanted = awaiting.published_wait(spec.name, spec.windows, *_interval(spec, windows), at_least_generation)
+        spec = waits.find(specs, pipeline)
+    wanted = waits.published_wait(spec.name, spec.windows, *_interval(spec, windows), at_least_generation)
     ledger = open_waits(url)
     try:
         answer = _wait(ledger, wanted, timeout / 1000, max(poll / 1000, 0.05))
@@ -92,14 +92,14 @@ def _wait(ledger: WaitLedger, wanted: PublishedWait, timeout_s: float, poll_s: f
     """Says on standard error what has changed. Ends the process where the ledger does not answer to the end.
 
     Raises LedgerError where that will not change."""
-    from tidegate.core.errors import LedgerError
-    from tidegate.workflow import awaiting
+    from tidegate.core.base.errors import LedgerError
+    from tidegate.workflow.window import waits
 
     deadline, said = time.monotonic() + timeout_s, ""
     while True:
         trouble: LedgerError | None = None
         try:
-            answer, wanted = awaiting.ask(ledger, wanted, time.time_ns() // 1_000_000)
+            answer, wanted = waits.ask(ledger, wanted, time.time_ns() // 1_000_000)
             text = answer.text
             if answer.done:
                 return answer

@@ -11,8 +11,8 @@ from tidegate.commands.failures import NOT_WELL, WELL
 from tidegate.commands.output import advice, console, json_option, paragraph, print_json
 
 if TYPE_CHECKING:
-    from tidegate.core.fate import Fate
-    from tidegate.workflow.where import Answer
+    from tidegate.core.look.fate import Fate
+    from tidegate.workflow.look.where import Answer
 
 
 @click.command()
@@ -38,7 +38,7 @@ def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
     3 the ledger gives no answer.
     """
     from tidegate.adapters.rows import RowProcess
-    from tidegate.workflow.where import where as where_is
+    from tidegate.workflow.look.where import where as where_is
 
     with RowProcess() as rows:  # it imports its libraries while we ask the ledger
         spec = surroundings.pipeline_named(pipeline)
@@ -68,7 +68,7 @@ def _print(found: Answer) -> None:
 
 
 def _details(fate: Fate) -> list[tuple[str, str]]:
-    from tidegate.core.instants import iso
+    from tidegate.core.base.instants import iso
 
     published = iso(fate.published_ms // 1000 * 1000) if fate.published_ms is not None else ""
     told = (("published", published), ("table", fate.table), ("file", fate.file), ("next", fate.next_step))

@@ -10,30 +10,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.core.announcing import AnnouncementLedger
-from tidegate.core.answer import Answer
-from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
-from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
-from tidegate.core.due import DueLedger
-from tidegate.core.grounds import GroundsLedger
-from tidegate.core.landed import LandedFile, OwedSpan
-from tidegate.core.logcut import CutLedger
-from tidegate.core.notices import NoticeLedger
-from tidegate.core.offsets import Interval
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.pausing import PauseLedger
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.planning import PlanningView
-from tidegate.core.receipt import FileEntry, Receipt
-from tidegate.core.record import Moved, RecoveryLedger
-from tidegate.core.redriving import RedriveLedger
-from tidegate.core.rehearsing import ReplayLedger
-from tidegate.core.reopening import ReopenLedger
-from tidegate.core.rollback import RollbackLedger
-from tidegate.core.totals import TotalsLedger
-from tidegate.core.truth import TruthLedger
-from tidegate.core.watermark import Certificate, TopicFacts
-from tidegate.core.window import (
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.batch.planning import PlanningView
+from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
+from tidegate.core.batch.totals import TotalsLedger
+from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
+from tidegate.core.completeness.port import TruthLedger
+from tidegate.core.dirty.redrive import RedriveLedger
+from tidegate.core.files.landed import LandedFile, OwedSpan
+from tidegate.core.files.receipt import FileEntry, Receipt
+from tidegate.core.late.reopen import ReopenLedger
+from tidegate.core.publish.grounds import GroundsLedger
+from tidegate.core.replay.rehearsal import ReplayLedger
+from tidegate.core.replay.rollback import RollbackLedger
+from tidegate.core.restore.record import Moved, RecoveryLedger
+from tidegate.core.source.log_cut import CutLedger
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell.announcement import AnnouncementLedger
+from tidegate.core.tell.notices import NoticeLedger
+from tidegate.core.tell.pauses import PauseLedger
+from tidegate.core.window.answer import Answer
+from tidegate.core.window.due import DueLedger
+from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
     Generation,
@@ -41,10 +40,11 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
-from tidegate.core.zonedata import ZoneData
+from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.core.window.zonedata import ZoneData
 
 if TYPE_CHECKING:
-    from tidegate.core.views import LedgerRepairs
+    from tidegate.core.look.views import LedgerRepairs
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tidegate.adapters.hive import PyHiveCatalogue
 from tidegate.adapters.ledger import SqlLedger
-from tidegate.core.errors import TidegateError
+from tidegate.core.base.errors import TidegateError
 from tidegate.demo import flights, scenes
 from tidegate.demo.airflow_rest import Airflow, AirflowRefused
 from tidegate.demo.commands import Commands
@@ -24,6 +23,7 @@ from tidegate.embedded.processes import Identity, Launcher
 from tidegate.embedded.stack import USUAL_PARTS, Stack
 from tidegate.embedded.state import State
 from tidegate.spec.loader import load_file
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 _MARK = "made-by-demo"
 _PARTS: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tidegate.core.layout import RECEIPT
+from tidegate.core.target.paths import RECEIPT
 from tidegate.demo.hdfs_path import HdfsPath
 from tidegate.embedded.processes import Identity
 

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tidegate.core.batch import LandedBatch
-from tidegate.core.partitions import parse_partition_path
+from tidegate.core.base.partitions import parse_partition_path
+from tidegate.core.batch.states import LandedBatch
 from tidegate.demo import check, flights
 from tidegate.demo.airflow_rest import AirflowRefused
 from tidegate.demo.driver_kill import Killed, kill_next_driver

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from tidegate.core.catalogue import Catalogue
-from tidegate.core.cut import time_values
-from tidegate.core.instants import HOUR_MS
+from tidegate.core.base.instants import HOUR_MS
+from tidegate.core.base.partitions import partition_path
 from tidegate.core.ledger import Ledger
-from tidegate.core.partitions import partition_path
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.window import PublishedGeneration, WindowKey
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.catalogue import Catalogue
+from tidegate.core.window.cut import time_values
+from tidegate.core.window.states import PublishedGeneration, WindowKey
 from tidegate.demo.airflow_rest import Airflow
 from tidegate.demo.commands import Commands
 from tidegate.demo.hdfs_path import HdfsPath

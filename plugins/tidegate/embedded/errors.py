@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.core.errors import TidegateError
+from tidegate.core.base.errors import TidegateError
 
 
 class StackError(TidegateError):

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from airflow.utils import timezone
 
-from tidegate.core.asking import REOPEN, REPLAY, ROLLBACK, Asked, asked
-from tidegate.core.errors import AskedWrong, NotReady, ReplayRefused, TidegateError
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.window import WindowKey
-from tidegate.core.wording import many
+from tidegate.core.base.errors import AskedWrong, NotReady, ReplayRefused, TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.replay.request import REOPEN, REPLAY, ROLLBACK, Asked, asked
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
     from tidegate.orchestration.operators import ReplayOperator
-    from tidegate.workflow.context import Context as PipelineContext
-    from tidegate.workflow.context import Published
+    from tidegate.workflow.base.context import Context as PipelineContext
+    from tidegate.workflow.base.context import Published
 
 
 def carry_out(task: ReplayOperator, ctx: PipelineContext, context: Context) -> None:
@@ -72,14 +72,14 @@ def _about(it: Asked) -> str:
 
 def _step(it: Asked) -> Callable[[PipelineContext, WindowKey], Published]:
     if it.do == REOPEN:
-        from tidegate.workflow import reopen
+        from tidegate.workflow.late import reopen
 
         return lambda ctx, key: reopen.reopen(ctx, key, it.why, it.over_budget)
     if it.do == ROLLBACK:
-        from tidegate.workflow import rollback
+        from tidegate.workflow.replay import rollback
 
         return lambda ctx, key: rollback.rollback(ctx, key, it.generation, it.why)
-    from tidegate.workflow import replay
+    from tidegate.workflow.replay import replay
 
     return lambda ctx, key: replay.replay(ctx, key)
 
@@ -108,8 +108,8 @@ def _each(ctx: PipelineContext, it: Asked, say: Callable[..., None]) -> Iterable
 def _range(ctx: PipelineContext, it: Asked, told: Callable[[Published], None], log: Logger) -> None:
     """Windows that share one reading of Kafka; those that a replay by today's spec has rebuilt already are skipped, so
     that the next try goes on where this one ended. Raises ReplayRefused, NotReady where a retry can help."""
-    from tidegate.workflow import replay
-    from tidegate.workflow.outcome import REFUSED, Outcome
+    from tidegate.workflow.base.outcome import REFUSED, Outcome
+    from tidegate.workflow.replay import replay
 
     def hear(found: Outcome) -> None:
         log.info("%s: %s%s", iso(found.window.start_ms), found.what, f": {found.why}" if found.why else "")

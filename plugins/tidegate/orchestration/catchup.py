@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.exceptions import AirflowSkipException
 from airflow.utils import timezone
 
-from tidegate.core import catchup as rules
-from tidegate.core.instants import iso
-from tidegate.core.offsets import Interval
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
-from tidegate.core.wording import many, those
+from tidegate.core.base.instants import iso
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.wording import many, those
+from tidegate.core.publish import catchup as rules
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
 from tidegate.orchestration import datasets, pools
 from tidegate.orchestration import runs as runs_module
 from tidegate.orchestration.timetable import to_ms
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from tidegate.orchestration.operators import CatchUpOperator
-    from tidegate.workflow.context import Context as PipelineContext
-    from tidegate.workflow.context import Published
+    from tidegate.workflow.base.context import Context as PipelineContext
+    from tidegate.workflow.base.context import Published
 
 LOCK_S, LOOK_S, URGENT_S = 20.0, 0.2, 10.0
 """How long the scheduler's lock is waited for, and how often looked at; how often others are looked for that wait."""
@@ -45,7 +45,8 @@ def carry_out(task: CatchUpOperator, ctx: PipelineContext, context: Context) -> 
     """Publish what is to be caught up with. Raises AirflowSkipException where that is nothing."""
     from airflow.utils.session import create_session
 
-    from tidegate.workflow import catchup, reconcile
+    from tidegate.workflow.maintain import reconcile
+    from tidegate.workflow.window import catchup
 
     part, looked_ms = part_of(context), to_ms(timezone.utcnow())
     seen = reconcile.look(ctx)
@@ -125,14 +126,14 @@ class Runs:
 
     def published(self, key: WindowKey, certificate: Certificate, published: Published) -> None:
         """The run, then the event: whoever hears of the window can look at its run."""
-        from tidegate.workflow import announcing
+        from tidegate.workflow.tell import announcements
 
         self.done.add(key.start_ms)
         what = "published" if published.new else "unchanged"
         line = f"{iso(key.start_ms)} {what}: generation {published.generation}, {many(published.rows, 'row')}"
         self._task.log.info("%s, %s", line, published.location)
         teller = self._finished(key, certificate, published.generation, line) or self._ti
-        notice = announcing.notice(self._ctx, key, published.generation) if published.new else None
+        notice = announcements.notice(self._ctx, key, published.generation) if published.new else None
         if notice is not None:
             self._task.log.info(datasets.announce(self._ctx, notice, teller))
 
@@ -164,7 +165,7 @@ class Runs:
         """Windows that are published and have no run, because an earlier try ended between the two, get theirs."""
         from airflow.utils.session import create_session
 
-        from tidegate.workflow import archive
+        from tidegate.workflow.window import archive
 
         with create_session() as session:
             missing = runs_module.without_run(self._dag_id, keys, 0, session) if keys else []
@@ -177,7 +178,7 @@ class Runs:
 
     def _finished(self, key: WindowKey, certificate: Certificate, number: int, line: str) -> TaskInstance | None:
         """The task instance that has published; None for a window that has another run by now."""
-        from tidegate.workflow import certificates
+        from tidegate.workflow.look import certificates
 
         shown = {
             "ready": certificates.readiness(self._ctx, certificate).plain,

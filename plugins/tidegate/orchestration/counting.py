@@ -16,17 +16,17 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import loads
-from tidegate.core.waiting import Answer
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.plain import loads
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import Answer
 from tidegate.orchestration.threads import in_thread
 
 if TYPE_CHECKING:
+    from tidegate.core.completeness.port import Truth
     from tidegate.core.ledger import Ledger
-    from tidegate.core.truth import Truth
-    from tidegate.core.watermark import Certificate
+    from tidegate.core.window.watermark import Certificate
 
 LOOK_S = 60.0
 AT_ONCE = 4
@@ -79,10 +79,10 @@ async def _look(pipeline: str, window: WindowKey) -> tuple[Certificate | None, s
 def look(pipeline: str, window: WindowKey) -> Certificate:
     """One look, in a thread. Raises TidegateError."""
     from tidegate.adapters.clock import SystemClock
-    from tidegate.workflow import truth
+    from tidegate.workflow.completeness import ask
 
     spec, other = parts(pipeline)
-    return truth.look(spec, ledger(), other, SystemClock(), window)
+    return ask.look(spec, ledger(), other, SystemClock(), window)
 
 
 @functools.lru_cache(maxsize=128)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from airflow.datasets import Dataset
 
-from tidegate.core import announcing
-from tidegate.core.errors import SpecError
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.instants import iso
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell import announcement
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy.orm import Session
 
-    from tidegate.core.announcing import Notice
-    from tidegate.workflow.context import Context as PipelineContext
+    from tidegate.core.tell.announcement import Notice
+    from tidegate.workflow.base.context import Context as PipelineContext
 
 CLOCKS_DIFFER = timedelta(hours=1)
 """Between the host that published and the one that looks for the event."""
@@ -74,7 +74,7 @@ def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) 
     The ledger hears of it last: a task that dies in between finds the event, and only says so."""
     from airflow.utils.session import create_session
 
-    from tidegate.workflow import announcing as work
+    from tidegate.workflow.tell import announcements as work
 
     with create_session() as session:
         done = register(ctx.pipeline, notice, task_instance, session)
@@ -91,14 +91,14 @@ def register(pipeline: Pipeline, notice: Notice, task_instance: TaskInstance, se
     from airflow.models.dataset import DatasetEvent, DatasetModel
     from sqlalchemy import select
 
-    dataset, extra = dataset_of(pipeline), announcing.extra(pipeline, notice)
+    dataset, extra = dataset_of(pipeline), announcement.extra(pipeline, notice)
     # one at a time: between the look and the event nobody else may add it
     known = session.scalar(select(DatasetModel.id).where(DatasetModel.uri == dataset.uri).with_for_update())
     if known is None:
         return None
     since = datetime.fromtimestamp(notice.published_ms / 1000, UTC) - CLOCKS_DIFFER
     told = select(DatasetEvent.extra).where(DatasetEvent.dataset_id == known, DatasetEvent.timestamp >= since)
-    if any(announcing.same(other or {}, extra) for other in session.scalars(told)):
+    if any(announcement.same(other or {}, extra) for other in session.scalars(told)):
         return False
     dataset_manager.register_dataset_change(task_instance=task_instance, dataset=dataset, extra=extra, session=session)
     return True

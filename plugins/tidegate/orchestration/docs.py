@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 
 TASKS = {
     "plan": "Fixes which offsets this run reads, in the ledger, before anything is read. "

@@ -11,16 +11,16 @@ from airflow.models.baseoperator import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Windows
-from tidegate.core.plain import dumps, loads
-from tidegate.core.waiting import PublishedWait
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.waits import PublishedWait
 from tidegate.orchestration.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.core.waiting import Answer
+    from tidegate.core.window.waits import Answer
 
 GRACE_MS = 120_000
 """How long after its deadline a deferral that no triggerer answers is given up."""
@@ -92,7 +92,7 @@ class WindowPublishedSensor(BaseOperator):
     def _look(self) -> tuple[str, Answer, PublishedWait]:
         from tidegate.orchestration.connections import airflow_connection
         from tidegate.wiring import ledger_address, open_specs, open_waits
-        from tidegate.workflow import awaiting
+        from tidegate.workflow.window import waits as awaiting
 
         url = ledger_address(airflow_connection)
         with open_specs(url) as specs:
@@ -153,7 +153,7 @@ class WindowPublishedTrigger(BaseTrigger):
         yield TriggerEvent({"outcome": outcome, "text": text})
 
     def _wait(self) -> PublishedWait:
-        from tidegate.workflow import awaiting
+        from tidegate.workflow.window import waits as awaiting
 
         windows = loads(Windows, self.windows)
         return awaiting.published_wait(self.pipeline, windows, self.start_ms, self.end_ms, self.at_least)

@@ -18,8 +18,8 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.dag_parsing_context import get_parsing_context
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.orchestration import docs, messages, weights
 from tidegate.orchestration.backfill import to_scheduled
 from tidegate.orchestration.operators import (
@@ -42,7 +42,7 @@ SINCE = datetime(2000, 1, 1, tzinfo=UTC)
 MAINTAIN_SCHEDULE = "*/10 * * * *"
 RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=15), timedelta(minutes=10)
 MAINTAIN_RETRIES = 5
-"""They outlast an outage of five minutes (`core.patience`), and never wait longer than its schedule would."""
+"""They outlast an outage of five minutes (`core.base.patience`), and never wait longer than its schedule would."""
 
 
 def build_dags(settings: Settings | None = None) -> dict[str, DAG]:

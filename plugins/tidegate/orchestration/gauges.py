@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from logging import Logger
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.losswarning import CRITICAL, WARN, TimeToLoss, remedy, sentence
-from tidegate.core.measures import Measure
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.look.measures import Measure
+from tidegate.core.source.loss import CRITICAL, WARN, TimeToLoss, remedy, sentence
 
 if TYPE_CHECKING:
-    from tidegate.workflow.context import Context
+    from tidegate.workflow.base.context import Context
 
 PREFIX = "tidegate_"
 TIME_TO_LOSS = "time_to_loss"
@@ -22,7 +22,7 @@ def tell(ctx: Context, ti: Any, log: Logger) -> None:
     """Send what is measured of the pipeline now, and show the time to loss among the task instance's XComs.
 
     What cannot be measured fails no task: the log says why."""
-    from tidegate.workflow.measuring import measure_one
+    from tidegate.workflow.look.measures import measure_one
 
     try:
         found, loss = measure_one(ctx, ctx.ledger.reads)  # type: ignore[attr-defined]

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.instants import iso
-from tidegate.core.waiting import Answer, Look, Wait, WindowRef, settled, union
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.window.waits import Answer, Look, Wait, WindowRef, settled, union
 from tidegate.orchestration.threads import in_background, in_thread
 
 if TYPE_CHECKING:
-    from tidegate.core.waiting import WaitLedger
-    from tidegate.core.watermark import TopicFacts
+    from tidegate.core.window.waits import WaitLedger
+    from tidegate.core.window.watermark import TopicFacts
 
 log = logging.getLogger(__name__)
 

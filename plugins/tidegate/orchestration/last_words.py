@@ -11,7 +11,7 @@ import errno
 import re
 from typing import TYPE_CHECKING
 
-from tidegate.core.errors import (
+from tidegate.core.base.errors import (
     GOES_ON,
     Alarm,
     BatchRefused,

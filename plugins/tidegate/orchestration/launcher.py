@@ -28,8 +28,8 @@ from tidegate.adapters.spark import (
 from tidegate.adapters.spark_conf import is_local
 from tidegate.adapters.spark_connection import SparkConnection, refused
 from tidegate.adapters.yarn import end_applications, tagged
-from tidegate.core.errors import JobFailed
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import JobFailed
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.orchestration.connections import airflow_connection
 from tidegate.settings import Settings, load
 from tidegate.wiring import spark_conf, warm_launcher

@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 from tidegate.orchestration import aside, headroom
 from tidegate.orchestration.backfill import live_backfills, sweep
 

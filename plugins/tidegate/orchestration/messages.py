@@ -8,15 +8,15 @@ from __future__ import annotations
 from logging import Logger
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.spec.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.core.ports import Source
-    from tidegate.workflow.context import Context as PipelineContext
-    from tidegate.workflow.notices import Channel
+    from tidegate.core.source.port import Source
+    from tidegate.workflow.base.context import Context as PipelineContext
+    from tidegate.workflow.tell.notices import Channel
 
 FAILURE_DEADLINE_S = 15.0
 """For what a failed task sends itself; maintenance sends the rest."""
@@ -25,7 +25,8 @@ MOST_WORDS = 1_000
 
 def tell(ctx: PipelineContext, log: Logger) -> None:
     """What maintenance does at its end: the daily check, then messages."""
-    from tidegate.workflow import checkup, notices
+    from tidegate.workflow.audit import checkup
+    from tidegate.workflow.tell import notices
 
     try:
         _say(checkup.if_due(ctx, ctx.ledger.reads), log)  # type: ignore[attr-defined]
@@ -85,7 +86,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
     """By a context that needs no connection but the ledger's: another one may be what the task has failed for."""
     from tidegate import looking, wiring
     from tidegate.orchestration.connections import airflow_connection
-    from tidegate.workflow import notices
+    from tidegate.workflow.tell import notices
 
     ti, log = context["ti"], context["task"].log
     words = _one_line(context.get("exception") or "ended from outside; its log says more")[:MOST_WORDS]

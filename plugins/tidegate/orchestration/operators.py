@@ -16,11 +16,11 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.models.baseoperator import BaseOperator
 from airflow.utils import timezone
 
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.errors import GivesWay, SpecError, StillClosing, TidegateError
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import GivesWay, SpecError, StillClosing, TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration import datasets, last_words
 from tidegate.orchestration.links import BoardLink
 from tidegate.orchestration.timetable import to_ms
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from airflow.utils.context import Context
 
     from tidegate.orchestration.launcher import AirflowSparkLauncher
-    from tidegate.workflow.context import Context as PipelineContext
-    from tidegate.workflow.context import Published
+    from tidegate.workflow.base.context import Context as PipelineContext
+    from tidegate.workflow.base.context import Published
 
 # Airflow's decorators hand every operator `default_args` and its own arguments (task_id, pool, ...) by keyword, so each
 # __init__ below has to take and pass on what it doesn't know.
@@ -149,7 +149,7 @@ class PlanOperator(PipelineOperator):
 
     def _planned(self, ctx: PipelineContext, run: str) -> int | None:
         """Without a schedule nobody would begin another run: there it waits for the redrive to take its turn."""
-        from tidegate.workflow import ingest
+        from tidegate.workflow.batch import ingest
 
         until = time.monotonic() + (TURN_S if self.pipeline.ingest.schedule is None else 0)
         while True:
@@ -170,7 +170,7 @@ class WriteOperator(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """One attempt; what a former one has finished is not done again."""
-        from tidegate.workflow import ingest
+        from tidegate.workflow.batch import ingest
 
         ingest.write(ctx, run_key(context))
 
@@ -184,7 +184,7 @@ class LandOperator(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """The run that is triggered is named by this run's batch, so a cleared task triggers nothing twice."""
         from tidegate.orchestration.runs import trigger_after_backlog
-        from tidegate.workflow import ingest
+        from tidegate.workflow.batch import ingest
 
         run = run_key(context)
         if not ingest.land(ctx, run):
@@ -210,7 +210,7 @@ class PublishOperator(PipelineOperator):
         Raises TaskDeferred while a batch that was planned before the close has not landed: that may take longer than
         retries last."""
         from tidegate.orchestration.sensors import defer_until_closed
-        from tidegate.workflow import archive
+        from tidegate.workflow.window import archive
 
         window = window_of(self.pipeline, context)
         try:
@@ -282,11 +282,12 @@ class MaintainOperator(PipelineOperator):
         """Archive runs before other duties: a window that waits is what users notice."""
         from airflow.utils.session import create_session
 
-        from tidegate.core import catchup
+        from tidegate.core.publish import catchup
         from tidegate.orchestration import gauges, messages, switches
         from tidegate.orchestration.catchup import part_of, run_of
         from tidegate.orchestration.runs import create_missing_runs, without_run
-        from tidegate.workflow import announcing, reconcile
+        from tidegate.workflow.maintain import reconcile
+        from tidegate.workflow.tell import announcements
 
         switches.settle(ctx, self.dag_ids, self.log)
         looked_ms = to_ms(timezone.utcnow())
@@ -310,7 +311,7 @@ class MaintainOperator(PipelineOperator):
                     create_missing_runs(self.archive_dag_id, due, looked_ms, session)
             raise
         finally:  # also where something waits for a human: other DAGs wait for these
-            for notice in announcing.due(ctx):
+            for notice in announcements.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
             gauges.tell(ctx, context["ti"], self.log)
             messages.tell(ctx, self.log)
@@ -377,7 +378,7 @@ def window_of(pipeline: Pipeline, context: Context) -> WindowKey:
 
 def report(task: BaseOperator, ctx: PipelineContext, published: Published, context: Context) -> None:
     """Say what is in force now, to the log and, if it is new, to the DAGs that are scheduled by the table."""
-    from tidegate.workflow import certificates
+    from tidegate.workflow.look import certificates
 
     task.outlets = []  # Airflow would add an event of its own, for an unchanged window too
     what = "published" if published.new else "unchanged"
@@ -390,9 +391,9 @@ def report(task: BaseOperator, ctx: PipelineContext, published: Published, conte
 
 
 def _announce(task: BaseOperator, ctx: PipelineContext, published: Published, context: Context) -> None:
-    from tidegate.workflow import announcing
+    from tidegate.workflow.tell import announcements
 
-    notice = announcing.notice(ctx, published.window, published.generation)
+    notice = announcements.notice(ctx, published.window, published.generation)
     if notice is None:
         task.log.info("another generation is in force by now, and told of by whoever published it")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidegate.core.wording import many
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.utils import timezone
 
-from tidegate.core import catchup
-from tidegate.core.errors import AskedWrong
-from tidegate.core.filling import Run
-from tidegate.core.offsets import Interval
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import AskedWrong
+from tidegate.core.base.offsets import Interval
+from tidegate.core.publish import catchup
+from tidegate.core.publish.filling import Run
+from tidegate.core.window.states import WindowKey
 from tidegate.orchestration import headroom, pools, runs
 from tidegate.orchestration.backfill import sweep
 from tidegate.orchestration.runs import create_run, locked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.core.window import WindowKey
+from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.due import RunsSeen
-from tidegate.core.window import WindowKey
+from tidegate.core.window.due import RunsSeen
+from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
     from airflow.models.dag import DAG, DagModel

@@ -12,12 +12,12 @@ from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
-from tidegate.core.completeness import longest_wait_ms
-from tidegate.core.errors import TidegateError
-from tidegate.core.pipeline import Pipeline, Windows
-from tidegate.core.plain import dumps, from_plain
-from tidegate.core.waiting import Answer, ClosedWait, ReadyWait, Wait
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.plain import dumps, from_plain
+from tidegate.core.completeness.rules import longest_wait_ms
+from tidegate.core.spec.pipeline import Pipeline, Windows
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import Answer, ClosedWait, ReadyWait, Wait
 from tidegate.orchestration.operators import CERTIFICATE, PipelineOperator, window_of
 from tidegate.orchestration.timetable import to_ms
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.utils.context import Context
 
     from tidegate.orchestration.operators import PublishOperator
-    from tidegate.workflow.context import Context as PipelineContext
+    from tidegate.workflow.base.context import Context as PipelineContext
 
 GRACE_MS = 120_000
 """How long after its deadline a deferral that no triggerer answers is given up."""
@@ -47,7 +47,8 @@ class WindowReadySensor(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Raises TaskDeferred while the window is not ready."""
-        from tidegate.workflow import archive, certificates
+        from tidegate.workflow.look import certificates
+        from tidegate.workflow.window import archive
 
         window = window_of(self.pipeline, context)
         certificate = archive.ready(ctx, window)

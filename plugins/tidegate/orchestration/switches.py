@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tidegate.orchestration.range_runs import scheduler_alive
 
 if TYPE_CHECKING:
-    from tidegate.workflow.context import Context
+    from tidegate.workflow.base.context import Context
 
 
 def settle(ctx: Context, dag_ids: Sequence[str], log: Logger) -> None:
     """A pause on purpose is over for those of these DAGs that somebody has unpaused in the UI."""
-    from tidegate.workflow import paused
+    from tidegate.workflow.look import pauses as paused
 
     for line in paused.settle(ctx, Switches(dag_ids).look):
         log.info(line)

@@ -1,6 +1,6 @@
 """Airflow's schedule of a pipeline's windows: the data interval of a run is always exactly one window.
 
-All arithmetic is `core.layout`'s, in UTC; nothing is enumerated, so a schedule that starts millions of windows ago
+All arithmetic is `core.target.paths`'s, in UTC; nothing is enumerated, so a schedule that starts millions of windows ago
 costs the scheduler as much as one that starts today.
 """
 
@@ -12,9 +12,9 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, T
 from airflow.utils import timezone
 from pendulum import DateTime
 
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.instants import DAY_MS
-from tidegate.core.pipeline import Windows
+from tidegate.core.base.instants import DAY_MS
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import window_end, window_start
 
 
 class WindowTimetable(Timetable):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tidegate.core.errors import SpecError
-from tidegate.core.wording import many
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.wording import many
 from tidegate.spec.loader import load_folder
 from tidegate.spec.reference import markdown, schema_text
 

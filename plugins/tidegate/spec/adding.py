@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import yaml
 
-from tidegate.core.errors import SpecError
-from tidegate.core.proposing import Proposal
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.proposals import Proposal
 
 _ITEM = re.compile(r"( *)-(?:\s|$)")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 
-from tidegate.core import layout
-from tidegate.core.pipeline import (
+from tidegate.core.base.plain import dumps, to_plain
+from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Cleaning,
     Column,
@@ -22,7 +22,7 @@ from tidegate.core.pipeline import (
     Source,
     Windows,
 )
-from tidegate.core.plain import dumps, to_plain
+from tidegate.core.target import paths
 from tidegate.spec import completeness
 from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec, SourceSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
@@ -121,7 +121,7 @@ def _sink(spec: SinkSpec) -> Sink:
         conn_id=spec.conn_id,
         table=spec.table,
         location=spec.location,
-        workdir=spec.workdir or layout.join(spec.location, WORKDIR),
+        workdir=spec.workdir or paths.join(spec.location, WORKDIR),
         format=spec.format,
         compression=spec.compression or DEFAULT_COMPRESSION[spec.format],
         target_file_size=spec.target_file_size,

@@ -6,8 +6,8 @@ import string
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tidegate.core.completeness import NAMED_PARAMETER
-from tidegate.core.pipeline import COUNT_PARAMETERS, Completeness
+from tidegate.core.completeness.rules import NAMED_PARAMETER
+from tidegate.core.spec.pipeline import COUNT_PARAMETERS, Completeness
 from tidegate.spec.document import Problem
 from tidegate.spec.section import Section, key
 from tidegate.spec.values import ConnectionId, Duration, MessagePath, OneOf, Period, Ratio, Text, Topic, nearest

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tidegate.core.errors import SpecError
+from tidegate.core.base.errors import SpecError
 
 _QUICK_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NESTING = 5000  # libyaml's composer overflows the process's stack beyond some 20,000 levels, Python's one raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spec.document import Problem
 
 WHERE = "where"

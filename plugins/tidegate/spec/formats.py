@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tidegate.core import avro
-from tidegate.core.errors import SpecError
-from tidegate.core.hivetypes import HiveType, is_primitive, parse
-from tidegate.core.pipeline import (
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.hivetypes import HiveType, is_primitive, parse
+from tidegate.core.spec import avro
+from tidegate.core.spec.pipeline import (
     RAW_HEADERS,
     RAW_PARTS,
     SKIPPED_FIELD,

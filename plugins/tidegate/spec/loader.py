@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tidegate.core.errors import SpecError
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spec.compiled import pipeline_of
 from tidegate.spec.document import Node, merge, plain, read, spec_error
 from tidegate.spec.expressions import Judge, expression_problems

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from tidegate.core.pipeline import RAW_PARTS
+from tidegate.core.spec.pipeline import RAW_PARTS
 from tidegate.spec.completeness import CompletenessSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec, NotifySpec
 from tidegate.spec.section import Section, key

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidegate.core.notices import KINDS
+from tidegate.core.tell.notices import KINDS
 from tidegate.spec.section import Section, key
 from tidegate.spec.values import (
     ConnectionId,

@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from tidegate.core.cut import shared_directory, time_values, window_start
-from tidegate.core.hivetypes import Primitive, is_primitive, parse
-from tidegate.core.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso
-from tidegate.core.overflow import OVERFLOW_VALUE
-from tidegate.core.partitions import MAX_PARTITION_NAME, metastore_name_length, partition_path
-from tidegate.core.pipeline import TIME_PARTITIONS, Windows
+from tidegate.core.base.hivetypes import Primitive, is_primitive, parse
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso
+from tidegate.core.base.partitions import MAX_PARTITION_NAME, metastore_name_length, partition_path
+from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
+from tidegate.core.window.cut import shared_directory, time_values, window_start
 from tidegate.spec import completeness
 from tidegate.spec.document import Problem
 from tidegate.spec.model import ColumnSpec, PipelineSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spec.document import Problem
 
 SIDE_TABLES = ("", "__late", "__dirty")

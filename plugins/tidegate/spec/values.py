@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, WithJsonSchema
 from pydantic_core import CoreSchema
 
-from tidegate.core import hivetypes
+from tidegate.core.base import hivetypes
 
 DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZE_UNITS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}

@@ -11,8 +11,8 @@ import pyarrow as pa
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.slowness import Slowness
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
-from tidegate.core import slowpath
-from tidegate.core.hivetypes import HiveType, parse
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
+from tidegate.core.base.hivetypes import HiveType, parse
+from tidegate.core.files import slow_path
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 Values = Sequence[Any]
 """Of one message: a value for each column as Arrow takes it, the event time in ms if the message has it, and if unknown
@@ -115,7 +115,7 @@ class Assembly:
         with decoded.slow.timed():
             slow = by_rules([values[i] for i in look])
         for i, reason in enumerate(why):
-            decoded.slow.count(slowpath.DIRTY if i in slow.bad else reason)
+            decoded.slow.count(slow_path.DIRTY if i in slow.bad else reason)
         decoded.bad = {look[i]: why for i, why in slow.bad.items()}
         for name, (i, example) in slow.unknown.items():
             if decoded.unknown.get(name, (len(values),))[0] > look[i]:

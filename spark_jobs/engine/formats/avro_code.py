@@ -29,8 +29,8 @@ from spark_jobs.engine.formats.avro_rules import (
 from spark_jobs.engine.formats.avro_unknown import finder, tells
 from spark_jobs.engine.formats.known import Known, as_arrays
 from spark_jobs.engine.strict import Unfit
-from tidegate.core.avro import Schema, struct_field
-from tidegate.core.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.spec.avro import Schema, struct_field
 
 DEPTH = 200
 """Records within records; the top one is the first."""

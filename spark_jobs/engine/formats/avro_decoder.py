@@ -15,9 +15,9 @@ from spark_jobs.engine.formats.avro_unknown import known_at
 from spark_jobs.engine.formats.known import known_fields
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
 from spark_jobs.engine.formats.wire_program import why_not
-from tidegate.core.avro import Schema, parse
-from tidegate.core.pipeline import AvroFormat, Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec.avro import Schema, parse
+from tidegate.core.spec.pipeline import AvroFormat, Pipeline
 
 HEADER = 5
 """Bytes before a datum in Confluent's wire format: zero, and the schema's id in four bytes, big-endian."""

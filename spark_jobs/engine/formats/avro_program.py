@@ -11,9 +11,9 @@ from spark_jobs.engine.formats.avro_rules import EVENT, least_bytes, refusal
 from spark_jobs.engine.formats.avro_unknown import tells
 from spark_jobs.engine.formats.known import Known
 from spark_jobs.engine.formats.wire_program import How, Node, Unsure, WireProgram, laid_out
-from tidegate.core.avro import Schema, struct_field
-from tidegate.core.hivetypes import Array, HiveType, Map, Struct
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.spec.avro import Schema, struct_field
+from tidegate.core.spec.pipeline import Pipeline
 
 _END, _NULL, _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _BYTES, _FIXED, _ENUM = range(10)
 _UNION, _EACH, _RECORD, _STRUCT, _LIST, _MAP, _ITEMS, _UNSURE = range(10, 18)

@@ -9,8 +9,8 @@ from spark_jobs.engine.formats import scalars
 from spark_jobs.engine.formats.assembly import Malformed
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from spark_jobs.engine.types import INTEGER_BITS
-from tidegate.core.avro import Schema, event_misfit, misfit
-from tidegate.core.hivetypes import Decimal, HiveType, Primitive
+from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive
+from tidegate.core.spec.avro import Schema, event_misfit, misfit
 
 EVENT, PLAIN = Primitive("*event"), Primitive("*plain")
 """In place of a type: the event time; the value as JSON can show it."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from spark_jobs.engine.formats.assembly import as_text
 from spark_jobs.engine.formats.known import Items, Known, Path, joined, of_type, unknown_below
-from tidegate.core.avro import Schema, struct_field
-from tidegate.core.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.spec.avro import Schema, struct_field
 
 
 def known_at(schema: Schema, path: Path, kind: HiveType | None) -> Known:

@@ -18,7 +18,7 @@ from spark_jobs.engine.formats.assembly import TOMBSTONE, Assembly, Malformed
 from spark_jobs.engine.formats.csv_program import CsvProgram, program_for
 from spark_jobs.engine.formats.text_columns import TextColumn
 from spark_jobs.engine.formats.wire_program import why_not
-from tidegate.core.pipeline import SKIPPED_FIELD, CsvFormat, Pipeline
+from tidegate.core.spec.pipeline import SKIPPED_FIELD, CsvFormat, Pipeline
 
 BOM = "\ufeff"
 

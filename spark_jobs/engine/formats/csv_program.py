@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from spark_jobs.engine import native
 from spark_jobs.engine.formats import wire_program
 from spark_jobs.engine.formats.wire_program import Unsure, WireProgram, laid_out
-from tidegate.core.pipeline import CsvFormat, Pipeline
+from tidegate.core.spec.pipeline import CsvFormat, Pipeline
 
 _NONE = -1
 _LINE_BREAKS = "\r\n"

@@ -19,9 +19,9 @@ from spark_jobs.engine.formats.known import Path
 from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
-from tidegate.core import slowpath
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.files import slow_path
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 
 class JsonDecoder:
@@ -45,7 +45,7 @@ class JsonDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         values = chunk.values
         if self._program is None or not values:
-            why = dict.fromkeys(range(len(values)), slowpath.LIBRARY)
+            why = dict.fromkeys(range(len(values)), slow_path.LIBRARY)
             return self._patched(self._nothing(len(values)), values, why)
         batch, look = self._program.run(values)
         why = dict(zip(look, self._program.why, strict=True))
@@ -70,7 +70,7 @@ class JsonDecoder:
             if as_text:
                 times = _one_by_one(times, pa.int64(), lambda text: event_ms(text, self._time or ""), doubted)
         if program.texts or as_text:  # all but those that are counted later
-            slow.count(slowpath.TYPE if program.texts else slowpath.TIME, len(batch) - unsure)
+            slow.count(slow_path.TYPE if program.texts else slow_path.TIME, len(batch) - unsure)
         table = pa.Table.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
         if doubted:  # null in every column, as all others that are not sure
             order = pa.array([None if i in doubted else i for i in range(len(table))], pa.int64())
@@ -94,7 +94,7 @@ class JsonDecoder:
         for i, why in doubtful.items():
             row = self._rules.read(values[i])
             if why is not None:
-                decoded.slow.count(slowpath.DIRTY if isinstance(row, Bad) and why != slowpath.LIBRARY else why)
+                decoded.slow.count(slow_path.DIRTY if isinstance(row, Bad) and why != slow_path.LIBRARY else why)
             if isinstance(row, Bad):
                 decoded.bad[i] = row
                 continue

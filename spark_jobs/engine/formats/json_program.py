@@ -20,10 +20,10 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats.json_rows import known_of
 from spark_jobs.engine.formats.known import NESTED, Items, Known, Path, inside, path_of
 from spark_jobs.engine.types import schema_of
-from tidegate.core import slowpath
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.files import slow_path
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 EVENT = "*event"
 """The last column of the answer: event time in epoch ms, or its text where Python has to read it."""
@@ -72,12 +72,12 @@ _NOT_SURE = -1
 """`b` of a node with keys: a message with an unknown one is left to Python. Else the length of what comes before such a
 key in `_extra`, 0 where nobody asks."""
 _WHY = {
-    1: slowpath.RARE,
-    2: slowpath.NUMBER,
-    3: slowpath.TIME,
-    4: slowpath.KEY,
-    5: slowpath.UNKNOWN,
-    6: slowpath.SCHEMA,
+    1: slow_path.RARE,
+    2: slow_path.NUMBER,
+    3: slow_path.TIME,
+    4: slow_path.KEY,
+    5: slow_path.UNKNOWN,
+    6: slow_path.SCHEMA,
 }
 """Why a message is not sure (enum why in json_native.h), as it is counted if it is a row."""
 Place = tuple[Any, ...]

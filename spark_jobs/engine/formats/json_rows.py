@@ -14,9 +14,9 @@ from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.formats.known import Known, Path, inside, known_fields, unknown_texts
 from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates, version_one
 from spark_jobs.engine.text_rules import convert_text
-from tidegate.core.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
-from tidegate.core.pipeline import EXTRA_COLUMN, Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 MAX_DEPTH = 500
 """Arrays and objects inside each other, the message itself the first; the C library has the same number."""

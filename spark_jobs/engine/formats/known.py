@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
-from tidegate.core.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 
 NESTED = 3
 """The first version of the rules by which unknown fields are looked for inside of known ones."""

@@ -23,9 +23,9 @@ from spark_jobs.engine.formats.protobuf_values import Get, event_getter, getter
 from spark_jobs.engine.formats.wire_program import why_not
 from spark_jobs.engine.strict import Unfit
 from tidegate import descriptors
-from tidegate.core.hivetypes import HiveType
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.rules_version import RULES_VERSION
+from tidegate.core.base.hivetypes import HiveType
+from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec.pipeline import Pipeline
 
 HEADER = 5
 

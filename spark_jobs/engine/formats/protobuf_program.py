@@ -13,8 +13,8 @@ from spark_jobs.engine.formats import wire_program
 from spark_jobs.engine.formats.known import Items, Known
 from spark_jobs.engine.formats.wire_program import How, Node, Unsure, WireProgram, laid_out
 from tidegate import descriptors
-from tidegate.core.hivetypes import Array, HiveType, Map, Struct
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.spec.pipeline import Pipeline
 
 _F = FieldDescriptor
 _TYPES = {

@@ -11,7 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from spark_jobs.engine.formats.assembly import as_text
 from spark_jobs.engine.formats.known import NESTED, Items, Known, joined, unknown_texts
-from tidegate.core.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 from tidegate.descriptors import is_map, repeated, struct_field
 
 Shown = tuple[FieldDescriptor | None, Any]

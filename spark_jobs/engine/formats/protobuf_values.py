@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from spark_jobs.engine.formats import scalars
 from spark_jobs.engine.strict import Unfit
-from tidegate.core.hivetypes import Array, Decimal, HiveType, Map, Struct
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Struct
 from tidegate.descriptors import event_misfit, is_map, misfit, repeated, single, struct_field, wrapped
 
 Convert = Callable[[Any], Any]

@@ -11,7 +11,7 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk, Headers
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.types import schema_of
-from tidegate.core.pipeline import RAW_HEADERS, RAW_PARTS, Pipeline
+from tidegate.core.spec.pipeline import RAW_HEADERS, RAW_PARTS, Pipeline
 
 _NULL = "null, but the column is not nullable"
 

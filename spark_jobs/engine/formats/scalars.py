@@ -17,7 +17,7 @@ from spark_jobs.engine.event_time import EPOCH_UNITS, event_ms
 from spark_jobs.engine.strict import MAX_MS, MIN_MS, Unfit, iso_micros
 from spark_jobs.engine.text_rules import convert_text, finite
 from spark_jobs.engine.types import INTEGER_BITS
-from tidegate.core.hivetypes import Decimal, HiveType, Primitive
+from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive
 
 Convert = Callable[[Any], Any]
 _EXACT = Context(prec=100)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine.strict import MAX_MS, MIN_MS, Unfit
 from spark_jobs.engine.text_rules import convert_text, text_event_ms
 from spark_jobs.engine.types import INTEGER_BITS, TIMESTAMP, arrow_type
-from tidegate.core.hivetypes import Decimal, HiveType
+from tidegate.core.base.hivetypes import Decimal, HiveType
 
 Vectorised = Callable[[pa.Array], pa.Array | None]
 """Null where a text is in doubt; None if all of them are."""

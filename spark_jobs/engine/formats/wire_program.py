@@ -11,9 +11,9 @@ from spark_jobs.engine import native
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.formats import scalars
 from spark_jobs.engine.formats.json_program import Program, is_plain, reads_text, unreadable
-from tidegate.core import slowpath
-from tidegate.core.hivetypes import HiveType
-from tidegate.core.pipeline import Pipeline
+from tidegate.core.base.hivetypes import HiveType
+from tidegate.core.files import slow_path
+from tidegate.core.spec.pipeline import Pipeline
 
 NUMBER, INSTANT, EVENT, REAL, BOOLEAN, TEXT, BYTES, DATE, ISO, ISO_MS, PATTERN_MS, DECIMAL, UUID = range(13)
 How = tuple[int, int, int]
@@ -58,10 +58,10 @@ def fits(pipeline: Pipeline) -> bool:
 def why_not(pipeline: Pipeline) -> str:
     """Why there is no program for the pipeline, as it is counted."""
     if library() is None:
-        return slowpath.LIBRARY
+        return slow_path.LIBRARY
     if unreadable(pipeline):
-        return slowpath.TYPE
-    return slowpath.SCHEMA if fits(pipeline) else slowpath.TIME
+        return slow_path.TYPE
+    return slow_path.SCHEMA if fits(pipeline) else slow_path.TIME
 
 
 def library() -> ctypes.CDLL | None:

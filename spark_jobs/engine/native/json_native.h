@@ -17,7 +17,7 @@
 
 #define TG_VERSION 6     /* what Python and this library have agreed on; see __init__.py */
 #define TG_PADDING 64    /* bytes that may be read behind any byte of a message */
-#define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch.py */
+#define TG_MAX_DEPTH 500 /* arrays and objects inside each other; core/batch/states.py */
 #define TG_LEARNED 1024  /* keys remembered of an object besides those that are looked for */
 #define TG_LONG_KEY 256  /* longer keys are not remembered, and not decoded if they have escapes */
 #define TG_MAX_HASHES 1024 /* keys of all open objects that are not remembered */

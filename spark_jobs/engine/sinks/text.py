@@ -20,7 +20,7 @@ import pyarrow.csv as pcsv
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding, Finished
 from spark_jobs.engine.types import TIMESTAMP, schema_of
-from tidegate.core.overflow import OVERFLOW_COLUMN
+from tidegate.core.files.overflow import OVERFLOW_COLUMN
 
 GZIP_LEVEL = 4
 _PACKER_BYTES = 272 * 1024

@@ -9,11 +9,11 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
-from tidegate.core.announcing import Notice
-from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA, LATE
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import CURRENT, WindowKey
+from tidegate.core.base.plain import loads
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.tell.announcement import Notice
+from tidegate.core.window.states import CURRENT, WindowKey
+from tidegate.core.window.watermark import Certificate
 
 g, w, t = schema.generations, schema.windows, schema.batch_window_totals
 x, f = schema.generation_batches, schema.generation_files

@@ -13,14 +13,14 @@ from tidegate.adapters.ledger import ends, redrives, resumptions, rows, schema
 from tidegate.adapters.ledger.facts import topic_facts
 from tidegate.adapters.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
 from tidegate.adapters.ledger.values import landed_values
-from tidegate.core.batch import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.errors import LedgerError, LostComparison
-from tidegate.core.offsets import Interval, union
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.plain import dumps, from_plain, loads
-from tidegate.core.planning import PlanningView, advance
-from tidegate.core.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
-from tidegate.core.zonedata import ZoneData
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.base.offsets import Interval, union
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.plain import dumps, from_plain, loads
+from tidegate.core.batch.planning import PlanningView, advance
+from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
+from tidegate.core.window.zonedata import ZoneData
 
 b = schema.batches
 _OPEN = ("PLANNED", "WRITING", "SEALED")

@@ -11,10 +11,10 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.cleaning import BatchFacts, GenerationFacts, Moment
-from tidegate.core.cut import window_id
-from tidegate.core.receipt import DATA
-from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
+from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
+from tidegate.core.files.receipt import DATA
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 
 b, g, i = schema.batches, schema.generations, schema.intents
 _CHUNK = 200

@@ -8,8 +8,8 @@ from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.cut import window_id
-from tidegate.core.window import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 
 w, g = schema.windows, schema.generations
 

@@ -8,12 +8,12 @@ from sqlalchemy import and_, exists, func, insert, or_, select, update
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
-from tidegate.core.due import ArchiveNote
-from tidegate.core.errors import LostComparison
-from tidegate.core.offsets import Interval
-from tidegate.core.plain import dumps, loads
-from tidegate.core.receipt import DATA
-from tidegate.core.window import CURRENT
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.files.receipt import DATA
+from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.states import CURRENT
 
 n, g = schema.archive_notes, schema.generations
 t, w = schema.batch_window_totals, schema.windows

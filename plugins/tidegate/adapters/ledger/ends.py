@@ -9,8 +9,8 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import rows_of
-from tidegate.core.batch import INGEST
-from tidegate.core.offsets import Interval
+from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.states import INGEST
 
 b, s = schema.batches, schema.resumptions
 

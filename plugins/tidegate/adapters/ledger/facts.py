@@ -9,9 +9,9 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import row_of, rows_of
-from tidegate.core.batch import INGEST
-from tidegate.core.forecast import BATCHES, earlier
-from tidegate.core.watermark import PartitionFacts, TopicFacts
+from tidegate.core.batch.states import INGEST
+from tidegate.core.window.forecast import BATCHES, earlier
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 b = schema.batches
 NOTHING = TopicFacts(None, None, ())

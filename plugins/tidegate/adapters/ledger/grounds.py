@@ -10,8 +10,11 @@ from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.batch import INGEST
-from tidegate.core.grounds import (
+from tidegate.core.base.offsets import Interval, union
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.publish.grounds import (
     MAX_GAPS,
     MAX_LOSSES,
     MAX_RANGES,
@@ -22,11 +25,8 @@ from tidegate.core.grounds import (
     RangeGround,
     bounded,
 )
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval, union
-from tidegate.core.plain import from_plain, loads
-from tidegate.core.receipt import DATA, LATE
-from tidegate.core.window import WindowKey
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import WindowKey
 
 t, r, b = schema.batch_window_totals, schema.batch_ranges, schema.batches
 

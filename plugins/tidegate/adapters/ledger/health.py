@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import HEAD, Store, make_engine
-from tidegate.core.errors import LedgerError
+from tidegate.core.base.errors import LedgerError
 
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 

@@ -13,9 +13,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.sql import ColumnElement
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.errors import CatalogueUnsure
-from tidegate.core.instants import iso
-from tidegate.core.window import BuiltGeneration, PublishedGeneration
+from tidegate.core.base.errors import CatalogueUnsure
+from tidegate.core.base.instants import iso
+from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
 
 i = schema.intents
 

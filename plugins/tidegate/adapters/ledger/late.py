@@ -8,8 +8,8 @@ from sqlalchemy import exists, func, literal, literal_column, select, union_all
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.receipt import LATE
-from tidegate.core.window import CURRENT
+from tidegate.core.files.receipt import LATE
+from tidegate.core.window.states import CURRENT
 
 t, g, made, losses = schema.batch_window_totals, schema.generations, schema.generation_batches, schema.losses
 

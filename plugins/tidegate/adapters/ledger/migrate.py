@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
 from tidegate.adapters.ledger.store import make_engine, wrong_revision
-from tidegate.core.errors import LedgerError
+from tidegate.core.base.errors import LedgerError
 
 LOCK_MS = 20_000
 """How long a table is waited for: while a change waits for its end, every task waits behind it."""

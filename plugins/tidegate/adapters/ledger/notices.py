@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.adapters.ledger.store import Store, row_of
-from tidegate.core.errors import LostComparison
-from tidegate.core.notices import AuditOutcome, Finding, Happening, Notice
-from tidegate.core.pausing import Pause
-from tidegate.core.plain import dumps, loads
-from tidegate.core.window import CURRENT, WindowKey
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.tell.notices import AuditOutcome, Finding, Happening, Notice
+from tidegate.core.tell.pauses import Pause
+from tidegate.core.window.states import CURRENT, WindowKey
 
 n, e = schema.notices, schema.events
 AUDIT, AUDITED = "audit", "audited"

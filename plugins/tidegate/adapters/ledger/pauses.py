@@ -11,8 +11,8 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.errors import LostComparison, StepMissing
-from tidegate.core.pausing import Pause, ordered, without
+from tidegate.core.base.errors import LostComparison, StepMissing
+from tidegate.core.tell.pauses import Pause, ordered, without
 
 e, p = schema.events, schema.pipelines
 SUBJECT, PAUSED, UNPAUSED = "DAGs", "paused on purpose", "unpaused"

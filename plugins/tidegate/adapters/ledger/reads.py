@@ -27,12 +27,12 @@ from tidegate.adapters.ledger.reads_survey import SurveyReads
 from tidegate.adapters.ledger.reads_where import WhereReads
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.adapters.ledger.totals import totals
-from tidegate.core.batch import INGEST
-from tidegate.core.cut import window_id
-from tidegate.core.intents import Intent
-from tidegate.core.receipt import FileEntry
-from tidegate.core.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
-from tidegate.core.window import ARCHIVE, CURRENT, WindowKey
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.look.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
+from tidegate.core.target.intents import Intent
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import ARCHIVE, CURRENT, WindowKey
 
 b, g = schema.batches, schema.generations
 _OPEN = ("PLANNED", "WRITING", "SEALED")

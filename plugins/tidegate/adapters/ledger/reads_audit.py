@@ -22,12 +22,12 @@ from tidegate.adapters.ledger.reads_rows import (
     window_total,
 )
 from tidegate.adapters.ledger.store import row_of, rows_of
-from tidegate.core.batch import INGEST
-from tidegate.core.offsets import Interval
-from tidegate.core.receipt import DATA, LATE, FileEntry
-from tidegate.core.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
-from tidegate.core.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
-from tidegate.core.window import BUILT, CURRENT, SWAPPING
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import DATA, LATE, FileEntry
+from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
+from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 
 PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
 """About so many files and batches of the ledger are in memory at once."""

@@ -26,17 +26,17 @@ from tidegate.adapters.ledger.reads_rows import window_total as total_of
 from tidegate.adapters.ledger.reads_survey import SPANS, asked
 from tidegate.adapters.ledger.store import row_of, rows_of
 from tidegate.adapters.ledger.truths import answer_of
-from tidegate.core.batch import INGEST
-from tidegate.core.cut import window_id
-from tidegate.core.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
-from tidegate.core.intents import Intent
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import from_plain, loads
-from tidegate.core.receipt import LATE, DirtySample
-from tidegate.core.slowpath import Slow
-from tidegate.core.views import BatchRow, Event, LossRow, WindowView
-from tidegate.core.window import CURRENT, DISCARDED, RETIRED, WindowKey
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import LATE, DirtySample
+from tidegate.core.files.slow_path import Slow
+from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
+from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.intents import Intent
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
 made, n = schema.generation_batches, schema.notices

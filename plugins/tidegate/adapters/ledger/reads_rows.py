@@ -14,13 +14,13 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.balance import Balance
-from tidegate.core.lateness import Floor
-from tidegate.core.offsets import Interval, OffsetRange, union
-from tidegate.core.plain import from_plain, loads
-from tidegate.core.receipt import DIRTY, LATE
-from tidegate.core.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
-from tidegate.core.window import WindowKey
+from tidegate.core.base.offsets import Interval, OffsetRange, union
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import DIRTY, LATE
+from tidegate.core.look.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import WindowKey
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
 _DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")

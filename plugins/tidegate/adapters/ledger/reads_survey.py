@@ -17,17 +17,17 @@ from tidegate.adapters.ledger.late import lost_and_late
 from tidegate.adapters.ledger.notices import audits_and_pauses, undelivered
 from tidegate.adapters.ledger.reads_rows import Snapshots
 from tidegate.adapters.ledger.totals import totals
-from tidegate.core.batch import INGEST
-from tidegate.core.due import ArchiveNote
-from tidegate.core.offsets import Interval
-from tidegate.core.plain import from_plain, loads
-from tidegate.core.progress import BatchLook, Look, Progress
-from tidegate.core.retention import HORIZON_MS
-from tidegate.core.slowpath import Slow
-from tidegate.core.survey import Counts, Landed, Published, Survey, WindowSteps
-from tidegate.core.totals import Spent, Sums, Totals
-from tidegate.core.watermark import TopicFacts
-from tidegate.core.window import CURRENT
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.totals import Spent, Sums, Totals
+from tidegate.core.files.slow_path import Slow
+from tidegate.core.look.survey import Counts, Landed, Published, Survey, WindowSteps
+from tidegate.core.source.progress import BatchLook, Look, Progress
+from tidegate.core.source.retention import HORIZON_MS
+from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.states import CURRENT
+from tidegate.core.window.watermark import TopicFacts
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, w = schema.batch_partitions, schema.windows

@@ -13,13 +13,13 @@ from sqlalchemy.engine import Connection
 from tidegate.adapters.ledger import resumptions, rows, schema
 from tidegate.adapters.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
 from tidegate.adapters.ledger.store import row_of, rows_of
-from tidegate.core.batch import INGEST
-from tidegate.core.lateness import Floor
-from tidegate.core.plain import loads
-from tidegate.core.receipt import DIRTY, LATE, FileEntry
-from tidegate.core.sighting import Earlier, Life, OffsetFacts, WindowFacts
-from tidegate.core.views import BatchRow, LossRow
-from tidegate.core.window import BUILT, CURRENT, SWAPPING
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.look.sighting import Earlier, Life, OffsetFacts, WindowFacts
+from tidegate.core.look.views import BatchRow, LossRow
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 
 b, r, p = schema.batches, schema.batch_ranges, schema.batch_partitions
 

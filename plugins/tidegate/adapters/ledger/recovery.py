@@ -12,14 +12,14 @@ from tidegate.adapters.ledger import ends, reopenings, resumptions, rows, schema
 from tidegate.adapters.ledger.comparing import subject
 from tidegate.adapters.ledger.specs import registered
 from tidegate.adapters.ledger.store import Store, row_of, scalar
-from tidegate.core.batch import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
-from tidegate.core.errors import LedgerError, LostComparison
-from tidegate.core.instants import iso
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import loads
-from tidegate.core.receipt import DATA, LATE
-from tidegate.core.record import BatchRecord, Decoder, GenerationRecord, Moved
-from tidegate.core.window import (
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import loads
+from tidegate.core.batch.states import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.restore.record import BatchRecord, Decoder, GenerationRecord, Moved
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.states import (
     BUILDING,
     BUILT,
     CLOSED,

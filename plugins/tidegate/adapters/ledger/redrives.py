@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.batch import DirtySource, Plan
-from tidegate.core.errors import LostComparison
-from tidegate.core.plain import dumps, from_plain
-from tidegate.core.receipt import DIRTY, PartitionRows
-from tidegate.core.redriving import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.plain import dumps, from_plain
+from tidegate.core.batch.states import DirtySource, Plan
+from tidegate.core.dirty.redrive import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
+from tidegate.core.files.receipt import DIRTY, PartitionRows
 
 b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
 e, k = schema.events, schema.run_bindings

@@ -12,10 +12,20 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of, rows_of, scalar
-from tidegate.core.cut import window_id
-from tidegate.core.receipt import DATA, LATE
-from tidegate.core.reopening import LateBatch, LateWindow, Unfinished
-from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, FORGOTTEN, REOPEN, RETIRED, SWAPPING, WindowKey
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.late.reopen import LateBatch, LateWindow, Unfinished
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import (
+    BUILDING,
+    BUILT,
+    CURRENT,
+    DISCARDED,
+    FORGOTTEN,
+    REOPEN,
+    RETIRED,
+    SWAPPING,
+    WindowKey,
+)
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _FINISHED = (CURRENT, RETIRED, DISCARDED)

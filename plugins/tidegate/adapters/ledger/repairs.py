@@ -6,8 +6,8 @@ from sqlalchemy import select, update
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, scalar
-from tidegate.core.cut import window_id
-from tidegate.core.window import WindowKey
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import WindowKey
 
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 

@@ -6,9 +6,9 @@ from sqlalchemy import and_, exists, or_, select
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.rehearsing import EVENT, NO_WINDOW, Rehearsal, Unfinished
-from tidegate.core.rollback import ROLLBACK
-from tidegate.core.window import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
+from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, Rehearsal, Unfinished
+from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
 
 g = schema.generations
 

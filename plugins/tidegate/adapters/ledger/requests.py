@@ -10,8 +10,8 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store
-from tidegate.core.errors import LedgerError
-from tidegate.core.views import Event
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.look.views import Event
 
 _LOOKED_AT = 100
 """So many requests of a kind may come between two clicks on one button."""

@@ -10,8 +10,8 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
-from tidegate.core.batch import Plan
-from tidegate.core.logcut import Cut, Resumption
+from tidegate.core.batch.states import Plan
+from tidegate.core.source.log_cut import Cut, Resumption
 
 s, k = schema.resumptions, schema.log_cuts
 

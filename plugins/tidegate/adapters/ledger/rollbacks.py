@@ -7,12 +7,12 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
-from tidegate.core.cut import window_id
-from tidegate.core.errors import LostComparison
-from tidegate.core.instants import iso
-from tidegate.core.receipt import LATE
-from tidegate.core.rollback import ROLLBACK, Known, Origin
-from tidegate.core.window import BUILDING, CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.files.receipt import LATE
+from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import BUILDING, CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
 
 g, w, x = schema.generations, schema.windows, schema.generation_batches
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidegate.core.batch import (
+from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
+from tidegate.core.batch.states import (
     AbandonedBatch,
     Batch,
     DirtySource,
@@ -17,10 +18,9 @@ from tidegate.core.batch import (
     SealedBatch,
     WritingBatch,
 )
-from tidegate.core.lateness import Floor
-from tidegate.core.plain import dumps, from_plain, loads, to_plain
-from tidegate.core.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.zonedata import ZoneData
+from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.zonedata import ZoneData
 
 Row = Any  # sqlalchemy.engine.Row of the table that the function names
 

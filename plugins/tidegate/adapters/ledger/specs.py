@@ -9,8 +9,8 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of, scalar
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import dumps, loads
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.spec.pipeline import Pipeline
 
 b, s = schema.batches, schema.spec_versions
 

@@ -27,11 +27,11 @@ from tidegate.adapters.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.adapters.ledger.totals import SqlTotals
 from tidegate.adapters.ledger.truths import SqlTruths
 from tidegate.adapters.ledger.windows import SqlWindows
-from tidegate.core.cut import window_id
-from tidegate.core.errors import LedgerError, LostComparison
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.base.plain import loads
 from tidegate.core.ledger import Block, PipelineRow
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.plain import loads
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_id
 
 
 class SqlLedger:

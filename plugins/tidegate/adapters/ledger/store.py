@@ -34,8 +34,8 @@ from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.texts import storable
-from tidegate.core.errors import LedgerError, LostComparison, WrongRevision
-from tidegate.core.plain import dumps
+from tidegate.core.base.errors import LedgerError, LostComparison, WrongRevision
+from tidegate.core.base.plain import dumps
 
 T = TypeVar("T")
 

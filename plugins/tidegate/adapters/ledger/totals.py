@@ -16,9 +16,9 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
-from tidegate.core.batch import INGEST
-from tidegate.core.plain import dumps, from_plain, to_plain
-from tidegate.core.totals import BatchSteps, Spent, Sums, Totals
+from tidegate.core.base.plain import dumps, from_plain, to_plain
+from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 
 t, b = schema.totals, schema.batches
 MOST = 20_000

@@ -10,11 +10,11 @@ from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
 from tidegate.adapters.ledger.store import Store, row_of
-from tidegate.core.answer import Answer
-from tidegate.core.cut import window_id
-from tidegate.core.errors import LostComparison
-from tidegate.core.instants import iso
-from tidegate.core.window import WindowKey
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.window.answer import Answer
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import WindowKey
 
 t, w = schema.truths, schema.windows
 

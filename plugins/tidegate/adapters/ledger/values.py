@@ -9,8 +9,8 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.adapters.ledger import schema
-from tidegate.core.partitions import PartitionValues
-from tidegate.core.receipt import DATA
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.files.receipt import DATA
 
 
 def landed_values(

@@ -16,8 +16,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tidegate.adapters.ledger.facts import partition_facts
 from tidegate.adapters.ledger.store import LIMITS, in_our_words
-from tidegate.core.waiting import Look, Standing, WindowRef
-from tidegate.core.watermark import TopicFacts
+from tidegate.core.window.waits import Look, Standing, WindowRef
+from tidegate.core.window.watermark import TopicFacts
 
 # Partitions of a batch that is known already are not sent again: what has landed is final. The nonce tells it from
 # another batch of the same number, in a ledger that lost commits.

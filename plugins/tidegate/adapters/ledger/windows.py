@@ -18,16 +18,15 @@ from tidegate.adapters.ledger.facts import earlier_facts, topic_facts
 from tidegate.adapters.ledger.grounds import grounds_of
 from tidegate.adapters.ledger.store import Store, row_of, rows_of
 from tidegate.adapters.ledger.truths import stored_answer
-from tidegate.core.answer import Answer
-from tidegate.core.errors import LedgerError, LostComparison
-from tidegate.core.grounds import Grounds
-from tidegate.core.instants import iso
-from tidegate.core.landed import LandedFile, OwedSpan
-from tidegate.core.plain import dumps, loads
-from tidegate.core.receipt import DATA, LATE, FileEntry, content_digest
-from tidegate.core.record import Moved
-from tidegate.core.watermark import Certificate, TopicFacts
-from tidegate.core.window import (
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.files.landed import LandedFile, OwedSpan
+from tidegate.core.files.receipt import DATA, LATE, FileEntry, content_digest
+from tidegate.core.publish.grounds import Grounds
+from tidegate.core.restore.record import Moved
+from tidegate.core.window.answer import Answer
+from tidegate.core.window.states import (
     BUILDING,
     BUILT,
     CLOSED,
@@ -45,6 +44,7 @@ from tidegate.core.window import (
     Window,
     WindowKey,
 )
+from tidegate.core.window.watermark import Certificate, TopicFacts
 
 w, g = schema.windows, schema.generations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidegate.adapters.storage.hdfs import HdfsStorage
 from tidegate.adapters.storage.local import LocalStorage
-from tidegate.core.errors import StorageError
+from tidegate.core.base.errors import StorageError
 
 __all__ = ["HdfsStorage", "LocalStorage", "for_uri"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from tidegate.adapters.storage.hdfs_clients import CLIENTS, USERS
 from tidegate.adapters.storage.hdfs_errors import leads_through_a_file, of_a_change, translated
 from tidegate.adapters.watchdog import Watchdog
-from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
-from tidegate.core.storage import FileStat
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
+from tidegate.core.base.storage import FileStat
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileWriter

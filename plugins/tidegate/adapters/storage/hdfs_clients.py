@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from tidegate.core.errors import StorageError
+from tidegate.core.base.errors import StorageError
 
 if TYPE_CHECKING:
     from hdfs_native import Client

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 
 _SAID = re.compile(r'^(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)$', re.DOTALL)
 _NOT_SENT = ("connection refused", "failed to lookup address", "no route to host", "network is unreachable")

@@ -16,8 +16,8 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from tidegate.core.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
-from tidegate.core.storage import FileStat
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
+from tidegate.core.base.storage import FileStat
 
 _TEMPORARY = "._tidegate."
 """Start of the names that `write_new` writes under; what a crash leaves of them is never listed, only deleted."""

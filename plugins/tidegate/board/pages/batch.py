@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tidegate.board.airflow import Run, runs_named
 from tidegate.board.reach import Reach
-from tidegate.core.balance import Balance
-from tidegate.core.glance import BatchDetail
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.thresholds import too_dirty
-from tidegate.core.views import BatchRow, Event
-from tidegate.workflow.overview import after_refusal
+from tidegate.core.batch.thresholds import too_dirty
+from tidegate.core.files.balance import Balance
+from tidegate.core.look.glance import BatchDetail
+from tidegate.core.look.views import BatchRow, Event
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.workflow.look.overview import after_refusal
 
 EVENTS = 20
 MOST = 200

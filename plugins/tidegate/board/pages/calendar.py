@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from tidegate.board.words import counted, local, utc
-from tidegate.core.cut import window_end, window_start
-from tidegate.core.glance import Mark
-from tidegate.core.instants import DAY_MS, MINUTE_MS
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Windows
-from tidegate.core.window import WindowKey
-from tidegate.core.windowmap import MEANINGS, PUBLISHED, Judge
-from tidegate.core.zones import day_start
+from tidegate.core.base.instants import DAY_MS, MINUTE_MS
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.zones import day_start
+from tidegate.core.look.glance import Mark
+from tidegate.core.look.window_map import MEANINGS, PUBLISHED, Judge
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.states import WindowKey
 
 YEAR, MONTH, DAY = "year", "month", "day"
 SIGNS = {

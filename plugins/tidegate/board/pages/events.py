@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 from tidegate.board.reach import Reach
-from tidegate.core.subjects import meant, said
-from tidegate.core.views import Event
+from tidegate.core.look.views import Event
+from tidegate.core.tell.subjects import meant, said
 
 PAGE = 100
 LARGEST = 2**63 - 1

@@ -9,13 +9,13 @@ from math import ceil
 
 from tidegate.board.reach import Reach
 from tidegate.board.specs import Folder
-from tidegate.core.glance import Head
-from tidegate.core.instants import span
-from tidegate.core.losswarning import CRITICAL, WARN, short
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.wording import many
-from tidegate.workflow.glance import Glance, glances
-from tidegate.workflow.overdue import Concern
+from tidegate.core.base.instants import span
+from tidegate.core.base.wording import many
+from tidegate.core.look.glance import Head
+from tidegate.core.source.loss import CRITICAL, WARN, short
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.workflow.look.glance import Glance, glances
+from tidegate.workflow.window.overdue import Concern
 
 PAGE = 50
 FEW = 100

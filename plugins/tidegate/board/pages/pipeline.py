@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from tidegate.board.pages import calendar
 from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
-from tidegate.core.glance import DirtyShare
-from tidegate.core.losswarning import CRITICAL, WARN, sentence, short
-from tidegate.core.pausing import silent
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import TopicState
-from tidegate.core.windowmap import Judge
-from tidegate.workflow import overdue
-from tidegate.workflow.glance import Lag, plan_lag, with_told
-from tidegate.workflow.overdue import Concern
-from tidegate.workflow.overview import PipelineStatus, late_words, status
+from tidegate.core.look.glance import DirtyShare
+from tidegate.core.look.window_map import Judge
+from tidegate.core.source.loss import CRITICAL, WARN, sentence, short
+from tidegate.core.source.port import TopicState
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell.pauses import silent
+from tidegate.workflow.look.glance import Lag, plan_lag, with_told
+from tidegate.workflow.look.overview import PipelineStatus, late_words, status
+from tidegate.workflow.window import overdue
+from tidegate.workflow.window.overdue import Concern
 
 EVENTS = 8
 DIRTY_BATCHES = 3

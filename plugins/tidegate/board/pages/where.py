@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.board.reach import Reach
-from tidegate.core.errors import SourceUnavailable, SpecError
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.ports import TopicState
-from tidegate.core.sighting import Lookup, Row, RowReader
-from tidegate.workflow.where import Answer, where
+from tidegate.core.base.errors import SourceUnavailable, SpecError
+from tidegate.core.look.sighting import Lookup, Row, RowReader
+from tidegate.core.source.port import TopicState
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.workflow.look.where import Answer, where
 
 FILE_S = 15.0
 """A file that takes longer to look into is given up."""

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 from tidegate.board.airflow import Run, runs_of_window
 from tidegate.board.reach import Reach
-from tidegate.core.cut import parse_window_id, window_end, window_start
-from tidegate.core.glance import Mark
-from tidegate.core.offsets import Interval
-from tidegate.core.pipeline import Pipeline
-from tidegate.core.progress import Progress
-from tidegate.core.views import LedgerReads, WindowView
-from tidegate.core.watermark import Certificate
-from tidegate.core.window import WindowKey
-from tidegate.core.windowmap import MEANINGS, Judge, Meaning
-from tidegate.workflow.explanation import Explanation, explain
+from tidegate.core.base.offsets import Interval
+from tidegate.core.look.glance import Mark
+from tidegate.core.look.views import LedgerReads, WindowView
+from tidegate.core.look.window_map import MEANINGS, Judge, Meaning
+from tidegate.core.source.progress import Progress
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import parse_window_id, window_end, window_start
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.watermark import Certificate
+from tidegate.workflow.look.explanation import Explanation, explain
 
 MOST = 40
 """Kafka partitions, ranges and batches of a list; the rest is counted."""

@@ -1,0 +1,250 @@
+"""Which offset ranges the next batch reads: decided from the ledger's view and what the broker says, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tidegate.core.base.errors import DataLoss, LogCut, SourceError, TopicRecreated
+from tidegate.core.base.offsets import Interval, OffsetRange, share
+from tidegate.core.base.wording import many
+from tidegate.core.batch.rules_version import rules_for
+from tidegate.core.batch.states import Loss, OpenBatch, PartitionPlan, Plan
+from tidegate.core.source.log_cut import REASON, Cut
+from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_start
+from tidegate.core.window.lateness import by_policy, floor_of
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts, global_watermark, horizon_ms, watermarks
+from tidegate.core.window.zonedata import pinned
+
+
+@dataclass(frozen=True)
+class PlanningView:
+    """The ledger at one instant. A plan commits only if the pipeline's `version` is still this one (R5)."""
+
+    version: int
+    next_batch_id: int
+    accepted_topic_id: str | None
+    open_batch: OpenBatch | None
+    planned_ends: dict[int, int]  # exclusive, by Kafka partition; empty before the first batch on the accepted topic
+    not_open: tuple[int, ...]  # starts of windows that are CLOSING or CLOSED, UTC ms
+    facts: TopicFacts  # of the newest landed batch
+    begun: bool = False  # whether a batch was ever planned, on whatever topic
+    newest: int = 0  # the batch whose planned ends these are; 0 before the first
+    epochs: dict[int, int] = field(default_factory=dict)  # leader epochs by which the planned ends are known
+    cuts: tuple[Cut, ...] = ()  # of the log, about which nobody has decided
+    skipped: dict[int, Interval] = field(default_factory=dict)  # offsets that somebody gave up after a cut
+    rewound: int = 0  # the newest batch after which reading went back to a cut
+
+
+@dataclass(frozen=True)
+class NothingToPlan:
+    reason: str
+
+
+def plan_batch(
+    pipeline: Pipeline,
+    spec_version: int,
+    view: PlanningView,
+    topic: TopicState,
+    first_offsets: Mapping[int, int],
+    clock_ms: int,
+) -> Plan | NothingToPlan:
+    """The next batch. `first_offsets` is where the very first batch begins (`source.start`).
+
+    A partition that came later, or belongs to a recreated topic, begins at 0: what retention has taken of it is a loss.
+
+    Raises TopicRecreated, DataLoss (by `on_data_loss`) and SourceError; a missing state is never a default.
+    """
+    if view.accepted_topic_id is not None and topic.topic_id != view.accepted_topic_id:
+        raise TopicRecreated(
+            f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
+        )
+    if view.cuts:
+        raise LogCut(
+            "; ".join(cut.words() for cut in view.cuts), advice=LogCut.advice.replace("<pipeline>", pipeline.name)
+        )
+    starts, losses = _starts(pipeline, view, topic, first_offsets)
+    ends = _ends(pipeline, topic, starts)
+    partitions = tuple(
+        PartitionPlan(p, starts[p], ends[p], o.log_start, o.last_stable_offset, o.high_watermark, o.leader_epoch)
+        for p, o in sorted(topic.partitions.items())
+    )
+    plan = Plan(
+        pipeline.name,
+        view.next_batch_id,
+        1,
+        spec_version,
+        rules_for(pipeline),
+        topic.topic,
+        topic.topic_id,
+        clock_ms,
+        floor_of(pipeline.windows, view.not_open, clock_ms, pipeline.late_policy),
+        partitions,
+        losses,
+        zone=pinned(pipeline.windows, horizon_ms(pipeline.event_time, clock_ms)),
+    )
+    if plan.ranges or losses:
+        return plan
+    if not view.planned_ends and _must_pin(pipeline, topic):
+        return plan
+    if _moves_watermark(pipeline, view.facts, plan) or _meets_transaction(view.facts, plan):
+        return plan
+    return NothingToPlan(_nothing_new(plan))
+
+
+def _starts(
+    pipeline: Pipeline, view: PlanningView, topic: TopicState, first_offsets: Mapping[int, int]
+) -> tuple[dict[int, int], tuple[Loss, ...]]:
+    starts: dict[int, int] = {}
+    losses = [Loss(p, lost.start, lost.end, REASON) for p, lost in sorted(view.skipped.items())]
+    gone = sorted(set(view.planned_ends) - set(topic.partitions))
+    if gone:
+        raise SourceError(
+            f"topic {topic.topic} lost partitions {gone}: Kafka never removes any; is it the same cluster?"
+        )
+    for p, offsets in topic.partitions.items():
+        start = view.planned_ends.get(p, first_offsets.get(p, 0))
+        if start > offsets.high_watermark:
+            raise DataLoss(
+                f"partition {p}: the next offset is {start}, but the log ends at {offsets.high_watermark}",
+                advice="a broker that has just become leader may not know its log's end yet: the next run looks again",
+            )
+        if start < offsets.log_start:
+            loss = Loss(p, start, offsets.log_start, "retention")
+            if pipeline.source.on_data_loss != "record":
+                raise DataLoss(
+                    f"partition {p}: offsets [{start}, {offsets.log_start}) are gone from the topic "
+                    f"({many(offsets.log_start - start, 'record')} at most): retention "
+                    "passed them before they were read"
+                )
+            losses.append(loss)
+            start = offsets.log_start
+        starts[p] = start
+    return starts, tuple(losses)
+
+
+def _ends(pipeline: Pipeline, topic: TopicState, starts: Mapping[int, int]) -> dict[int, int]:
+    backlog = {p: o.last_stable_offset - starts[p] for p, o in topic.partitions.items()}
+    take = share(backlog, pipeline.ingest.max_records)
+    return {p: starts[p] + take.get(p, 0) for p in topic.partitions}
+
+
+def _must_pin(pipeline: Pipeline, topic: TopicState) -> bool:
+    """The first batch pins where reading begins: `latest` would move on with every look, also over an empty topic's
+    first records. `earliest` of an empty topic stays what it is."""
+    holds_offsets = any(o.high_watermark > o.log_start for o in topic.partitions.values())
+    return holds_offsets or pipeline.source.start != "earliest"
+
+
+def _meets_transaction(before: TopicFacts, plan: Plan) -> bool:
+    """Whether a landed batch says that nothing is open where a transaction holds records back now.
+
+    One empty batch for a transaction that holds all that is new: certificates then say who blocks, and since when."""
+    known = {p.partition: p for p in before.partitions}
+    return before.batch_id is not None and any(
+        p.has_open_transaction and not _same_transaction(known.get(p.partition), p) for p in plan.partitions
+    )
+
+
+def _same_transaction(old: PartitionFacts | None, now: PartitionPlan) -> bool:
+    """The last stable offset is where the oldest open transaction begins: while it stands still, it is the same one."""
+    return (
+        old is not None
+        and old.open_transaction_since_ms is not None
+        and old.last_stable_offset == now.last_stable_offset
+    )
+
+
+def _nothing_new(plan: Plan) -> str:
+    held = [p for p in plan.partitions if p.has_open_transaction]
+    if not held:
+        return "no new records"
+    most = max(held, key=lambda p: p.high_watermark - p.last_stable_offset)
+    return (
+        f"no new records that are committed: open transactions hold {many(len(held), 'partition')} back, for example "
+        f"partition {most.partition} from offset {most.last_stable_offset} of {most.high_watermark} on"
+    )
+
+
+def _moves_watermark(pipeline: Pipeline, before: TopicFacts, plan: Plan) -> bool:
+    """Whether an empty batch is worth a row: only if it carries the watermark over a window's end."""
+    if before.batch_id is None:
+        return False
+    after = advance(before, plan, {})
+    old = global_watermark(watermarks(pipeline.windows, before))
+    new = global_watermark(watermarks(pipeline.windows, after))
+    first = pipeline.windows.start_ms  # nothing that ends before is waited for
+    if new is None or new <= first or (old is not None and new <= old):
+        return False
+    return old is None or window_start(new, pipeline.windows) > window_start(max(old, first), pipeline.windows)
+
+
+def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | None]) -> TopicFacts:
+    """The facts once `plan` has landed with these largest plausible event times by Kafka partition."""
+    known = {p.partition: p for p in before.partitions}
+    rows = []
+    for p in plan.partitions:
+        old = known.get(p.partition, PartitionFacts(p.partition, None, False, None))
+        events = [e for e in (old.max_event_ms, max_event_ms.get(p.partition)) if e is not None]
+        timed = old.timed_ms
+        if max_event_ms.get(p.partition) is not None:
+            timed = plan.clock_ms
+        elif timed is None and old.max_event_ms is not None:  # of a version that did not keep it
+            timed = old.advanced_ms
+        since = old.open_transaction_since_ms if _same_transaction(old, p) else plan.clock_ms
+        rows.append(
+            replace(
+                old,
+                max_event_ms=max(events, default=None),
+                drained=p.drained,
+                advanced_ms=plan.clock_ms if p.end > p.start else old.advanced_ms,
+                open_transaction_since_ms=since if p.has_open_transaction else None,
+                last_stable_offset=p.last_stable_offset,
+                timed_ms=timed,
+            )
+        )
+    return TopicFacts(plan.batch_id, plan.clock_ms, tuple(rows))
+
+
+def first_offsets(start: str | int, topic: TopicState, at_time: Mapping[int, int]) -> dict[int, int]:
+    """Where a pipeline's first batch begins: `earliest`, `latest`, or the offsets found for a timestamp."""
+    offsets: dict[int, int] = {}
+    for p, o in topic.partitions.items():
+        offsets[p] = _first(start, o, at_time.get(p))
+    return offsets
+
+
+def still_there(plan: Plan, topic: TopicState) -> tuple[OffsetRange, ...]:
+    """What of the plan's ranges the topic still holds; nothing, if it is another topic by now."""
+    if plan.is_redrive or plan.topic_id != topic.topic_id:
+        return ()
+    found = []
+    for r in plan.ranges:
+        offsets = topic.partitions.get(r.partition)
+        if offsets is None:
+            continue
+        start, end = max(r.start, offsets.log_start), min(r.end, offsets.high_watermark)
+        if start < end:
+            found.append(OffsetRange(r.topic, r.partition, start, end))
+    return tuple(found)
+
+
+def _first(start: str | int, offsets: PartitionOffsets, at_time: int | None) -> int:
+    if start == "earliest":
+        return offsets.log_start
+    if start == "latest":
+        return offsets.last_stable_offset
+    return offsets.high_watermark if at_time is None else at_time
+
+
+def revise(plan: Plan, pipeline: Pipeline, spec_version: int) -> Plan:
+    """The next revision of a refused batch: the same ranges, floor and clock, decoded by the mended spec.
+
+    Its late rows go by the mended spec's policy: a window that was open for the first revision waits for this one."""
+    if pipeline.source.topic != plan.topic:
+        raise SourceError(f"batch {plan.batch_id} reads {plan.topic}; a refused batch cannot change its topic")
+    floor = by_policy(plan.floor, pipeline.windows, pipeline.late_policy)
+    rules = max(plan.rules_version, rules_for(pipeline))
+    return replace(plan, revision=plan.revision + 1, spec_version=spec_version, rules_version=rules, floor=floor)

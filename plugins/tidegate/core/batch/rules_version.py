@@ -1,0 +1,35 @@
+"""Versions of the row rules: what a plan pins, so that a batch is read alike for ever."""
+
+from __future__ import annotations
+
+from tidegate.core.spec.pipeline import Pipeline
+
+RULES_VERSION = 3
+"""Version of the classification rules (window, late, dirty, filtered) that a plan pins; raise it when they change.
+
+1: decimals of up to 15 digits by way of the nearest double, no zero in decimal(p,p); how deep a message may be nested
+is not defined; a map's numeric key may be `-0`, and keys that become the same value are not noticed. 2: decimals as
+they are written; 500 levels; neither of these keys; unknown fields at the top of a message only. 3: those inside of
+other fields, too."""
+
+
+KNOWN_RULES = frozenset({1, 2, 3})
+"""Versions that a worker can go by: a replay classifies by the one that its batch was planned with."""
+
+
+COPYING_RULES = 2
+"""What the plan of a job says that decodes no message: a worker of the release before takes it."""
+
+
+def rules_for(pipeline: Pipeline) -> int:
+    """The version that a new plan pins. Where unknown fields are ignored version 3 says what version 2 says: such a
+    plan can be taken by a worker of the release before."""
+    return COPYING_RULES if pipeline.format.unknown_fields == "ignore" else RULES_VERSION
+
+
+def rules_of_replay(planned: int, decided_by: Pipeline, today: Pipeline) -> int:
+    """The version for rows that are decoded again: their batch's. A batch that ignored unknown fields has captured
+    none, so that today's columns get all of them."""
+    if planned == 1 or decided_by.format.unknown_fields != "ignore":
+        return planned
+    return max(planned, rules_for(today))

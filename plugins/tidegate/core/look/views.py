@@ -1,0 +1,330 @@
+"""What the ledger shows to people and to the audit: read-only views, each of one instant. Times are UTC ms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.base.slabs import Slab
+from tidegate.core.batch.states import INGEST, REDRIVE, Plan
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.look.survey import SurveyLedger
+from tidegate.core.source.log_cut import Resumption
+from tidegate.core.target.intents import Intent
+from tidegate.core.tell.pauses import Pause
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import CURRENT, WindowKey
+
+if TYPE_CHECKING:
+    from tidegate.core.look.sighting import OffsetFacts
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """A planned range; `balance` is None until its batch is SEALED."""
+
+    range: OffsetRange
+    balance: Balance | None
+    gaps: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """`ends` are the planned ends (exclusive) of every Kafka partition, `log_starts` the broker's at plan time.
+
+    A redrive (`kind`) has neither; `sources` are the batches whose dirty rows it takes up. `redriven_by`: the redrive
+    that owns this batch's dirty rows since it landed; `set_aside`: their files have left the dirty table.
+    `released`: who lifted its limits of dirty records, and why. `floor`: which windows were not open; None if the
+    ledger's text of it cannot be read."""
+
+    batch_id: int
+    state: str
+    epoch: int
+    nonce: str
+    revision: int
+    spec_version: int
+    topic: str
+    topic_id: str
+    clock_ms: int
+    records: int
+    manifest_digest: str | None
+    side_moved: bool
+    side_registered: bool
+    refused: str | None
+    blocked: str | None
+    planned_ms: int
+    sealed_ms: int | None
+    landed_ms: int | None
+    ranges: tuple[RangeRow, ...] = ()
+    ends: dict[int, int] = field(default_factory=dict)
+    log_starts: dict[int, int] = field(default_factory=dict)
+    kind: str = INGEST
+    sources: tuple[int, ...] = ()
+    redriven_by: int | None = None
+    set_aside: bool = False
+    released: str | None = None
+    floor: Floor | None = None
+
+    @property
+    def is_redrive(self) -> bool:
+        return self.kind == REDRIVE
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("PLANNED", "WRITING", "SEALED")
+
+
+@dataclass(frozen=True)
+class WindowRow:
+    key: WindowKey
+    state: str
+    closing_batch: int
+    closed_ms: int | None
+    blocked: str | None
+
+
+@dataclass(frozen=True)
+class GenerationRow:
+    """`directory` is where it was assembled, `location` where it lies (URIs). `cleaned_ms`: its files are deleted.
+
+    Rows of the batches in `late` came late and were taken up; of those in `set_aside` the files have left the late
+    table."""
+
+    window_ms: int
+    number: int
+    state: str
+    epoch: int
+    nonce: str
+    kind: str
+    directory: str | None
+    location: str | None
+    rows: int | None
+    digest: str | None
+    built_ms: int | None
+    published_ms: int | None
+    retired_ms: int | None
+    cleaned_ms: int | None = None
+    batches: tuple[int, ...] = ()
+    files: tuple[FileEntry, ...] = ()
+    late: tuple[int, ...] = ()
+    set_aside: tuple[int, ...] = ()
+    origin: int | None = None  # of a rollback: whose rows it holds
+    why: str | None = None  # of a rollback
+    began_ms: int | None = None  # None: begun by an early release, or restored from its record
+
+    def took_up(self, batch_id: int) -> bool:
+        """Whether it is in force and holds the batch's late rows."""
+        return self.state == CURRENT and batch_id in self.late
+
+
+@dataclass(frozen=True)
+class WindowTotal:
+    """What one batch brought for a window from one Kafka partition; offsets inclusive. `kind`: data | late.
+
+    `rerouted` of its data rows belong to earlier windows, which were not open any more."""
+
+    window_ms: int
+    batch_id: int
+    kind: str
+    partition: int
+    rows: int
+    min_offset: int
+    max_offset: int
+    rerouted: int = 0
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """Offsets `[start, end)` that the topic no longer had when batch `batch_id` was planned."""
+
+    batch_id: int
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Event:
+    id: int
+    at_ms: int
+    actor: str
+    what: str
+    subject: str
+    detail: Any
+
+
+LATELY_MS = 3 * 60_000
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force;
+    `late_now` are late rows that none of these has taken up; `pause`: it is paused on purpose; `lately`: windows that
+    were published for the first time within LATELY_MS."""
+
+    name: str
+    topic_id: str | None
+    batches: dict[str, int]
+    windows: dict[str, int]
+    generations: dict[str, int]
+    totals: Balance
+    published_rows: int
+    lost_offsets: int
+    intents: int
+    open_batch: BatchRow | None
+    newest_landed: BatchRow | None
+    planned_ends: dict[int, int]
+    events: tuple[Event, ...]
+    late_now: int = 0
+    pause: Pause | None = None
+    lately: int = 0
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """Everything about one window; `window` is None while nobody has closed it. `batches` are those with rows."""
+
+    window: WindowRow | None
+    generations: tuple[GenerationRow, ...]
+    totals: tuple[WindowTotal, ...]
+    batches: tuple[BatchRow, ...]
+    intents: tuple[Intent, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Spine:
+    """Where everything of a pipeline stands, in one snapshot, without files; an audit reads details page by page.
+
+    `unlanded`: state of every batch that is not LANDED; `unmoved` LANDED batches still move late and dirty files, or
+    have files that still have to leave their table. Generations have no files, of their batches the first and the last,
+    and all that they took up."""
+
+    name: str
+    next_batch_id: int
+    topic_id: str | None
+    states: dict[str, int]
+    unlanded: dict[int, str]
+    unmoved: int
+    losses: tuple[LossRow, ...]
+    windows: dict[int, WindowRow]
+    generations: tuple[GenerationRow, ...]
+    newest_event: int
+    resumptions: tuple[Resumption, ...] = ()  # after cuts of the log
+
+    def landed(self, batch_id: int) -> bool:
+        """What landed is final: pages that are read later show it as it was."""
+        return 0 < batch_id < self.next_batch_id and batch_id not in self.unlanded
+
+
+@dataclass(frozen=True)
+class BatchPage:
+    """Some batches in order, with their files (of SEALED and LANDED ones).
+
+    `plans`: what each one's record in storage must say, if that was asked for; None for one that cannot be read."""
+
+    batches: tuple[BatchRow, ...]
+    files: dict[int, tuple[FileEntry, ...]]
+    plans: dict[int, Pinned | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What a batch pinned, and the identity of its spec."""
+
+    plan: Plan
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Files that an audit reads, by the ledger."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class WindowPage:
+    """One window: what batches brought, and its generations; those that are BUILT or CURRENT with their files."""
+
+    window_ms: int
+    window: WindowRow | None
+    totals: tuple[WindowTotal, ...]
+    batch_files: tuple[tuple[int, FileEntry], ...]
+    generations: tuple[GenerationRow, ...]
+
+
+class LedgerReads(SurveyLedger, Protocol):
+    """Each method looks at one instant and changes nothing. Raises LedgerError."""
+
+    def names(self) -> list[str]:
+        """Pipelines that the ledger knows, sorted."""
+        ...
+
+    def spec_version(self, name: str, fingerprint: str) -> int | None:
+        """The version under which this spec is registered."""
+        ...
+
+    def overview(self, name: str, events: int = 5) -> Overview | None:
+        """None for a pipeline that no run has registered yet."""
+        ...
+
+    def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView: ...
+
+    def spine(self, name: str) -> Spine | None: ...
+
+    def slabs(self, name: str) -> list[Slab]:
+        """The LANDED batches, cut into runs of a bounded number of offsets."""
+        ...
+
+    def batch_pages(self, name: str, first: int, last: int, plans: bool = False) -> Iterator[BatchPage]:
+        """Batches with ids `[first, last]`, in order; each page is of one instant and of bounded size."""
+        ...
+
+    def weight(self, name: str, within: Interval | None = None) -> Weight:
+        """Files in force, those that wait for their window, late and dirty ones; `within`: of the windows that start
+        there only."""
+        ...
+
+    def window_pages(self, name: str) -> Iterator[WindowPage]:
+        """Every window that the ledger knows of, in order; each page is of one instant."""
+        ...
+
+    def offsets(self, name: str, wanted: Sequence[tuple[int, int]]) -> list[OffsetFacts] | None:
+        """What is known of each (Kafka partition, offset); None for a pipeline that no run has registered."""
+        ...
+
+    def landed(self, name: str) -> list[tuple[int, int]]:
+        """(batch id, when it landed) of the LANDED batches but redrives, in order."""
+        ...
+
+    def events(self, name: str, limit: int, subject: str | None = None) -> list[Event]:
+        """The newest ones, newest first."""
+        ...
+
+    def newest_event(self, name: str) -> int:
+        """A number that rises with every change of the pipeline; 0 before the first."""
+        ...
+
+
+class LedgerRepairs(Protocol):
+    """An operator takes back what stands in the way, by the reason that was seen. Raises LostComparison if it has
+    changed."""
+
+    def clear_batch(self, name: str, batch_id: int, reason: str, why: str) -> None: ...
+
+    def clear_window(self, name: str, key: WindowKey, reason: str, why: str) -> None: ...
+
+    def release(self, name: str, batch_id: int, refused: str, why: str) -> None:
+        """Lift the limits of dirty records for a batch that was refused for them, until it takes another spec."""
+        ...
+
+    def released(self, name: str, batch_id: int) -> str | None:
+        """Who lifted the batch's limits, and why."""
+        ...

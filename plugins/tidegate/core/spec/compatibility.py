@@ -1,0 +1,50 @@
+"""Which changes of a spec a running pipeline can take: those under which what has landed keeps its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.core.base.instants import iso
+from tidegate.core.spec.evolution import changes
+from tidegate.core.spec.pipeline import Pipeline, late_columns, table_columns
+
+_FIXED: tuple[tuple[str, Callable[[Pipeline], Any]], ...] = (
+    ("source.topic", lambda p: p.source.topic),
+    ("windows.size", lambda p: f"{p.windows.size_ms // 60_000} min"),
+    ("windows.timezone", lambda p: p.windows.timezone),
+    ("partition_by", lambda p: ", ".join(p.partition_by)),
+    ("sink.table", lambda p: p.sink.table),
+    ("sink.location", lambda p: p.sink.location),
+    ("sink.workdir", lambda p: p.sink.workdir),
+    ("sink.format", lambda p: p.sink.format),
+    ("kafka_columns", lambda p: str(p.kafka_columns).lower()),
+)
+
+
+def incompatible(old: Pipeline, new: Pipeline) -> list[str]:
+    """Why `new` cannot take over what `old` has landed; empty if it can.
+
+    Windows would be other windows, directories other directories: rows that landed would be hidden, or shown twice.
+    `windows.start` may move back, never forward over hours that may hold landed rows. Columns may change as
+    `core.spec.evolution` allows; those that rows are partitioned by keep their types.
+    """
+    reasons = [f"{key} was {get(old)}, is {get(new)}" for key, get in _FIXED if get(old) != get(new)]
+    before, after = old.windows.start_ms, new.windows.start_ms
+    if after > before:
+        reasons.append(f"windows.start was {iso(before)}, is {iso(after)}")
+    elif (before - after) % new.windows.size_ms and new.windows.size_ms < 86_400_000:
+        reasons.append(f"windows.start moved from {iso(before)} to {iso(after)}: not by whole windows")
+    if not reasons:  # else the columns are another table's
+        reasons += [
+            f"partition column {name} was {old.column(name).type}, is {new.column(name).type}"
+            for name in new.dynamic_partitions
+            if old.column(name).type != new.column(name).type
+        ]
+        reasons += changes(table_columns(old), table_columns(new), new.sink.format).refused
+    return reasons
+
+
+def altered(old: Pipeline, new: Pipeline) -> bool:
+    """Whether the tables' columns differ: then the catalogue's come first, and data after."""
+    return (table_columns(old), late_columns(old)) != (table_columns(new), late_columns(new))

@@ -1,0 +1,190 @@
+"""Every path that Tidegate reads or writes, and how partition values are spelled. Nothing else joins paths.
+
+Below the work directory (`<location>/_tidegate` by default):
+
+    plans/<batch>.<epoch>-<nonce>.json          what an attempt is to do
+    tmp/<batch>.<epoch>-<nonce>/                what it writes: data/, late/, dirty/, _receipt.json | failure.json
+    tmp/<window>.dry-<run>.<nonce>/             what a dry run of a replay writes, until it ends
+    landed/<batch>/                             the same directory after its one rename
+    side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
+    late/_batch=<batch>/<time partitions>/      the late table
+    dirty/_batch=<batch>/                       the dirty table
+    reopened/<batch>/<window>/                  never cleaned: late files whose rows the window has taken up
+    redriven/<batch>/                           never cleaned: dirty files whose rows belong to a redrive by now
+    publish/<window>.<generation>.<epoch>/      a window being assembled
+    publish/<window>.<generation>.success       its `_SUCCESS` before it is there
+    generations/<window>.<generation>.<epoch>/  published generations beside the table's own directory, and retired ones
+    quarantine/<name>                           what contradicted the ledger, kept for people
+    hwm/<batch>                                 never cleaned: the record of a batch that has landed
+    hwm/published/<day>/<window>.<gen>.<epoch>  never cleaned: the record of a generation about to be published
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import is_number, parse_window_id, window_id
+
+RECEIPT = "_receipt.json"
+FAILURE = "failure.json"
+CERTIFICATE = "_certificate.json"
+SUCCESS = "_SUCCESS"
+DRY_RUN = "dry"
+
+
+@dataclass(frozen=True, order=True)
+class Assembly:
+    """One try to build a generation of a window: the name of its directory, and of its record in `hwm/published`."""
+
+    window_ms: int
+    number: int
+    epoch: int
+
+
+def parse_assembly(name: str) -> Assembly | None:
+    """`<window>.<generation>.<epoch>`; None for anything else."""
+    parts = name.split(".")
+    if len(parts) != 3 or not all(is_number(part) for part in parts[1:]):
+        return None
+    try:
+        return Assembly(parse_window_id(parts[0]), int(parts[1]), int(parts[2]))
+    except ValueError:
+        return None
+
+
+def publication_day(at_ms: int) -> str:
+    """`2013-01-05`, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def join(base: str, *parts: str) -> str:
+    return "/".join([base.rstrip("/"), *(p.strip("/") for p in parts)])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one pipeline; all are URIs below `location` or `workdir`."""
+
+    location: str
+    workdir: str
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Layout:
+        return cls(pipeline.sink.location, pipeline.sink.workdir)
+
+    def attempt_name(self, batch_id: int, epoch: int, nonce: str) -> str:
+        return f"{batch_id}.{epoch}-{nonce}"
+
+    def plans(self) -> str:
+        return join(self.workdir, "plans")
+
+    def plan(self, batch_id: int, epoch: int, nonce: str) -> str:
+        return join(self.plans(), f"{self.attempt_name(batch_id, epoch, nonce)}.json")
+
+    def attempts(self) -> str:
+        return join(self.workdir, "tmp")
+
+    def attempt(self, batch_id: int, epoch: int, nonce: str) -> str:
+        return join(self.attempts(), self.attempt_name(batch_id, epoch, nonce))
+
+    def replay_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return f"{window_id(start_ms)}.{generation}.{epoch}-{nonce}"
+
+    def replay_plan(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.plans(), f"{self.replay_name(start_ms, generation, epoch, nonce)}.json")
+
+    def replay_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.attempts(), self.replay_name(start_ms, generation, epoch, nonce))
+
+    def rehearsal_name(self, start_ms: int, run: str, nonce: str) -> str:
+        """Of what a dry run of a replay writes: no generation, so that nobody can take it for one."""
+        return f"{window_id(start_ms)}.{DRY_RUN}-{run}.{nonce}"
+
+    def redrive_rehearsal_name(self, nonce: str) -> str:
+        """Of what a dry run of a redrive writes: no batch, so that nobody can land it."""
+        return f"redrive.{DRY_RUN}-{nonce}"
+
+    def merge_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return f"{self.replay_name(start_ms, generation, epoch, nonce)}.merge"
+
+    def merge_plan(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.workdir, "plans", f"{self.merge_name(start_ms, generation, epoch, nonce)}.json")
+
+    def merge_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        return join(self.attempts(), self.merge_name(start_ms, generation, epoch, nonce))
+
+    def landing_zone(self) -> str:
+        return join(self.workdir, "landed")
+
+    def landed(self, batch_id: int) -> str:
+        return join(self.landing_zone(), str(batch_id))
+
+    def high_water_marks(self) -> str:
+        return join(self.workdir, "hwm")
+
+    def high_water_mark(self, batch_id: int) -> str:
+        return join(self.high_water_marks(), str(batch_id))
+
+    def publication_marks(self) -> str:
+        return join(self.high_water_marks(), "published")
+
+    def publication_day(self, at_ms: int) -> str:
+        """The folder for publications of the UTC day of `at_ms`, so that only the newest need to be listed."""
+        return join(self.publication_marks(), publication_day(at_ms))
+
+    def publication_mark(self, at_ms: int, start_ms: int, generation: int, epoch: int) -> str:
+        return join(self.publication_day(at_ms), f"{window_id(start_ms)}.{generation}.{epoch}")
+
+    def side_stagings(self) -> str:
+        return join(self.workdir, "side")
+
+    def side_staging(self, batch_id: int, kind: str) -> str:
+        """`kind`: late | dirty."""
+        return join(self.side_stagings(), f"{batch_id}.{kind}")
+
+    def side_table(self, kind: str) -> str:
+        return join(self.workdir, kind)
+
+    def side(self, batch_id: int, kind: str) -> str:
+        return join(self.side_table(kind), f"_batch={batch_id}")
+
+    def redriven(self, batch_id: int) -> str:
+        """Where a batch's dirty files are kept once a redrive has taken up their rows."""
+        return join(self.workdir, "redriven", str(batch_id))
+
+    def reopened(self, batch_id: int, start_ms: int) -> str:
+        """Where a batch's late files of a window are kept once a generation of it has taken up their rows."""
+        return join(self.workdir, "reopened", str(batch_id), window_id(start_ms))
+
+    def quarantines(self) -> str:
+        return join(self.workdir, "quarantine")
+
+    def quarantine(self, name: str) -> str:
+        return join(self.quarantines(), name)
+
+    def assembly(self, start_ms: int, generation: int, epoch: int) -> str:
+        return join(self.assemblies(), f"{window_id(start_ms)}.{generation}.{epoch}")
+
+    def assemblies(self) -> str:
+        return join(self.workdir, "publish")
+
+    def success_draft(self, start_ms: int, generation: int) -> str:
+        """Where a generation's `_SUCCESS` waits to be renamed into its directory."""
+        return join(self.assemblies(), f"{window_id(start_ms)}.{generation}.success")
+
+    def generations(self) -> str:
+        return join(self.workdir, "generations")
+
+    def generation(self, start_ms: int, generation: int, epoch: int) -> str:
+        return join(self.generations(), f"{window_id(start_ms)}.{generation}.{epoch}")
+
+    def empty(self) -> str:
+        """An empty directory that new partitions point to until a window's swap."""
+        return join(self.workdir, "empty")
+
+    def window(self, time: PartitionValues) -> str:
+        """The rename unit: the deepest table directory that depends on time only."""
+        return join(self.location, partition_path(time))

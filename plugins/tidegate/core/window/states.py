@@ -1,0 +1,112 @@
+"""Windows `OPEN -> CLOSING -> CLOSED` and their generations `BUILDING -> BUILT -> SWAPPING -> CURRENT -> RETIRED`.
+
+A window that no batch has touched and nobody has closed has no row: that means OPEN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.files.receipt import FileEntry
+
+OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
+BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
+ARCHIVE, HEAL, REOPEN = "archive", "heal", "reopen"
+"""Kinds of generations: of a window's landed files; rebuilt where files were lost (a first one too, once it is BUILT);
+with late rows taken up. Others: replay | rollback."""
+DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
+FORGOTTEN = 0
+"""`spec_version` of a generation that came back from a record which does not name the specs of its rows."""
+
+
+@dataclass(frozen=True, order=True)
+class WindowKey:
+    """`[start_ms, end_ms)` in UTC ms."""
+
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """`closing_batch`: batches below this id may still owe the window rows; set from CLOSING on."""
+
+    key: WindowKey
+    state: str
+    closing_batch: int | None
+    current: int | None  # generation number in force
+    newest: int  # highest generation number ever begun, 0 if none
+
+
+@dataclass(frozen=True)
+class BuildingGeneration:
+    """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal | reopen.
+
+    `batches` are all whose rows it holds; those of `late` among them came late for the window and were taken up."""
+
+    pipeline: str
+    window: WindowKey
+    number: int
+    epoch: int
+    nonce: str
+    kind: str
+    batches: tuple[int, ...]
+    late: tuple[int, ...] = ()
+    state = BUILDING
+
+
+@dataclass(frozen=True)
+class BuiltGeneration:
+    """Complete in `directory` (a URI), not yet in force; also SWAPPING and DISCARDED.
+
+    Paths of `files` are relative to the directory. `location` is where it goes (a URI), pinned when the swap began.
+    """
+
+    pipeline: str
+    window: WindowKey
+    number: int
+    epoch: int
+    kind: str
+    batches: tuple[int, ...]
+    directory: str
+    files: tuple[FileEntry, ...]
+    digest: str
+    state: str = BUILT
+    location: str | None = None
+    late: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PublishedGeneration:
+    """In force (CURRENT) or once in force (RETIRED); `location` is where it lies (a URI): what is CURRENT has the
+    catalogue point there.
+
+    `announced`: its `on_publish` statements have run and its dataset event is on its way.
+    """
+
+    pipeline: str
+    window: WindowKey
+    number: int
+    kind: str
+    batches: tuple[int, ...]
+    location: str
+    files: tuple[FileEntry, ...]
+    digest: str
+    published_ms: int
+    state: str = CURRENT
+    announced: bool = False
+    epoch: int = 0  # of its assembly
+    late: tuple[int, ...] = ()
+    # of a replay or heal: by whose columns its rows are; None: one or several of the ledger's; else FORGOTTEN
+    spec_version: int | None = None
+
+
+Generation = BuildingGeneration | BuiltGeneration | PublishedGeneration
+
+
+def rows_by_values(files: tuple[FileEntry, ...]) -> dict[tuple[tuple[str, str | None], ...], int]:
+    """Rows of a generation for each combination of dynamic partition values."""
+    rows: dict[tuple[tuple[str, str | None], ...], int] = {}
+    for f in files:
+        rows[f.values] = rows.get(f.values, 0) + f.rows
+    return rows

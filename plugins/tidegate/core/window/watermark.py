@@ -1,0 +1,304 @@
+"""Watermarks per Kafka partition, the global one, and the certificate that says whether a window may be closed.
+
+A partition's own watermark is the largest plausible event time seen, but never a later time than the clock of the plan
+that last read there, minus `watermark_delay`. A drained partition has nothing to say about the future; `windows.idle`
+decides what stands in for it:
+
+    wait     its own watermark: an idle partition holds every window
+    follow   the largest own watermark of all partitions (loads of old data, where the wall clock means nothing)
+    clock    the clock of the newest plan in which another partition advanced, minus the delay; once the whole topic
+             has been silent for `topic_silence`, `on_silence: close` lets the newest plan's clock stand in for all
+
+The clock is a guess about records that are still to come, so it stands in only where what was read bears it out
+(`Held` says why it does not): not while the newest event of the topic lies further behind than `idle_max_lag`, and not
+for a partition that was behind when it was last read, until that has been quiet for `topic_silence`.
+
+The idea of per-source watermarks whose minimum counts is Flink's; a drained partition is exact here because a plan's
+clock is read before the broker is asked, and the broker's ends are those that the plan records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.core.base.instants import iso, span
+from tidegate.core.base.wording import many, those
+from tidegate.core.spec.pipeline import EventTime, Windows
+from tidegate.core.window.answer import Comparison
+from tidegate.core.window.states import WindowKey
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """What the ledger knows of one Kafka partition after its newest LANDED batch. All times UTC ms.
+
+    `max_event_ms` is over all landed batches; `advanced_ms` is the clock of the newest plan that read anything here,
+    `timed_ms` of the newest one that read a plausible event time (None too where nobody has kept it yet);
+    `open_transaction_since_ms` is the clock of the first plan that met the open transaction which begins at
+    `last_stable_offset`; None if no transaction was open.
+    """
+
+    partition: int
+    max_event_ms: int | None
+    drained: bool
+    advanced_ms: int | None
+    open_transaction_since_ms: int | None = None
+    last_stable_offset: int | None = None
+    timed_ms: int | None = None
+
+    @property
+    def event_read_ms(self) -> int | None:
+        """When an event was read last, as far as that is known."""
+        return self.advanced_ms if self.timed_ms is None else self.timed_ms
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """`batch_id` and `clock_ms` are of the newest LANDED batch; None: nothing has landed yet."""
+
+    batch_id: int | None
+    clock_ms: int | None
+    partitions: tuple[PartitionFacts, ...]
+
+
+class Held:
+    """Why the clock does not stand in for a drained partition (`PartitionWatermark.held`)."""
+
+    LAG = "lag"  # the newest event of the whole topic was too old when it was read
+    BEHIND = "behind"  # this partition's producer was behind when it was last read, not long ago
+    ALONE = "alone"  # no other partition has ever had a record
+
+
+@dataclass(frozen=True)
+class PartitionWatermark:
+    """`basis`: own | follow | clock | none (never had a record and nothing stands in); `held`: see `Held`, or ''."""
+
+    partition: int
+    watermark_ms: int | None
+    basis: str
+    max_event_ms: int | None
+    drained: bool
+    advanced_ms: int | None
+    open_transaction_since_ms: int | None
+    last_stable_offset: int | None = None
+    held: str = ""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Why a window is ready, or which Kafka partitions block it. `decided_ms` is the control plane's clock."""
+
+    pipeline: str
+    window: WindowKey
+    ready: bool
+    reason: str
+    decided_ms: int
+    batch_id: int | None
+    watermark_ms: int | None
+    partitions: tuple[PartitionWatermark, ...]
+    blockers: tuple[int, ...]
+    completeness: Comparison | None = None  # with what another system says, where one is asked
+
+    def text(self) -> str:
+        """Words that an operator can act on."""
+        return f"{self.pipeline} {iso(self.window.start_ms)}: {'ready' if self.ready else 'blocked'}: {self.reason}"
+
+
+def horizon_ms(event_time: EventTime, clock_ms: int) -> int:
+    """The latest event time (inclusive, UTC ms) that a batch planned at `clock_ms` takes for a time that has been."""
+    return clock_ms + event_time.future_skew_ms
+
+
+def own_watermark(windows: Windows, p: PartitionFacts) -> int | None:
+    """Of what was read from this partition alone. An event that is ahead of the clock says no more than the clock:
+    else one producer whose clock is fast would close windows before their time."""
+    if p.max_event_ms is None:
+        return None
+    at = p.max_event_ms if p.advanced_ms is None else min(p.max_event_ms, p.advanced_ms)
+    return at - windows.watermark_delay_ms
+
+
+def watermarks(windows: Windows, facts: TopicFacts, now_ms: int | None = None) -> tuple[PartitionWatermark, ...]:
+    """The watermark of each partition, idle policy applied.
+
+    A plan's clock that is ahead of `now_ms`, the clock of whoever asks, does not stand in with more than that."""
+    seen = [own for p in facts.partitions if (own := own_watermark(windows, p)) is not None]
+    largest = max(seen, default=None)
+    clock = _Clock.of(windows, facts, now_ms) if windows.idle == "clock" else None
+    result = []
+    for p in facts.partitions:
+        stand_in, held = (largest if windows.idle == "follow" else None), ""
+        if clock is not None and p.drained:
+            stand_in, held = clock.stand_in(p)
+        own = own_watermark(windows, p)
+        mark, basis = own, "own" if own is not None else "none"
+        if p.drained and stand_in is not None and (own is None or stand_in > own):
+            mark, basis = stand_in, windows.idle
+        result.append(
+            PartitionWatermark(
+                p.partition,
+                mark,
+                basis,
+                p.max_event_ms,
+                p.drained,
+                p.advanced_ms,
+                p.open_transaction_since_ms,
+                p.last_stable_offset,
+                held,
+            )
+        )
+    return tuple(result)
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """What `idle: clock` goes by. `newest_ms` and `second_ms` are the newest two plans' clocks at which different
+    partitions advanced, `first` the partition of the former."""
+
+    windows: Windows
+    plan_ms: int
+    first: int
+    newest_ms: int
+    second_ms: int | None
+    lags: bool
+    now_ms: int | None
+
+    @classmethod
+    def of(cls, windows: Windows, facts: TopicFacts, now_ms: int | None) -> _Clock | None:
+        """None while nothing has been read."""
+        advanced = sorted((p.advanced_ms, p.partition) for p in facts.partitions if p.advanced_ms is not None)
+        if not advanced or facts.clock_ms is None:
+            return None
+        newest, first = advanced[-1]
+        second = advanced[-2][0] if len(advanced) > 1 else None
+        return cls(windows, facts.clock_ms, first, newest, second, lags(windows, facts), now_ms)
+
+    def stand_in(self, p: PartitionFacts) -> tuple[int | None, str]:
+        """For the drained partition `p`: (watermark, why there is none)."""
+        windows = self.windows
+        if self.lags:
+            return None, Held.LAG
+        if self._behind(p):
+            return None, Held.BEHIND
+        at = self.second_ms if p.partition == self.first else self.newest_ms
+        if windows.on_silence == "close" and self._topic_is_silent():
+            at = self.plan_ms
+        if at is None:
+            return None, Held.ALONE
+        return (at if self.now_ms is None else min(at, self.now_ms)) - windows.watermark_delay_ms, ""
+
+    def _topic_is_silent(self) -> bool:
+        """By plans' clocks: records may wait that no plan has met yet."""
+        return self.plan_ms - self.newest_ms >= self.windows.topic_silence_ms
+
+    def _behind(self, p: PartitionFacts) -> bool:
+        """A producer that catches up is drained between two of its records: that says nothing of the next one. Once
+        nothing has come for `topic_silence` it has caught up, or stopped. Records without a plausible event time are
+        nothing here: one that has begun to send only those must not hold windows for as long as it does."""
+        read_ms = p.event_read_ms
+        if p.max_event_ms is None or read_ms is None:
+            return False
+        was_behind = read_ms - p.max_event_ms > self.windows.watermark_delay_ms
+        return was_behind and self.plan_ms - read_ms < self.windows.topic_silence_ms
+
+
+def lag_ms(facts: TopicFacts) -> int | None:
+    """How old the newest event of the topic was by the clock of the plan that read something last; None without."""
+    events = [p.max_event_ms for p in facts.partitions if p.max_event_ms is not None]
+    clocks = [p.advanced_ms for p in facts.partitions if p.advanced_ms is not None]
+    return max(clocks) - max(events) if events and clocks else None
+
+
+def lags(windows: Windows, facts: TopicFacts) -> bool:
+    """Whether the topic's time is so far from the clock's that the clock says nothing of it: loads of old data."""
+    if windows.idle_max_lag_ms is None:
+        return False
+    lag = lag_ms(facts)
+    return lag is None or lag > windows.watermark_delay_ms + windows.idle_max_lag_ms
+
+
+def global_watermark(marks: tuple[PartitionWatermark, ...]) -> int | None:
+    """The smallest; None while any partition has none, or while there are no partitions."""
+    values = [m.watermark_ms for m in marks]
+    return None if not values or None in values else min(v for v in values if v is not None)
+
+
+def certify(
+    pipeline: str,
+    windows: Windows,
+    facts: TopicFacts,
+    window: WindowKey,
+    now_ms: int,
+    unread: Mapping[int, int] | None = None,
+    first: str = "",
+) -> Certificate:
+    """Whether `window` may be closed, and why (not). A window before `windows.start` holds nothing: ready at once.
+
+    `unread`: how many records wait in each Kafka partition that no batch has planned, where somebody has asked. `first`
+    says where the first batch is, see `first_batch`. They decide nothing: only the words are others."""
+    marks = watermarks(windows, facts, now_ms)
+    blocking = tuple(m for m in marks if _blocks(m, window))
+    low = global_watermark(marks)
+    if window.end_ms <= windows.start_ms:
+        ready, reason, blocking = True, "ends before windows.start: nothing belongs here", ()
+    elif facts.batch_id is None:
+        ready, reason = False, f"no batch has landed yet: {first or 'run the ingest DAG (an empty topic has none)'}"
+    elif not marks:
+        ready, reason = False, "the topic has no partitions"
+    elif blocking:
+        ready, reason = False, "; ".join(_blocked(m, window, (unread or {}).get(m.partition, 0)) for m in blocking[:3])
+        if len(blocking) > 3:
+            reason += f"; and {many(len(blocking) - 3, 'more partition')}"
+    else:
+        ready, reason = True, f"watermark {iso(low)} has passed the window's end {iso(window.end_ms)}"
+    return Certificate(
+        pipeline, window, ready, reason, now_ms, facts.batch_id, low, marks, tuple(m.partition for m in blocking)
+    )
+
+
+_ON_ITS_WAY = {
+    "PLANNED": "is planned, and about to be written",
+    "WRITING": "is being written",
+    "SEALED": "is written, and about to land",
+}
+
+
+def first_batch(batch_id: int, state: str, stuck: bool = False) -> str:
+    """Of the open batch while none has landed; `stuck`: it was refused or is blocked."""
+    if stuck or state not in _ON_ITS_WAY:
+        return f"batch {batch_id} is {state}, and waits for somebody"
+    return f"batch {batch_id} {_ON_ITS_WAY[state]} ({state})"
+
+
+def _blocks(mark: PartitionWatermark, window: WindowKey) -> bool:
+    return mark.watermark_ms is None or mark.watermark_ms < window.end_ms
+
+
+def _blocked(mark: PartitionWatermark, window: WindowKey, unread: int) -> str:
+    who = f"partition {mark.partition}"
+    if mark.open_transaction_since_ms is not None:
+        at = "" if mark.last_stable_offset is None else f", from offset {mark.last_stable_offset} on"
+        return f"{who}: an open transaction holds it since {iso(mark.open_transaction_since_ms)}{at}"
+    why = f"; {_HELD[mark.held]}" if mark.held else ""
+    if not mark.drained:
+        why = "; more is waiting to be ingested"
+    elif unread:
+        why = f"; {those(unread, 'record', 'wait')} there that no batch has read"
+    elif mark.advanced_ms is not None:
+        why = f"; idle since {iso(mark.advanced_ms)}{why}"
+    last = f"last event {iso(mark.max_event_ms)}"
+    if mark.max_event_ms is None:
+        last = "never had a record with an event time"
+    if mark.watermark_ms is None:
+        return f"{who}: {last}{why}"
+    by = "" if mark.basis == "own" else f" (idle: {mark.basis})"
+    behind = span(window.end_ms - mark.watermark_ms)
+    return f"{who}: {last}, watermark {iso(mark.watermark_ms)}{by} is {behind} short{why}"
+
+
+_HELD = {
+    Held.LAG: "the clock does not stand in: what was read is older than windows.idle_max_lag allows",
+    Held.BEHIND: "its producer was behind the clock when it was last read",
+    Held.ALONE: "no other partition has had a record",
+}

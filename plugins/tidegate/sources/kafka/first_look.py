@@ -1,0 +1,95 @@
+"""The first look at a topic's messages, by a child process: what runs here must not import the worker's libraries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.adapters.children import Child
+from tidegate.core.base.errors import SourceError
+from tidegate.core.base.plain import to_plain
+from tidegate.core.spec.draft_fields import Message
+from tidegate.core.spec.pipeline import Pipeline
+
+_ADVICE = "install tidegate[worker] (confluent-kafka, duckdb, pyarrow) beside this command"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`kind`: the format that the messages seem to have; `values`: the first ones, as text; `cut`: why it is smaller
+    than asked for; `gaps`: offsets without a record."""
+
+    read: int
+    gaps: int
+    cut: str
+    kind: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Dirt:
+    """Records that the drafted pipeline would put aside, with the first one's place."""
+
+    field: str
+    reason: str
+    count: int
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the drafted pipeline makes of the sample."""
+
+    rows: int
+    late: int
+    dirty: tuple[Dirt, ...]
+
+
+class FirstLook:
+    """One sample, decoded as often as asked. Each method raises SourceError, StorageError."""
+
+    def __init__(self, topic: str, python: str = sys.executable) -> None:
+        self._topic = topic
+        self._child = Child("draft.py", _ADVICE, python, work="reading records")
+
+    def __enter__(self) -> FirstLook:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+    def read(
+        self,
+        pipeline: Pipeline,
+        settings: Mapping[str, str],
+        topic_id: str,
+        ranges: Sequence[tuple[int, int, int]],
+    ) -> Sample:
+        """`settings` are librdkafka's, secrets included: they go through a pipe."""
+        request = {
+            "pipeline": to_plain(pipeline),
+            "settings": dict(settings),
+            "topic_id": topic_id,
+            "ranges": [list(r) for r in ranges],
+        }
+        answer = self._ask(request)
+        return Sample(answer["read"], answer["gaps"], answer["cut"], answer["kind"], tuple(answer["values"]))
+
+    def messages(self, pipeline: Pipeline) -> tuple[list[Message], list[str]]:
+        """The messages by a pipeline that captures every field, and why some cannot be decoded."""
+        answer = self._ask({"fields": to_plain(pipeline)})
+        return [Message(*told) for told in answer["messages"]], answer["bad"]
+
+    def check(self, pipeline: Pipeline, clock_ms: int) -> Outcome:
+        """What a batch of the sample, planned at that clock, would make of the messages."""
+        answer = self._ask({"check": to_plain(pipeline), "clock_ms": clock_ms})
+        return Outcome(answer["rows"], answer["late"], tuple(Dirt(*told) for told in answer["dirty"]))
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        (answer,) = self._child.ask(request, 1)
+        if "error" in answer:
+            raise SourceError(f"reading {self._topic}: {answer['error']}")
+        return answer

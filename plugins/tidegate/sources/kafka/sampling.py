@@ -1,0 +1,47 @@
+"""Records of a topic, looked at by a child process: what runs here must not import the worker's libraries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.adapters.children import Child
+from tidegate.core.base.errors import SourceError
+from tidegate.core.base.plain import to_plain
+from tidegate.core.spec.pipeline import Pipeline
+
+_ADVICE = "install tidegate[worker] (confluent-kafka, duckdb, pyarrow) beside this command"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """`fields`: those that no column takes, with the number of records that had them and examples as JSON texts."""
+
+    read: int
+    fields: dict[str, tuple[int, list[str]]]
+
+
+def sample(
+    pipeline: Pipeline,
+    settings: Mapping[str, str],
+    topic_id: str,
+    ranges: Sequence[tuple[int, int, int]],
+    python: str = sys.executable,
+) -> Sampled:
+    """`settings` are librdkafka's, secrets included: they go through a pipe. Raises SourceError, StorageError."""
+    child = Child("sample.py", _ADVICE, python, work="reading records")
+    request = {
+        "pipeline": to_plain(pipeline),
+        "settings": dict(settings),
+        "topic_id": topic_id,
+        "ranges": [list(r) for r in ranges],
+    }
+    try:
+        (answer,) = child.ask(request, 1)
+    finally:
+        child.close()
+    if "error" in answer:
+        raise SourceError(f"sampling {pipeline.source.topic}: {answer['error']}")
+    fields = {name: (int(told["seen"]), list(told["examples"])) for name, told in answer["fields"].items()}
+    return Sampled(int(answer["read"]), fields)

@@ -1,0 +1,295 @@
+"""The catalogue port on HiveServer2 or Spark's Thrift server, through PyHive.
+
+A call that changes something returns (done), raises CatalogueError (the server refused, and will not do it later) or
+CatalogueUnsure (no answer: it may have been executed, or still be). Of a call that needs several statements those
+before the refused one have been executed; every call can simply be made again. The last statement of a call is sent
+within `request_timeout_s` of the first and waited for as long, so that a call's life is bounded by twice that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import TypeVar
+
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
+from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.target.catalogue import TableDef
+from tidegate.targets.hive import sql as sql
+from tidegate.targets.hive.link import AnswerLost, Endpoint, Link
+from tidegate.targets.hive.sessions import Sessions
+
+CHUNK = 100
+"""Partitions per statement; a metastore adds them in one transaction of its own."""
+
+_AUTH_ALIASES = {"PLAIN": "LDAP", "GSSAPI": "KERBEROS", "": "NONE"}
+# Spark shortens a struct of more than 25 fields in DESCRIBE; Hive ignores the setting.
+_DESCRIBE = {"spark.sql.debug.maxToStringFields": "100000"}
+# Hive refuses its own default partition's name in ADD PARTITION: it compares with the first setting, and where the
+# column isn't text the second makes it look whether the name is a number. Spark needs and minds neither.
+_ADD_DEFAULT = {"hive.exec.default.partition.name": "__TIDEGATE_NO_PARTITION__"}
+_ADD_UNTYPED = {"hive.typecheck.on.insert": "false"}
+_ALLOW = "hive.security.authorization.sqlstd.confwhitelist.append"
+_T = TypeVar("_T")
+_Located = list[tuple[PartitionValues, str]]
+
+
+class PyHiveCatalogue:
+    """A session for each call, closed at its end unless `keeping_sessions`; safe to share between threads."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int = 10000,
+        *,
+        username: str = "airflow",
+        password: str | None = None,
+        auth: str = "NONE",
+        kerberos_service_name: str = "hive",
+        database: str = "default",
+        configuration: Mapping[str, str] | None = None,
+        connect_timeout_s: float = 10.0,
+        request_timeout_s: float = 240.0,
+    ) -> None:
+        """`auth`: NONE | NOSASL | LDAP | CUSTOM | KERBEROS. `database` is where `execute` starts.
+
+        `configuration` are settings for each session. Raises CatalogueError for an unknown `auth`."""
+        self._endpoint = Endpoint(
+            host, port, username, password, auth, kerberos_service_name, connect_timeout_s, request_timeout_s
+        )
+        self._sessions = Sessions(self._endpoint)
+        self._database = database
+        self._settings = dict(configuration or {})
+        self._partition_columns: dict[str, dict[str, str]] = {}
+
+    @classmethod
+    def from_connection_fields(
+        cls,
+        host: str | None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        *,
+        connect_timeout_s: float = 10.0,
+        request_timeout_s: float = 240.0,
+    ) -> PyHiveCatalogue:
+        """The fields of Airflow's `hiveserver2` connection.
+
+        Of `extra` count auth_mechanism (or authMechanism), kerberos_service_name and configuration (session settings,
+        an object); run_set_variable_statements concerns Airflow's own hook only. Raises CatalogueError."""
+        extra = extra or {}
+        if not host:
+            raise sql.refused("the hiveserver2 connection has no host", "set it in Airflow's connection")
+        auth = str(extra.get("auth_mechanism") or extra.get("authMechanism") or "").upper()
+        configuration = extra.get("configuration") or {}
+        if not isinstance(configuration, Mapping):
+            raise sql.refused("the hiveserver2 connection's extra `configuration` is not an object of settings")
+        return cls(
+            host,
+            port or 10000,
+            username=login or "airflow",
+            password=password or None,
+            auth=_AUTH_ALIASES.get(auth, auth),
+            kerberos_service_name=str(extra.get("kerberos_service_name") or "hive"),
+            database=schema or "default",
+            configuration={str(key): str(value) for key, value in configuration.items()},
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_s=request_timeout_s,
+        )
+
+    def keeping_sessions(self) -> AbstractContextManager[None]:
+        """Inside, a call leaves its session to the next one: to open one costs the server as much as a statement."""
+        return self._sessions.keeping()
+
+    def ensure_table(self, table: TableDef) -> None:
+        """Create database and table if absent. Raises CatalogueMismatch when the table is another one."""
+        self._change([sql.create_database(table.name), sql.create_table(table)])
+        found = self._describe(table.name)
+        sql.check_same(table, found)
+        self._partition_columns[table.name] = found.partitions
+
+    def evolve_table(self, table: TableDef) -> list[str]:
+        """Give the table that is there the columns of `table`; what was changed, in words. Raises CatalogueMismatch."""
+        wanted = sql.evolution(table, self._describe(table.name))
+        if not wanted.alter_table:
+            return []
+        for statement in sql.alterations(table, wanted):
+            self._alter(statement)
+        sql.check_same(table, self._describe(table.name))
+        return wanted.words()
+
+    def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
+        """Location (URI, `file:///x`) of every partition whose first values are `prefix`.
+
+        One SHOW PARTITIONS, and a DESCRIBE for each partition: neither endpoint lists locations."""
+        prefix = sql.canonical(prefix)
+        self._check_names(table, prefix, whole=False)
+
+        def ask(link: Link) -> dict[PartitionValues, str]:
+            names = _listed(link, table, prefix)
+            return dict(pair for values in names for pair in self._located(link, table, values))
+
+        return self._read(ask)
+
+    def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
+        """ADD IF NOT EXISTS, several in one statement; one that exists keeps its location."""
+        wanted = [(sql.canonical(values), location) for values, location in locations.items()]
+        for values, _ in wanted:
+            self._check_names(table, values)
+        self._change(sql.add_partitions(table, chunk) for chunk in _chunks(_without_null(wanted)))
+        self._add_with_null(table, _with_null(wanted))
+
+    def set_location(self, table: str, values: PartitionValues, location: str) -> None:
+        """Raises CatalogueError when there is no such partition."""
+        values = sql.canonical(values)
+        self._check_names(table, values)
+        try:
+            self._change([sql.set_location(table, values, location)])
+        except CatalogueError as error:
+            if not (sql.is_uri(location) or isinstance(error, CatalogueUnsure)):
+                error.advice = f"HiveServer2 takes only a URI here, without blanks and <>|{{}}`: {location!r}"
+            raise
+
+    def drop_partitions(self, table: str, values: list[PartitionValues]) -> None:
+        """Metadata only; done if absent."""
+        wanted = [sql.canonical(each) for each in values]
+        for each in wanted:
+            self._check_names(table, each)
+        self._change(sql.drop_partitions(table, chunk) for chunk in _chunks(wanted))
+
+    def execute(self, statement: str) -> list[tuple]:
+        """An operator's own statement (`archive.on_publish`), in the connection's database; its rows, if any."""
+        with self._sessions.link(self._database, self._settings) as link:
+            try:
+                return link.query(statement)
+            except AnswerLost as error:
+                raise _unsure(error) from error
+
+    def first_rows(self, query: str, at_most: int) -> list[tuple]:
+        """The first rows of a query in the connection's database. Raises CatalogueError."""
+        with self._sessions.link(self._database, self._settings) as link:
+            try:
+                return link.query(query, at_most)
+            except AnswerLost as error:
+                raise _unsure(error) from error
+
+    def _alter(self, statement: str) -> None:
+        try:
+            self._change([sql.cascading(statement)])
+        except CatalogueUnsure:
+            raise
+        except CatalogueError as error:
+            if "PARSE_SYNTAX_ERROR" not in str(error):
+                raise _unable(error) from error
+            try:
+                self._change([statement])
+            except CatalogueUnsure:
+                raise
+            except CatalogueError as plain:
+                raise _unable(plain) from plain
+
+    def _add_with_null(self, table: str, wanted: _Located) -> None:
+        types = self._partition_columns[table]
+        typed = any(types[name] != "string" for values, _ in wanted for name, value in values if value is None)
+        settings = _ADD_DEFAULT | (_ADD_UNTYPED if typed else {})
+        try:
+            self._change((sql.add_partitions(table, chunk) for chunk in _chunks(wanted)), settings)
+        except CatalogueUnsure:
+            raise
+        except CatalogueError as error:
+            if any(name in str(error) for name in settings):
+                error.advice = (
+                    f"a null partition value needs {', '.join(settings)}: allow them in the server's {_ALLOW}"
+                )
+            raise
+
+    # ------------------------------------------------------------ asking
+
+    def _change(self, statements: Iterable[str], settings: Mapping[str, str] | None = None) -> None:
+        statements = list(statements)
+        if not statements:
+            return
+        began = time.monotonic()
+        with self._sessions.link(settings=self._settings | dict(settings or {})) as link:
+            for number, statement in enumerate(statements):
+                if time.monotonic() - began > self._endpoint.request_timeout_s:
+                    raise CatalogueError(
+                        f"Hive at {self._endpoint.address} is slow: {number} of {len(statements)} statements executed "
+                        f"in {self._endpoint.request_timeout_s:g} s, the others not sent"
+                    )
+                try:
+                    link.change(statement)
+                except AnswerLost as error:
+                    raise _unsure(error) from error
+
+    def _read(self, ask: Callable[[Link], _T]) -> _T:
+        """A dropped connection is worth a second one; a silent server has taken its time already."""
+        for last in (False, True):
+            try:
+                with self._sessions.link(settings=self._settings | _DESCRIBE) as link:
+                    return ask(link)
+            except AnswerLost as error:
+                if last or error.timed_out:
+                    raise CatalogueError(str(error)) from error
+        raise AssertionError("unreachable")
+
+    def _describe(self, table: str) -> sql.Description:
+        return self._read(lambda link: sql.read_description(link.query(sql.describe(table))))
+
+    def _located(self, link: Link, table: str, values: PartitionValues) -> Iterator[tuple[PartitionValues, str]]:
+        """The partition with its location; nothing if somebody dropped it since it was listed."""
+        try:
+            found = sql.read_description(link.query(sql.describe(table, values)))
+        except CatalogueError:
+            if values in _listed(link, table, values):
+                raise
+            return
+        if not found.location:
+            raise CatalogueError(f"Hive names no location for {table} {partition_path(values)}")
+        yield values, found.location
+
+    def _check_names(self, table: str, values: PartitionValues, *, whole: bool = True) -> None:
+        """DROP PARTITION with a part of the columns drops every partition that matches: never let one through."""
+        if table not in self._partition_columns:
+            self._partition_columns[table] = self._describe(table).partitions
+        columns = tuple(self._partition_columns[table])
+        names = tuple(name.lower() for name, _ in values)
+        if names != (columns if whole else columns[: len(names)]):
+            raise sql.refused(f"{table} is partitioned by ({', '.join(columns)}), not by ({', '.join(names)})")
+
+
+def _unable(error: CatalogueError) -> CatalogueError:
+    """Spark's endpoint never changes the type of a column: a definite answer that no retry mends."""
+    if "NOT_SUPPORTED_CHANGE_COLUMN" not in str(error):
+        return error
+    return CatalogueMismatch(
+        "this endpoint cannot change the type of a column",
+        advice="let sink.conn_id name a HiveServer2, or take the change of the column back",
+    )
+
+
+def _listed(link: Link, table: str, prefix: PartitionValues) -> list[PartitionValues]:
+    rows = link.query(sql.show_partitions(table, prefix))
+    return [values for values in sql.read_partitions(rows) if sql.starts_with(values, prefix)]
+
+
+def _with_null(wanted: _Located) -> _Located:
+    return [(values, location) for values, location in wanted if None in dict(values).values()]
+
+
+def _without_null(wanted: _Located) -> _Located:
+    return [(values, location) for values, location in wanted if None not in dict(values).values()]
+
+
+def _chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+def _unsure(error: AnswerLost) -> CatalogueUnsure:
+    return CatalogueUnsure(f"{error}; it may have been executed", advice="the next try reads back before it goes on")

@@ -1,0 +1,188 @@
+"""What others say: the catalogue's partitions and the broker's offsets against the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tidegate.core.audit.problems import Problem, republish
+from tidegate.core.base.errors import CatalogueError, TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.base.partitions import PartitionValues, parse_partition_path, partition_path
+from tidegate.core.base.wording import many
+from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.look.views import BatchRow, GenerationRow, Spine
+from tidegate.core.source.progress import begins
+from tidegate.core.target.paths import join
+from tidegate.core.target.tables import BATCH_PARTITION, data_table, dirty_table, late_table
+from tidegate.core.window.cut import parse_window_id, window_id
+from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.window.publication import wanted_partitions, window_values
+
+Expected = dict[PartitionValues, tuple[str, str]]
+"""Partition values -> (location, subject)."""
+_SIDE = "add the partition again: ALTER TABLE ... ADD PARTITION ... LOCATION"
+
+
+class Partitions:
+    """The partitions that the ledger's manifests need, gathered page by page, held against the three tables."""
+
+    def __init__(self, ctx: Context, spine: Spine, later: Callable[[], Spine | None] = lambda: None) -> None:
+        """`later` reads the spine anew."""
+        self._ctx, self._spine, self._later = ctx, spine, later
+        # a partition goes before the generation that takes its rows up is in force
+        self._leaving = {(i, g.window_ms) for g in spine.generations if g.state in (SWAPPING, CURRENT) for i in g.late}
+        self._data: Expected = {}
+        self._sides: dict[str, Expected] = {LATE: {}, DIRTY: {}}
+        self._coming: dict[str, Expected] = {LATE: {}, DIRTY: {}}  # may be there before the ledger has noted it
+        self.notes: list[str] = []
+        self.count: int | None = None
+
+    def expect_window(self, g: GenerationRow) -> None:
+        key = WindowKey(g.window_ms, g.window_ms)
+        for values, place in wanted_partitions(self._ctx, key, g.files, g.location or "").items():
+            self._data[values] = (place, f"window {window_id(g.window_ms)}")
+
+    def expect_batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
+        sides = self._sides if batch.side_registered else self._coming
+        for f in files:
+            if f.kind not in sides:
+                continue
+            directory = self._ctx.layout.side(batch.batch_id, f.kind)
+            folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
+            place = join(directory, folder) if folder else directory
+            values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
+            # a late ADD may show it again, without a file
+            left = batch.redriven_by is not None if f.kind == DIRTY else (batch.batch_id, f.window_ms) in self._leaving
+            (self._coming if left else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
+
+    def compare(self) -> Iterator[Problem]:
+        """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
+        spec, count = self._ctx.pipeline, 0
+        for window_ms in sorted(self._moving()):
+            self.notes.append(f"window {iso(window_ms)} is being swapped: its partitions were not compared")
+        for table, expected, coming in (
+            (data_table(spec).name, self._data, {}),
+            (late_table(spec).name, self._sides[LATE], self._coming[LATE]),
+            (dirty_table(spec).name, self._sides[DIRTY], self._coming[DIRTY]),
+        ):
+            if not expected:
+                continue  # the table may not have been created yet
+            self._ctx.say(f"catalogue: {many(len(expected), 'partition')} of {table}")
+            try:
+                have = self._ctx.catalogue.partitions(table)
+            except TidegateError as e:
+                if not isinstance(e, CatalogueError) or not self._endpoint_answers():
+                    self.notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
+                    return
+                yield Problem("catalogue", f"{table}: {str(e).splitlines()[0]}", "mend or create the table")
+                continue
+            have_, count = {v: at for v, at in have.items() if v not in coming}, count + len(have)
+            if have_ != {v: place for v, (place, _) in expected.items()}:
+                yield from self._problems(table, expected, have_)
+        self.count = count
+
+    def _endpoint_answers(self) -> bool:
+        try:
+            self._ctx.catalogue.execute("SHOW DATABASES")
+        except TidegateError:
+            return False
+        return True
+
+    def _problems(self, table: str, expected: Expected, have: dict[PartitionValues, str]) -> Iterator[Problem]:
+        later = self._later() or self._spine  # after the catalogue: windows are published meanwhile
+        time = len(self._ctx.pipeline.time_partitions)
+        moving = {window_values(self._ctx, WindowKey(w, w)) for w in self._moving() | _moved(self._spine, later)}
+
+        def settled(values: PartitionValues) -> bool:
+            if values and values[0][0] == BATCH_PARTITION[0]:
+                batch = values[0][1] or ""
+                return values[1:] not in moving and not (
+                    batch.isdigit() and later.landed(int(batch)) and not self._spine.landed(int(batch))
+                )
+            return values[:time] not in moving
+
+        for values, (place, subject) in expected.items():
+            name = f"{table} partition {partition_path(values)}"
+            if values not in have and settled(values):
+                yield Problem(subject, f"{name} is not in the catalogue", self._advice(subject))
+            elif values in have and have[values] != place and settled(values):
+                yield Problem(subject, f"{name} is at {have[values]}, should be at {place}", self._advice(subject))
+        for values in sorted(set(have) - set(expected), key=partition_path):
+            if settled(values):
+                name = f"{table} partition {partition_path(values)}"
+                yield Problem("catalogue", f"{name} belongs to no manifest ({have[values]})", "find out who added it")
+
+    def _advice(self, subject: str) -> str:
+        if subject.startswith("window "):
+            return republish(self._ctx.name, parse_window_id(subject.removeprefix("window ")))
+        return _SIDE
+
+    def _moving(self) -> set[int]:
+        """Windows whose partitions are on their way from one generation to the next."""
+        return {g.window_ms for g in self._spine.generations if g.state == SWAPPING}
+
+
+def _moved(before: Spine, after: Spine) -> set[int]:
+    """Windows with another generation, or with one in another state or place."""
+    one, other = ({(g.window_ms, g.number): replace(g, set_aside=()) for g in s.generations} for s in (before, after))
+    return {key[0] for key in one.keys() | other.keys() if one.get(key) != other.get(key)} | {
+        g.window_ms for g in after.generations if g.state == SWAPPING
+    }
+
+
+@dataclass(frozen=True)
+class Produced:
+    """Offsets of the topic as the broker has them now, against the newest plan."""
+
+    offsets: int
+    not_planned: int
+    passed_by_retention: int
+
+
+class Topic:
+    """Where reading began and how far it is planned, for the topic that the ledger accepts."""
+
+    def __init__(self, ctx: Context, spine: Spine) -> None:
+        self._ctx, self._accepted = ctx, spine.topic_id
+        self._lost = {(x.batch_id, x.partition): x.start for x in spine.losses}
+        self._firsts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self.notes: list[str] = []
+        self.produced: Produced | None = None
+
+    def planned(self, batch: BatchRow) -> None:
+        """In order of the batches."""
+        if batch.topic_id != self._accepted or batch.is_redrive:
+            return
+        starts = {r.range.partition: r.range.start for r in batch.ranges}
+        for p, end in batch.ends.items():
+            self._firsts.setdefault(p, self._lost.get((batch.batch_id, p), starts.get(p, end)))
+        self._ends = dict(batch.ends)
+
+    def compare(self) -> Iterator[Problem]:
+        """`produced` is None afterwards where the broker did not answer; `notes` say why."""
+        topic = self._ctx.pipeline.source.topic
+        try:
+            state = self._ctx.source.describe(topic)
+        except TidegateError as e:
+            self.notes.append(f"the broker was not asked: {str(e).splitlines()[0]}")
+            return
+        if self._accepted is not None and state.topic_id != self._accepted:
+            self.notes.append(f"topic {topic} was recreated ({state.topic_id}); nothing of the new one was read yet")
+            return
+        ends, firsts = self._ends, self._firsts
+        for p, end in sorted(ends.items()):
+            if p in state.partitions and end > state.partitions[p].high_watermark:
+                yield Problem(
+                    f"partition {p}",
+                    f"read to offset {end}, but the topic ends at {state.partitions[p].high_watermark}",
+                    "the topic lost its newest records: compare with the producers",
+                )
+        high = {p: o.high_watermark for p, o in state.partitions.items()}
+        self.produced = Produced(
+            sum(h - firsts.get(p, begins(ends, p, state.partitions[p].log_start)) for p, h in high.items()),
+            sum(max(0, h - begins(ends, p, state.partitions[p].log_start)) for p, h in high.items()),
+            sum(max(0, o.log_start - begins(ends, p, o.log_start)) for p, o in state.partitions.items()),
+        )

@@ -1,0 +1,91 @@
+"""What every workflow works with: one pipeline and the ports to gather from and to apply to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidegate.core.base.clock import Clock
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.storage import Storage
+from tidegate.core.batch.launcher import Launcher
+from tidegate.core.completeness.port import Truth
+from tidegate.core.ledger import Ledger
+from tidegate.core.source.port import Source
+from tidegate.core.spec.compatibility import incompatible
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.catalogue import Catalogue, PartitionSwitch
+from tidegate.core.target.paths import Layout
+from tidegate.core.window.states import WindowKey
+
+ATTEMPTS = 8
+"""How often one task looks again after a lost comparison or an unknown outcome; then its retry goes on."""
+
+REQUEST_TTL_MS = 600_000
+"""How long after its intent an unanswered catalogue request may still be executed (`hive.request_ttl`)."""
+STANDSTILL = 10
+"""A task that stood still for a tenth of that between intent and request sends nothing: a request lives nine tenths."""
+
+
+def _nonce() -> str:
+    return uuid.uuid4().hex[:8]
+
+
+@dataclass
+class Context:
+    """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
+
+    `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
+    if the spec names another system that counts windows too; `switch` if it names a connection to Hive's metastore."""
+
+    pipeline: Pipeline
+    spec_version: int
+    ledger: Ledger
+    source: Source
+    storage: Storage
+    catalogue: Catalogue
+    launcher: Launcher
+    clock: Clock
+    say: Callable[[str], None] = print
+    nonce: Callable[[], str] = field(default=_nonce)
+    request_ttl_ms: int = REQUEST_TTL_MS
+    local_launcher: Launcher | None = None
+    truth: Truth | None = None
+    switch: PartitionSwitch | None = None
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.pipeline)
+
+
+def guard(ctx: Context) -> None:
+    """Refuse a spec under which landed batches and published windows would mean something else.
+
+    Raises SpecError (a human decides), naming each key with its old and new value."""
+    version = ctx.ledger.batches.newest_spec(ctx.name)
+    if version is None or version == ctx.spec_version:
+        return
+    reasons = incompatible(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline)
+    if reasons:
+        raise SpecError(
+            f"{ctx.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",
+            advice="take the change back, or make it a pipeline of its own (another name, table and location)",
+        )
+
+
+@dataclass(frozen=True)
+class Published:
+    """What stands in the table for a window. `new` is False when an existing generation was verified or unchanged."""
+
+    window: WindowKey
+    generation: int
+    new: bool
+    rows: int
+    digest: str
+    location: str
+    note: str = ""

@@ -1,0 +1,186 @@
+"""Run one Spark job on a plan and turn its last words into an error that says what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from tidegate.core.base.errors import (
+    AttemptSpoilt,
+    BatchRefused,
+    JobFailed,
+    JobKilled,
+    PathExists,
+    PathMissing,
+    TidegateError,
+)
+from tidegate.core.base.plain import dumps, loads, to_plain
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.rules_version import COPYING_RULES
+from tidegate.core.batch.states import INGEST, REDRIVE
+from tidegate.core.files.merge import Merge
+from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
+from tidegate.core.target.paths import FAILURE, RECEIPT, join
+from tidegate.core.window.states import BuildingGeneration
+from tidegate.workflow.base import overflow
+from tidegate.workflow.base.context import Context
+
+T = TypeVar("T")
+
+
+def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
+    """Write the plan and run the job to its end. Raises JobFailed (retry) or BatchRefused (a human is needed).
+
+    A job that reports an error although its receipt is complete has done its work: the receipt decides.
+    """
+    job = overflow.with_known(ctx, job)
+    try:
+        ctx.storage.write_new(plan_path, dumps(job).encode())
+    except PathExists:
+        pass  # the same attempt, tried again: attempt names are unique
+    try:
+        ctx.launcher.run(plan_path)
+    except JobFailed as e:
+        if read_receipt(ctx, job.attempt_dir) is not None:
+            ctx.say(f"the job ended with an error after its receipt was complete: {e}")
+            return
+        raise last_words(ctx, job, e) from e
+    if read_receipt(ctx, job.attempt_dir) is None:
+        raise last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
+
+
+def run_replay(ctx: Context, job: JobPlan, plan_path: str) -> dict[int, ReplayReceipt | TidegateError]:
+    """Write the plan and run the job; by window (its start), its receipt, or why it has none: BatchRefused (a human is
+    needed) or JobFailed (retry). What is complete counts, however the job ended."""
+    job = overflow.with_known(ctx, job)
+    error = JobFailed(f"the job of attempt {job.attempt} left no receipt")
+    try:
+        ctx.storage.write_new(plan_path, dumps(job).encode())
+    except PathExists:
+        pass
+    try:
+        ctx.launcher.run(plan_path)
+    except JobFailed as e:
+        error = e
+    found: dict[int, ReplayReceipt | TidegateError] = {}
+    for target in job.targets:
+        mine = replace(job, attempt=target.attempt, attempt_dir=target.attempt_dir)
+        try:
+            receipt = receipt_of(ctx, ReplayReceipt, mine)
+        except JobFailed as e:
+            found[target.window_ms] = e
+            continue
+        if receipt is None:
+            own = last_words(ctx, mine, error)
+            found[target.window_ms] = last_words(ctx, job, error) if own is error else own
+        else:
+            found[target.window_ms] = receipt
+    return found
+
+
+def plan_of_files(
+    ctx: Context, generation: BuildingGeneration, mode: str, attempt: str, attempt_dir: str, merges: tuple[Merge, ...]
+) -> JobPlan:
+    """Of a job that makes files of a generation out of files that are there; Kafka is not read."""
+    return JobPlan(
+        mode=mode,
+        attempt=attempt,
+        attempt_dir=attempt_dir,
+        pipeline=to_plain(ctx.pipeline),
+        bootstrap={},
+        topic=ctx.pipeline.source.topic,
+        topic_id="",
+        parts=(),
+        nonce=generation.nonce,
+        epoch=generation.epoch,
+        spec_version=ctx.spec_version,
+        rules_version=COPYING_RULES,
+        window_ms=generation.window.start_ms,
+        merges=merges,
+    )
+
+
+def merge_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> JobPlan:
+    """Of a job that writes each of `merges` into the generation's merge directory."""
+    key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    return plan_of_files(ctx, generation, "merge", ctx.layout.merge_name(*key), ctx.layout.merge_attempt(*key), merges)
+
+
+def run_beside(ctx: Context, job: JobPlan, plan_path: str) -> None:
+    """Write the plan of a job that reads files and not Kafka, and run it: beside the control plane if it is small.
+
+    Raises JobFailed, or what the launcher raises; the receipt decides (`receipt_of`)."""
+    try:
+        ctx.storage.write_new(plan_path, dumps(job).encode())
+    except PathExists:
+        pass
+    size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
+    here = size <= ctx.pipeline.archive.merge.local_size
+    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
+    launcher.run(plan_path)
+
+
+def receipt_of(ctx: Context, kind: type[T], job: JobPlan) -> T | None:
+    """What a job run by `run_beside` has left. Raises JobFailed for a receipt that cannot be read."""
+    path = join(job.attempt_dir, RECEIPT)
+    try:
+        return loads(kind, ctx.storage.read(path))
+    except PathMissing:
+        return None
+    except ValueError as e:
+        raise JobFailed(f"{path} cannot be read: {e}") from None
+
+
+def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | BatchRefused:
+    """What the job says of its end, where it could; else `error`."""
+    try:
+        failure = loads(Failure, ctx.storage.read(join(job.attempt_dir, FAILURE)))
+    except PathMissing:
+        return _harmless(job, error) if isinstance(error, JobKilled) else error
+    except ValueError as e:
+        return JobFailed(f"{error.args[0]} (and its {FAILURE} cannot be read: {e})")
+    where = ", ".join(
+        f"{name} {value}"
+        for name, value in (
+            ("partition", failure.partition),
+            ("offset", failure.offset),
+            ("field", failure.field),
+        )
+        if value is not None
+    )
+    message = f"attempt {job.attempt}: {failure.what}" + (f" ({where})" if where else "")
+    kind = JobFailed if failure.retry else BatchRefused
+    return kind(message, advice=failure.advice)
+
+
+def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:
+    """What a person asks who reads that a job was killed."""
+    what, *words = str(error.args[0]).split("; its last words:", 1)
+    of = "what readers see stays, the next try builds it anew"
+    if job.mode in (INGEST, REDRIVE) and job.epoch:
+        of = f"the next try writes batch {job.batch_id} anew as epoch {job.epoch + 1}"
+    return JobKilled("; its last words:".join([f"{what}: nothing is lost, {of}", *words]), advice=error.advice)
+
+
+def read_receipt(ctx: Context, attempt_dir: str) -> Receipt | None:
+    """The receipt is written last and appears whole: if it is there, the attempt is complete.
+
+    Raises AttemptSpoilt for one that cannot be read."""
+    path = join(attempt_dir, RECEIPT)
+    try:
+        return loads(Receipt, ctx.storage.read(path))
+    except PathMissing:
+        return None
+    except ValueError as e:
+        raise _unreadable(path, e) from None
+
+
+def _unreadable(path: str, error: ValueError) -> AttemptSpoilt:
+    spoilt = AttemptSpoilt(f"{path} cannot be read: {error}")
+    if "unknown [" in str(error):
+        spoilt.retry = False
+        spoilt.advice = (
+            "another version of tidegate wrote it: install the same one where jobs run and where tasks run, "
+            "then clear the task"
+        )
+    return spoilt

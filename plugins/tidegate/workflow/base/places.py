@@ -1,0 +1,79 @@
+"""Where a file of the ledger can be, the likeliest place first: (directory, path below it)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidegate.core.base.partitions import partition_path
+from tidegate.core.files.landed import LandedFile
+from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.look.views import BatchRow, GenerationRow
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import Layout
+from tidegate.core.window.cut import time_values
+from tidegate.core.window.states import BUILDING
+
+
+def waiting(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | None) -> tuple[tuple[str, str], ...]:
+    """Of a data file whose rows no generation owns yet; `first` is generation 1 of its window, if it has begun."""
+    # in the order in which files move: who looks the other way round can miss one that is moving
+    assert f.window_ms is not None
+    epochs = range(1, first.epoch + 1) if first is not None and first.state == BUILDING else ()
+    moved = published_path(f, f"b{batch_id}")
+    return ((layout.landed(batch_id), f.path), *((layout.assembly(f.window_ms, 1, e), moved) for e in epochs))
+
+
+def side(layout: Layout, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str], ...]:
+    """Of a late or dirty file of a landed batch."""
+    if f.kind == DIRTY and batch.redriven_by is not None:
+        return dirty(layout, batch.batch_id, f)
+    below = f.path.removeprefix(f"{f.kind}/")
+    home = (layout.side(batch.batch_id, f.kind), below)
+    if batch.side_moved:
+        return (home,)
+    return (home, (layout.landed(batch.batch_id), f.path), (layout.side_staging(batch.batch_id, f.kind), below))
+
+
+def dirty(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], ...]:
+    """Of a dirty file that a redrive takes up, or has taken up."""
+    below = f.path.removeprefix(f"{DIRTY}/")
+    # in the order in which it moves
+    return ((layout.side(batch_id, DIRTY), below), (layout.redriven(batch_id), below))
+
+
+def late(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Of a late file that is in the late table, or whose rows a window has taken up since."""
+    assert f.window_ms is not None
+    below = f.path.removeprefix(f"{LATE}/")
+    # in the order in which it moves
+    return (layout.side(batch_id, LATE), below), (layout.reopened(batch_id, f.window_ms), below.rsplit("/", 1)[-1])
+
+
+def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: bool) -> tuple[str, ...]:
+    """Directories of a generation's files. `makes_way`: another one takes its directory (swap: directory)."""
+    layout = Layout.of(spec)
+    if not published:
+        window = time_values(g.window_ms, spec.time_partitions, spec.windows.timezone)
+        return (g.directory or "", layout.window(window))
+    if makes_way:
+        return (g.location or "", layout.generation(g.window_ms, g.number, g.epoch))
+    return (g.location or "",)
+
+
+def strays(listing: Iterable[str], manifest: Iterable[str]) -> Iterator[str]:
+    """Paths that readers see in a published directory although its manifest does not name them."""
+    for path in sorted(set(listing) - set(manifest)):
+        if not any(part.startswith(("_", ".")) for part in path.split("/")):
+            yield path
+
+
+def published_path(entry: FileEntry, origin: str) -> str:
+    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
+    name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
+    folder = partition_path(entry.values)
+    return f"{folder}/{name}" if folder else name
+
+
+def landed_path(item: LandedFile) -> str:
+    """Where a landed file lies in a published directory if it was not merged."""
+    return published_path(item.entry, f"b{item.batch_id}")

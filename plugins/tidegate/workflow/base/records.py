@@ -1,0 +1,132 @@
+"""Records of batches and generations in storage: written beside the files, read when the ledger knows less (R11)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tidegate.core.base.errors import OtherPipeline, PathExists, PathMissing, StorageAhead
+from tidegate.core.base.plain import UnknownFields
+from tidegate.core.batch.states import AbandonedBatch, SealedBatch
+from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
+from tidegate.core.target.paths import join, parse_assembly
+from tidegate.core.window.states import BuiltGeneration
+from tidegate.workflow.base.context import Context
+
+T = TypeVar("T")
+
+
+def mark_batch(ctx: Context, batch: SealedBatch | AbandonedBatch) -> None:
+    """Never cleaned: it tells a ledger that lost commits that this id is taken, and what the batch was."""
+    path = ctx.layout.high_water_mark(batch.plan.batch_id)
+    _write_once(ctx, path, pack(ctx.ledger.recovery.record(batch)))
+
+
+def mark_if_abandoned(ctx: Context, batch_id: int) -> None:
+    """Marks have no holes: who abandoned the last batch may have died before its mark."""
+    if batch_id < 1 or ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+        return
+    batch = ctx.ledger.batches.get(ctx.name, batch_id)
+    if isinstance(batch, AbandonedBatch):
+        mark_batch(ctx, batch)
+
+
+def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
+    """Before its directory is renamed to where readers look."""
+    key, now_ms = generation.window, ctx.ledger.now_ms()
+    record = GenerationRecord(
+        ctx.name,
+        key,
+        generation.number,
+        generation.epoch,
+        generation.kind,
+        generation.batches,
+        generation.directory,
+        location,
+        generation.files,
+        generation.digest,
+        ctx.ledger.windows.certificate(ctx.name, key),
+        now_ms,
+        generation.late,
+        ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if generation.kind == ROLLBACK else None,
+        ctx.ledger.recovery.decoders(ctx.name, key, generation.number),
+    )
+    path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
+    _write_once(ctx, path, pack(record))
+
+
+def _write_once(ctx: Context, path: str, content: bytes) -> None:
+    try:
+        ctx.storage.write_new(path, content)
+    except PathExists:
+        pass
+
+
+def batch_record(ctx: Context, batch_id: int) -> BatchRecord | None:
+    """None if there is no mark, or one that says no more than that the id is taken.
+
+    Raises StorageAhead for a mark that cannot be read, or is another pipeline's."""
+    path = ctx.layout.high_water_mark(batch_id)
+    try:
+        content = ctx.storage.read(path)
+    except PathMissing:
+        return None
+    if not content:
+        return None
+    record = _unpacked(BatchRecord, path, content)
+    _refuse_other(ctx, record.plan.pipeline, path)
+    return record
+
+
+def generation_record(ctx: Context, path: str) -> GenerationRecord:
+    """Raises StorageAhead for a record that cannot be read, or is another pipeline's."""
+    record = _unpacked(GenerationRecord, path, ctx.storage.read(path))
+    _refuse_other(ctx, record.pipeline, path)
+    return record
+
+
+def _refuse_other(ctx: Context, name: str, path: str) -> None:
+    """The ledger knows batches by their pipeline's name: under another one its offsets would be read again."""
+    if name == ctx.name:
+        return
+    sink = ctx.pipeline.sink
+    raise OtherPipeline(
+        f"{ctx.name}: {sink.location} belongs to pipeline {name}: {path} is its record",
+        advice=f"a pipeline keeps its name: if {ctx.name} is {name} under a new one, rename its file to {name}.yaml "
+        f"and write `name: {name}` in it again: it goes on where it was. If it is another pipeline, give it a "
+        f"sink.table and a sink.location of its own; one that is to go on from {name} begins with source.start. "
+        "Nothing has been changed",
+    )
+
+
+def _unpacked(kind: type[T], path: str, content: bytes) -> T:
+    try:
+        return unpack(kind, content)
+    except UnknownFields as e:
+        advice = "finish the upgrade on this host, then run this again; the record is whole, leave it where it is"
+        raise StorageAhead(f"{path} cannot be read: {e}", advice=advice) from e
+    except ValueError as e:
+        raise StorageAhead(f"{path} cannot be read: {e}", advice="restore it from a backup of the filesystem") from e
+
+
+def publication_marks(ctx: Context, since_ms: int | None) -> dict[tuple[int, int], str]:
+    """(window start UTC ms, generation) -> path of its newest record, for publications since a day before `since_ms`.
+
+    Names that are none of ours are left out."""
+    layout = ctx.layout
+    days = [d for d in ctx.storage.list_names(layout.publication_marks()) or [] if _is_day(d)]
+    if since_ms is not None:
+        first = layout.publication_day(since_ms - 86_400_000).rsplit("/", 1)[1]
+        days = [d for d in days if d >= first]
+    found: dict[tuple[int, int], tuple[int, str]] = {}
+    for day in days:
+        folder = join(layout.publication_marks(), day)
+        for name in ctx.storage.list_names(folder) or []:
+            mark = parse_assembly(name)
+            if mark is not None and mark.epoch >= found.get((mark.window_ms, mark.number), (0, ""))[0]:
+                found[mark.window_ms, mark.number] = (mark.epoch, join(folder, name))
+    return {key: path for key, (_, path) in sorted(found.items())}
+
+
+def _is_day(name: str) -> bool:
+    return len(name) == 10 and name[4] == name[7] == "-" and name.replace("-", "").isdigit()

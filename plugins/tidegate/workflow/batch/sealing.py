@@ -1,0 +1,307 @@
+"""From a receipt to a manifest: nothing is believed that was not counted, listed and compared (R6, R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from tidegate.core.base.errors import (
+    Alarm,
+    AttemptSpoilt,
+    BatchRefused,
+    LostComparison,
+    PathMissing,
+    StorageAhead,
+    TopicRecreated,
+)
+from tidegate.core.base.plain import loads
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.batch.thresholds import refusal
+from tidegate.core.dirty import redrive
+from tidegate.core.files import slow_path
+from tidegate.core.files.receipt import DIRTY, LATE, Receipt, arithmetic_errors
+from tidegate.core.restore.record import same_plan
+from tidegate.core.source.port import TopicState
+from tidegate.core.target.paths import join
+from tidegate.core.window import lateness, schedule
+from tidegate.core.window.zonedata import SAME_TZDATA, version_of
+from tidegate.workflow.base import overflow, records
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.jobs import read_receipt
+from tidegate.workflow.batch.attempts import refuse_other_records
+from tidegate.workflow.source import log_cut
+
+_COUNTED = ("read", "data", "late", "dirty", "dropped", "rerouted")
+
+
+def seal(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
+    """WRITING(epoch) -> SEALED. None: somebody newer owns the batch, or sealed it; nothing was touched."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    receipt = read_receipt(ctx, directory)
+    if receipt is None:
+        raise LostComparison(f"attempt {batch.epoch} of batch {batch.plan.batch_id} has no receipt")
+    defect = _defect(ctx, batch, receipt, directory)
+    if defect is not None:
+        raise AttemptSpoilt(defect)
+    refusing(ctx, batch, lambda: _check(ctx, batch, receipt))
+    try:
+        sealed = ctx.ledger.batches.seal(batch, receipt)
+    except LostComparison:
+        now = ctx.ledger.batches.get(ctx.name, batch.plan.batch_id)
+        ours = getattr(now, "epoch", None) == batch.epoch and getattr(now, "nonce", None) == batch.nonce
+        if isinstance(now, PlannedBatch | WritingBatch):
+            # a newer attempt's, or a ledger that forgot this one: its next try sees which
+            raise LostComparison(f"batch {batch.plan.batch_id} does not belong to attempt {batch.epoch} now") from None
+        ctx.say(f"batch {batch.plan.batch_id} is {now.state} already" + (" by this attempt" if ours else ""))
+        return None
+    ctx.say(f"sealed batch {batch.plan.batch_id}: {_summary(receipt)}")
+    if receipt.slow:
+        ctx.say(f"batch {batch.plan.batch_id}: {_slow(receipt)}")
+    overflow.say(ctx, receipt)
+    return sealed
+
+
+def seal_if_complete(ctx: Context, batch: WritingBatch) -> SealedBatch | None:
+    """An earlier try's task died after its job had finished: its receipt is as good as ours.
+
+    None if there is no such attempt, or a spoilt one, which is given up: the next writes the same offsets again."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    try:
+        receipt = read_receipt(ctx, directory)
+        defect = None if receipt is None else _defect(ctx, batch, receipt, directory)
+    except AttemptSpoilt as e:
+        defect, receipt = str(e.args[0]), None
+    if defect is not None:
+        ctx.say(f"attempt {batch.epoch} of batch {batch.plan.batch_id} is given up: {defect}")
+        return None
+    if receipt is None or ctx.ledger.batches.refusal(ctx.name, batch.plan.batch_id):
+        return None
+    ctx.say(f"attempt {batch.epoch} of batch {batch.plan.batch_id} is complete: nothing to write again")
+    return seal(ctx, batch)
+
+
+def is_complete(ctx: Context, batch: WritingBatch) -> bool:
+    """Whether the attempt in force has written all of its rows and was not refused: it can be sealed."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    try:
+        receipt = read_receipt(ctx, directory)
+    except AttemptSpoilt:
+        return False
+    if receipt is None or _defect(ctx, batch, receipt, directory) is not None:
+        return False
+    return ctx.ledger.batches.refusal(ctx.name, batch.plan.batch_id) is None
+
+
+def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str) -> str | None:
+    """Why the attempt is not what its receipt says: then another one writes again, nothing is lost."""
+    plan = batch.plan
+    told = (receipt.batch_id, receipt.epoch, receipt.nonce, receipt.topic_id, receipt.spec_version)
+    if told != (plan.batch_id, batch.epoch, batch.nonce, plan.topic_id, plan.spec_version):
+        return f"the receipt in {directory} is of another attempt: {told}"
+    return _not_as_listed(ctx, receipt, directory)
+
+
+def _not_as_listed(ctx: Context, receipt: Receipt, directory: str) -> str | None:
+    """R6: the first file of the receipt that the directory's listing does not show with its length."""
+    there = {f.path: f.bytes for f in ctx.storage.list_files(directory) or []}
+    for f in receipt.files:
+        if there.get(f.path) != f.bytes:
+            found = f"has {many(there[f.path], 'byte')}" if f.path in there else "is not there"
+            return f"{join(directory, f.path)} {found}, its receipt says {many(f.bytes, 'byte')}"
+    return None
+
+
+def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
+    """Raises BatchRefused (content), TopicRecreated."""
+    plan = batch.plan
+    _check_windows(ctx, plan, receipt)
+    if plan.is_redrive:
+        _check_redrive(ctx, plan, receipt)
+        return
+    errors = arithmetic_errors(receipt, plan.ranges, ctx.pipeline.source.gaps)
+    if errors:
+        raise BatchRefused(f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}")
+    _check_topic(ctx, plan)
+    refuse_other_records(ctx, batch, receipt)
+    reason = refusal(ctx.pipeline.dirty, receipt)
+    _say_samples(ctx, receipt)
+    if reason is not None:
+        _refuse_unless_released(ctx, plan.batch_id, reason)
+
+
+def _refuse_if_cut(ctx: Context, plan: Plan, topic: TopicState) -> None:
+    """Nor from a log that was cut meanwhile: some of it was read before, some after, nobody knows which."""
+    for partition, offset in sorted(log_cut.under(ctx, plan, topic).items()):
+        raise BatchRefused(
+            f"partition {partition}: the log was cut at offset {offset} (an unclean leader election?) after batch "
+            f"{plan.batch_id} was planned up to {next(p.end for p in plan.partitions if p.partition == partition)}",
+            advice=f"tidegate repair {ctx.name} --reread {plan.batch_id} --why ...: the next run plans anew from what "
+            "the log holds now",
+        )
+
+
+def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
+    released = ctx.ledger.repairs.released(ctx.name, batch_id)
+    if released is None:
+        once = f"or land this batch as it is: tidegate repair {ctx.name} --release {batch_id} --why ..."
+        raise BatchRefused(f"batch {batch_id}: {reason}", advice=f"{BatchRefused.advice}; {once}")
+    ctx.say(f"batch {batch_id}: {reason}; it lands all the same, released by {released}")
+
+
+def _check_topic(ctx: Context, plan: Plan) -> None:
+    """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile."""
+    topic = ctx.source.describe(plan.topic)
+    if topic.topic_id != plan.topic_id:
+        raise TopicRecreated(
+            f"topic {plan.topic} has id {topic.topic_id} now, batch {plan.batch_id} planned {plan.topic_id}"
+        )
+    _refuse_if_cut(ctx, plan, topic)
+
+
+def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:
+    """R1: whatever wrote it, no row may be in a window where the plan's floor and late policy cannot have sent it."""
+    spec = ctx.pipeline
+    if plan.spec_version != ctx.spec_version:
+        spec = ctx.ledger.pipelines.spec(ctx.name, plan.spec_version)
+    strange = list(islice(schedule.errors(spec, plan.floor, receipt), 3))
+    if strange:
+        zone = spec.windows.timezone
+        raise BatchRefused(
+            f"the receipt of batch {plan.batch_id} is of other windows than the schedule's: {'; '.join(strange)}; "
+            f"the zone data of the executors are not those of this host ({zone}, {version_of(zone)})",
+            advice=f"{SAME_TZDATA}, then clear the write task: the same offsets are read again",
+        )
+    wrong = lateness.errors(plan.floor, spec.windows, spec.late_policy, receipt)
+    if wrong:
+        raise BatchRefused(
+            f"the receipt of batch {plan.batch_id} is not of its plan: {'; '.join(wrong[:3])}",
+            advice="run workers and control plane from the same release",
+        )
+
+
+def _check_redrive(ctx: Context, plan: Plan, receipt: Receipt) -> None:
+    """Neither Kafka nor the dirty limits are asked: all of its rows were dirty, and come from files. Raises
+    BatchRefused."""
+    wrong = arithmetic_errors(receipt, plan.ranges, "allow") + redrive.errors(plan, receipt)
+    if wrong:
+        raise BatchRefused(f"the receipt of redrive {plan.batch_id} does not add up: {'; '.join(wrong[:3])}")
+    _say_samples(ctx, receipt)
+    reason = redrive.in_vain(receipt)
+    if reason is not None:
+        raise BatchRefused(f"redrive {plan.batch_id}: {reason}")
+
+
+def _say_samples(ctx: Context, receipt: Receipt) -> None:
+    for s in receipt.samples:
+        ctx.say(f"dirty: partition {s.partition} offset {s.offset}: {s.field or 'record'}: {s.reason}: {s.raw}")
+
+
+def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> None:
+    """Run `step`; what it refuses is remembered on the row, for people and for the replan with a mended spec."""
+    try:
+        step()
+    except BatchRefused as e:
+        if batch.plan.is_redrive:
+            _give_up(ctx, batch, e.args[0])
+        else:
+            ctx.ledger.batches.refuse(batch, str(e))
+        raise
+    except Alarm as e:
+        if ctx.ledger.batches.get(ctx.name, batch.plan.batch_id) != batch:
+            raise LostComparison(f"batch {batch.plan.batch_id} has moved on") from e
+        ctx.ledger.batches.block(batch, str(e))
+        raise
+
+
+def _give_up(ctx: Context, batch: WritingBatch, reason: str) -> None:
+    """A redrive that is refused: its rows stay what they were, and new records must not wait for a human."""
+    ctx.ledger.batches.abandon(batch, reason)
+    records.mark_batch(ctx, AbandonedBatch(batch.plan, reason))
+    ctx.say(f"redrive {batch.plan.batch_id} is given up, every row stays where it is: {reason}")
+
+
+def adopt_landed(ctx: Context, batch: OpenBatch) -> SealedBatch | None:
+    """R11: `landed/<batch>` or its record before SEALED means that the ledger lost a commit.
+
+    Adopted if it is of this very plan; otherwise raises StorageAhead.
+    """
+    receipt = landed_receipt(ctx, batch)
+    if receipt is None:
+        return None
+    ctx.say(f"batch {batch.plan.batch_id} has landed before the ledger says so: its receipt is adopted")
+    return ctx.ledger.batches.adopt(batch, receipt)
+
+
+def landed_receipt(ctx: Context, batch: OpenBatch) -> Receipt | None:
+    """What has landed under the batch's id, None if nothing. Raises StorageAhead if it is not of the batch's plan."""
+    plan = batch.plan
+    directory = ctx.layout.landed(plan.batch_id)
+    record = records.batch_record(ctx, plan.batch_id)
+    try:
+        receipt = record.manifest if record is not None else read_receipt(ctx, directory)
+    except AttemptSpoilt as e:
+        raise StorageAhead(f"batch {plan.batch_id} is {batch.state} in the ledger, but has landed: {e.args[0]}") from e
+    marked = record is not None or ctx.storage.exists(ctx.layout.high_water_mark(plan.batch_id))
+    if receipt is None and not marked and not ctx.storage.exists(directory):
+        return None
+    if ctx.ledger.batches.get(ctx.name, plan.batch_id) != batch:  # R10: before any alarm
+        raise LostComparison(f"batch {plan.batch_id} has moved on: another task works on it")
+    if receipt is None:
+        what = "its high-water mark exists" if marked else f"{directory} exists without a receipt"
+        raise StorageAhead(f"batch {plan.batch_id} is {batch.state} in the ledger, but {what}")
+    _check_its_ranges(plan, receipt, directory)
+    if record is not None and not same_plan(record.plan, plan):
+        raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
+    if record is None:
+        _check_landed_files(ctx, directory, receipt)
+        _check_its_plan(ctx, plan, receipt)
+    return receipt
+
+
+def _check_its_ranges(plan: Plan, receipt: Receipt, directory: str) -> None:
+    """R11: what is adopted covers exactly the ranges that the ledger has planned."""
+    covered = tuple(r.range for r in receipt.ranges)
+    if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
+        raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
+
+
+def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
+    """Two plans of the same ranges can differ in what makes a row late: the attempt's own plan file tells."""
+    path = ctx.layout.plan(plan.batch_id, receipt.epoch, receipt.nonce)
+    try:
+        (part,) = loads(JobPlan, ctx.storage.read(path)).parts
+    except PathMissing:
+        return  # a batch without ranges has none
+    except ValueError as e:
+        raise StorageAhead(
+            f"batch {plan.batch_id} has landed before the ledger says so, and {path} cannot be read: {e}",
+            advice="restore that file from a backup of the filesystem: it tells by which plan the batch was written",
+        ) from None
+    if (part.clock_ms, part.floor, part.rules_version) != (plan.clock_ms, plan.floor, plan.rules_version):
+        raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
+
+
+def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:
+    """All of them must be where landing leaves them: late and dirty files may be in their tables already."""
+    there = {f.path: f.bytes for f in ctx.storage.list_files(directory) or []}
+    for kind in (LATE, DIRTY):
+        moved = ctx.storage.list_files(ctx.layout.side(receipt.batch_id, kind)) or []
+        there |= {f"{kind}/{f.path}": f.bytes for f in moved}
+    missing = [f.path for f in receipt.files if there.get(f.path) != f.bytes]
+    if missing:
+        raise StorageAhead(
+            f"{directory}: {missing[0]} and {many(len(missing) - 1, 'more file')} of its receipt have moved on"
+        )
+
+
+def _slow(receipt: Receipt) -> str:
+    return slow_path.told(receipt.slow, receipt.read_rows, receipt.slow_seconds)
+
+
+def _summary(receipt: Receipt) -> str:
+    total = {k: sum(getattr(r, k) for r in receipt.ranges) for k in _COUNTED}
+    windows = {f.window_ms for f in receipt.files if f.window_ms is not None}
+    counts = ", ".join(f"{k} {n:,}" for k, n in total.items() if n or k not in ("dropped", "rerouted"))
+    return f"{counts}; {many(len(receipt.files), 'file')} for {many(len(windows), 'window')}"

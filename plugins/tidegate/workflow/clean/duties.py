@@ -1,0 +1,36 @@
+"""Delete what the ledger proves that nobody can need (R7): bounded, oldest first, each time looked at again before.
+
+Killed anywhere it does no harm and goes on next time: a deletion is decided from the ledger alone, noted after it is
+done, and done again if it was not noted. Two cleaners do the same things at worst.
+"""
+
+from __future__ import annotations
+
+from tidegate.workflow.base import preflight
+from tidegate.workflow.base.context import Context, guard
+from tidegate.workflow.clean.batches import clean_batches
+from tidegate.workflow.clean.generations import clean_generations
+from tidegate.workflow.clean.round import Cleaned, Enough, Item, Run
+
+LIMIT = 500
+"""Deletions of one round."""
+
+
+def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
+    """One round over everything that a pipeline leaves behind. `dry_run`: nothing is changed, only told.
+
+    Raises StorageAhead when the ledger has lost commits: then it proves nothing."""
+    guard(ctx)
+    row = ctx.ledger.pipelines.row(ctx.name)
+    preflight.refuse_if_ahead(ctx, row.next_batch_id if row else 1)
+    run = Run(ctx, limit, dry_run)
+    try:
+        clean_generations(run)
+        clean_batches(run)
+    except Enough:
+        pass
+    run.note()
+    return run.result()
+
+
+__all__ = ["LIMIT", "Cleaned", "Item", "clean"]

@@ -1,0 +1,136 @@
+"""Assemble a window: the control plane moves the files that the manifests name into one directory (R3)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExists, PathMissing
+from tidegate.core.base.plain import dumps
+from tidegate.core.base.wording import many
+from tidegate.core.files.receipt import FileEntry, content_digest
+from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.target.paths import CERTIFICATE, join
+from tidegate.core.window.states import ARCHIVE, HEAL, BuildingGeneration, BuiltGeneration
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.places import published_path
+from tidegate.workflow.base.renames import MovedOn, manifest_of, move_files
+from tidegate.workflow.generation.merge import as_published, merge_small
+
+REBUILT = ("replay", HEAL)
+"""Kinds of generations whose rows are all by the columns of the spec that built them."""
+MAX_FILES = 5000
+"""Of a window's files that its certificate names: a reader's first look must not take minutes."""
+
+
+def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
+    """BUILDING(epoch) -> BUILT from the landed files of the generation's batches, small ones merged before.
+
+    A file lies in `landed/`, or in the directory of a lower epoch whose task died: it moves upward only. What was
+    merged stays where it is. Raises MovedOn, FilesLost."""
+    landed = ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches)
+    merged = merge_small(ctx, generation, landed)
+    sources: dict[str, tuple[str, ...]] = {}
+    entries: list[FileEntry] = []
+    for file in merged.files:
+        entries.append(file.entry)
+        sources[file.entry.path] = (file.uri,)
+    for item in merged.left:
+        entry = as_published(item)
+        entries.append(entry)
+        sources[entry.path] = (join(ctx.layout.landed(item.batch_id), item.entry.path),)
+    return collect(ctx, generation, entries, sources)
+
+
+def collect(
+    ctx: Context, generation: BuildingGeneration, entries: list[FileEntry], sources: dict[str, tuple[str, ...]]
+) -> BuiltGeneration:
+    """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT.
+
+    An alarm blocks the window, but for FilesLost of landed ones: Kafka may still have their records."""
+    key, number, epoch = generation.window, generation.number, generation.epoch
+    directory = ctx.layout.assembly(key.start_ms, number, epoch)
+    wanted = {e.path: (e.bytes, _places(ctx, generation, e.path, sources[e.path])) for e in entries}
+    ctx.storage.make_dirs(directory)
+
+    def still_mine() -> bool:
+        return ctx.ledger.windows.holds(generation)
+
+    try:
+        move_files(ctx.storage, wanted, directory, still_mine)
+        _certify(ctx, generation, directory, entries)
+        decoded_by = ctx.spec_version if generation.kind in REBUILT else None
+        built = ctx.ledger.windows.built(generation, directory, entries, decoded_by)
+    except LostComparison:
+        raise MovedOn from None
+    except Alarm as e:
+        if not (isinstance(e, FilesLost) and generation.kind == ARCHIVE):
+            ctx.ledger.windows.block(ctx.name, key, str(e))
+        raise
+    rows = sum(e.rows for e in entries)
+    ctx.say(
+        f"assembled {many(rows, 'row')} in {many(len(entries), 'file')} of {many(len(generation.batches), 'batch')}"
+    )
+    return built
+
+
+def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Where a file may be: its sources, then the directories of lower epochs, which may have moved it up (R3).
+
+    In the order in which files move: who looks the other way round can miss one that a zombie just moved up."""
+    lower = (ctx.layout.assembly(generation.window.start_ms, generation.number, e) for e in range(1, generation.epoch))
+    return sources + tuple(join(d, path) for d in lower)
+
+
+def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entries: list[FileEntry]) -> None:
+    """`_certificate.json`: which generation, of which batches, how many rows, on what grounds.
+
+    Before BUILT: from then on nobody writes to the directory, so that nothing can bring it back once it was renamed."""
+    path = join(directory, CERTIFICATE)
+    try:
+        ctx.storage.write_new(path, _certificate(ctx, generation, entries))
+    except PathExists:
+        # in a ledger that lost commits an epoch can come twice: the next try takes one above this directory (R3)
+        raise MovedOn from None
+
+
+def certify_built(ctx: Context, generation: BuiltGeneration) -> None:
+    """An earlier version recorded BUILT before it wrote the certificate: it is made up for.
+
+    By a rename from a name of this try's own: a late one must not bring the directory back."""
+    listing = ctx.storage.list_files(generation.directory)
+    if listing is None or any(f.path == CERTIFICATE for f in listing):
+        return
+    key = generation.window
+    work = ctx.layout.replay_attempt(key.start_ms, generation.number, generation.epoch, ctx.nonce())
+    draft = join(work, CERTIFICATE)
+    ctx.storage.write_new(draft, _certificate(ctx, generation, generation.files))
+    try:
+        ctx.storage.rename_no_replace(draft, join(generation.directory, CERTIFICATE))
+    except (PathExists, PathMissing):
+        pass  # another task has done it, or has moved the directory on: the cleaner takes the draft
+
+
+def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration, entries: Sequence[FileEntry]) -> bytes:
+    files = manifest_of(entries)
+    grounds = ctx.ledger.windows.grounds(ctx.name, generation.window, generation.batches, generation.late)
+    content = {
+        "pipeline": ctx.name,
+        "window": generation.window,
+        "generation": generation.number,
+        "epoch": generation.epoch,
+        "kind": generation.kind,
+        "batches": generation.batches,
+        "rows": sum(e.rows for e in entries),
+        "file_count": len(files),
+        "files": dict(itertools.islice(sorted(files.items()), MAX_FILES)),
+        "digest": content_digest(entries),
+        "certificate": ctx.ledger.windows.certificate(ctx.name, generation.window),
+        "grounds": grounds,
+    }
+    if generation.kind == ROLLBACK:
+        content["rows_of"] = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
+    return dumps(content).encode()
+
+
+__all__ = ["assemble", "certify_built", "collect", "published_path"]

@@ -1,0 +1,151 @@
+"""Build a generation that takes late rows up: the files of the one in force, and the late files, by a job of ours.
+
+Kafka is not asked, so its retention does not matter. What cannot be proved to be exactly these rows publishes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from tidegate.core.base.errors import BatchRefused, JobFailed, ReplayRefused
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.states import AbandonedBatch
+from tidegate.core.files import merge
+from tidegate.core.files.merge import Merge, Source
+from tidegate.core.files.overflow import Known, overflow_values
+from tidegate.core.files.receipt import DATA, LATE, FileEntry
+from tidegate.core.late import reopen
+from tidegate.core.late.reopen import ReopenReceipt
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import join
+from tidegate.core.target.tables import told_columns
+from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
+from tidegate.workflow.base import jobs, overflow
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.generation.assembly import collect, published_path
+from tidegate.workflow.side import late_files
+
+_STAYS = "the current generation stays, and the late rows stay in the late table"
+
+
+def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
+    """BUILDING(epoch) -> BUILT. Raises ReplayRefused; then the generation in force stays, and so do the late rows.
+
+    The job writes to a work directory; only what its receipt names is moved into the generation."""
+    current = _in_force(ctx, generation)
+    _refuse_if_lost(ctx, current)
+    late = _late_sources(ctx, generation, current)
+    job = _job_plan(ctx, generation, current, late)
+    receipt = _run(ctx, generation, job)
+    owed = ctx.ledger.windows.owed(ctx.name, generation.window, generation.batches, generation.late)
+    listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
+    wrong = reopen.errors(receipt, current.files, [s.entry for s in late], owed, listing)
+    if wrong:
+        raise ReplayRefused(f"{iso(generation.window.start_ms)}: {'; '.join(wrong[:3])}", advice=_STAYS)
+    for one in receipt.overflow:
+        overflow.say_one(ctx, one)
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
+    for f in receipt.files:
+        entry = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
+        entries.append(entry)
+        sources[entry.path] = (join(job.attempt_dir, f.path),)
+    return collect(ctx, generation, entries, sources)
+
+
+def _in_force(ctx: Context, generation: BuildingGeneration) -> PublishedGeneration:
+    number = ctx.ledger.windows.get(ctx.name, generation.window).current
+    if number is None or number >= generation.number:
+        raise MovedOn
+    current = ctx.ledger.windows.generation(ctx.name, generation.window, number)
+    if not isinstance(current, PublishedGeneration):
+        raise MovedOn
+    return current
+
+
+def _refuse_if_lost(ctx: Context, current: PublishedGeneration) -> None:
+    """Before a job is started; and a lost file must not keep Clear from rebuilding the window."""
+    there = {f.path: f.bytes for f in ctx.storage.list_files(current.location) or []}
+    lost = [f.path for f in current.files if there.get(f.path) != f.bytes]
+    if lost:
+        raise ReplayRefused(
+            f"{iso(current.window.start_ms)}: {join(current.location, lost[0])} and "
+            f"{many(len(lost) - 1, 'more file')} of "
+            f"generation {current.number} are not what the manifest says",
+            advice="clear the window's publish task, which rebuilds it, then reopen it again",
+        )
+
+
+def _late_sources(ctx: Context, generation: BuildingGeneration, current: PublishedGeneration) -> list[Source]:
+    found, start = [], generation.window.start_ms
+    for batch_id in (i for i in generation.late if i not in current.late):
+        for f in late_files.files_of(ctx, start, batch_id):
+            uris = late_files.homes(ctx, batch_id, f)
+            if not any(ctx.storage.exists(uri) for uri in uris):
+                raise ReplayRefused(
+                    f"{iso(start)}: late file lost: it is not at {uris[0]}",
+                    advice="restore it from a backup of the filesystem, then reopen the window again",
+                )
+            found.append(Source(batch_id, f, uris))
+    return found
+
+
+# ---------------------------------------------------------------- the job
+
+
+def _job_plan(
+    ctx: Context, generation: BuildingGeneration, current: PublishedGeneration, late: list[Source]
+) -> JobPlan:
+    key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    values = {f.values for f in current.files} - {overflow_values(ctx.pipeline)}
+    name, directory = ctx.layout.replay_name(*key), ctx.layout.replay_attempt(*key)
+    plan = jobs.plan_of_files(ctx, generation, "reopen", name, directory, _copies(ctx, current))
+    return replace(plan, known=Known.of({generation.window.start_ms: values}), late=_by_columns(ctx, late))
+
+
+def _copies(ctx: Context, current: PublishedGeneration) -> tuple[Merge, ...]:
+    """Each file of the generation in force once; small ones of a partition together, if that is worth it."""
+    sink, told = ctx.pipeline.sink, told_columns(ctx.pipeline, DATA)
+    sources = [Source(0, f, (join(current.location, f.path),)) for f in current.files]
+    groups = merge.groups(sources, {0: None}, sink.target_file_size, ctx.pipeline.archive.merge.min_files)
+    grouped = {s.entry.path for group in groups for s in group}
+    groups += [(s,) for s in sources if s.entry.path not in grouped]
+    return tuple(Merge(f"{DATA}/c{i:05d}", group, told) for i, group in enumerate(groups))
+
+
+def _by_columns(ctx: Context, late: list[Source]) -> tuple[Merge, ...]:
+    """Late files by the spec that their batches were planned with: where files do not say their columns, it does."""
+    specs: dict[int, Pipeline] = {}
+    groups: dict[int, list[Source]] = defaultdict(list)
+    for source in late:
+        batch = ctx.ledger.batches.get(ctx.name, source.batch_id)
+        assert not isinstance(batch, AbandonedBatch)
+        version = batch.plan.spec_version
+        if version not in specs:
+            specs[version] = ctx.ledger.pipelines.spec(ctx.name, version)
+        groups[version].append(source)
+    return tuple(
+        Merge(f"{LATE}{version}", tuple(mine), told_columns(specs[version], LATE))
+        for version, mine in sorted(groups.items())
+    )
+
+
+def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> ReopenReceipt:
+    """Raises JobFailed, ReplayRefused. The receipt decides."""
+    plan = ctx.layout.replay_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    error = JobFailed(f"the job of {job.attempt} left no receipt")
+    try:
+        jobs.run_beside(ctx, job, plan)
+    except JobFailed as e:
+        error = e
+    receipt = jobs.receipt_of(ctx, ReopenReceipt, job)
+    if receipt is not None:
+        return receipt
+    words = jobs.last_words(ctx, job, error)
+    if isinstance(words, BatchRefused):
+        raise ReplayRefused(words.args[0], advice=words.advice or _STAYS) from error
+    raise words from error

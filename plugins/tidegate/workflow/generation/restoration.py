@@ -1,0 +1,121 @@
+"""Build a generation of the rows of an earlier one: its files are copied by a job of ours, row by row held against the
+manifest, and never moved (R4: readers may still be at them)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.core.base.errors import BatchRefused, JobFailed, ReplayRefused, TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.files import merge as merging
+from tidegate.core.files.merge import Merge, MergeReceipt, Source
+from tidegate.core.files.receipt import DATA, FileEntry, content_digest
+from tidegate.core.replay import rollback
+from tidegate.core.target.paths import join
+from tidegate.core.target.tables import told_columns
+from tidegate.core.window.states import RETIRED, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.workflow.base import jobs
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.generation.assembly import collect, published_path
+
+_STAYS = "the generation in force stays; go back to another one, or replay the window"
+
+
+def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
+    """BUILDING(epoch) -> BUILT. Raises ReplayRefused; then the generation in force stays."""
+    told = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
+    if told is None:
+        raise MovedOn
+    old = earlier(ctx, generation.window, told.number)
+    refuse_if_lost(ctx, old)
+    merges = _copies(ctx, old)
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
+    if merges:
+        job = jobs.merge_plan(ctx, generation, merges)
+        receipt = _run(ctx, generation, job)
+        listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
+        wrong = merging.errors(merges, receipt, listing)
+        if wrong:
+            raise ReplayRefused(f"{iso(generation.window.start_ms)}: {'; '.join(wrong[:3])}", advice=_STAYS)
+        made = {f.stem: f for f in receipt.files}
+        for merge in merges:
+            copy = made[merge.stem]
+            entry = merging.sum_of(merge.sources, copy.path, copy.bytes)
+            entries.append(replace(entry, path=published_path(entry, f"g{generation.number}.{generation.epoch}")))
+            sources[entries[-1].path] = (join(job.attempt_dir, copy.path),)
+    if content_digest(entries) != old.digest:
+        raise ReplayRefused(
+            f"{iso(generation.window.start_ms)}: the copies are not the content of generation {old.number} (digest)",
+            advice=_STAYS,
+        )
+    return collect(ctx, generation, entries, sources)
+
+
+def earlier(ctx: Context, key: WindowKey, number: int) -> PublishedGeneration:
+    """Raises MovedOn if it is not a retired one."""
+    old = ctx.ledger.windows.generation(ctx.name, key, number)
+    if not isinstance(old, PublishedGeneration) or old.state != RETIRED:
+        raise MovedOn
+    return old
+
+
+def refuse_if_lost(ctx: Context, old: PublishedGeneration) -> None:
+    """Raises ReplayRefused unless storage has every file, with its length."""
+    gone = rollback.lost(old.files, {f.path: f.bytes for f in ctx.storage.list_files(old.location) or []})
+    if gone:
+        raise ReplayRefused(
+            f"{iso(old.window.start_ms)}: {join(old.location, gone[0])} and "
+            f"{many(len(gone) - 1, 'more file')} of generation "
+            f"{old.number} are not there as its manifest says",
+            advice="restore them from a backup of the filesystem, or replay the window from Kafka",
+        )
+
+
+def again(ctx: Context, generation: PublishedGeneration) -> int | None:
+    """A rollback in force that has lost a file begins once more, if the earlier generation still has its own, by
+    storage and by the ledger: what was cleaned and reappeared is nothing to rest on.
+
+    None if that is not so: then the window is rebuilt as any other."""
+    told = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
+    if told is None:
+        return None
+    try:
+        rollback.choose(ctx.ledger.rollbacks.generations(ctx.name, generation.window), told.number, ctx.pipeline)
+        refuse_if_lost(ctx, earlier(ctx, generation.window, told.number))
+    except (MovedOn, ReplayRefused) as e:
+        ctx.say(f"rows of generation {told.number} cannot be copied again ({e}): today's columns decode them anew")
+        return None
+    why = f"files of generation {generation.number} were lost; {told.why}"
+    return ctx.ledger.rollbacks.begin(ctx.name, generation.window, generation.number, told.number, why)
+
+
+# ---------------------------------------------------------------- the job
+
+
+def _copies(ctx: Context, old: PublishedGeneration) -> tuple[Merge, ...]:
+    """Each file by itself."""
+    told = told_columns(ctx.pipeline, DATA)
+    return tuple(
+        Merge(f"{DATA}/c{i:05d}", (Source(0, f, (join(old.location, f.path),)),), told) for i, f in enumerate(old.files)
+    )
+
+
+def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeReceipt:
+    """Raises JobFailed, ReplayRefused. The receipt decides."""
+    plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    error = JobFailed(f"the job of {job.attempt} left no receipt")
+    try:
+        jobs.run_beside(ctx, job, plan)
+    except JobFailed as e:
+        error = e
+    receipt = jobs.receipt_of(ctx, MergeReceipt, job)
+    if receipt is not None:
+        return receipt
+    last: TidegateError = jobs.last_words(ctx, job, error)
+    if isinstance(last, BatchRefused):
+        raise ReplayRefused(last.args[0], advice=last.advice or _STAYS) from error
+    raise last from error

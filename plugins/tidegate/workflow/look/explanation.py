@@ -1,0 +1,263 @@
+"""Where one window stands and what to do next, for people. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.late.reopen import over_budget
+from tidegate.core.look.blocking import next_step, unread_step
+from tidegate.core.look.views import LedgerReads, WindowView
+from tidegate.core.publish.grounds import Grounds
+from tidegate.core.replay.rollback import Origin
+from tidegate.core.source.port import TopicState
+from tidegate.core.source.progress import Progress, begins
+from tidegate.core.window import forecast, watermark
+from tidegate.core.window.cut import time_values
+from tidegate.core.window.forecast import Forecast
+from tidegate.core.window.states import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
+from tidegate.core.window.watermark import Certificate
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.completeness import ask
+from tidegate.workflow.look.overview import after_refusal, first_line
+from tidegate.workflow.window.overdue import backfill, clear
+from tidegate.workflow.window.unfinished import finishing
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset).
+
+    `rerouted` of the rows belong to earlier windows, which were not open any more when the batch was planned.
+    `sources`: of a redrive, the batches whose dirty rows these were. `taken_up` of the late rows are in the generation
+    in force since a reopening."""
+
+    batch_id: int
+    landed_ms: int | None
+    rows: int
+    late: int
+    partitions: dict[int, tuple[int, int, int]]
+    sources: tuple[int, ...] = ()
+    rerouted: int = 0
+    taken_up: int = 0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`now` is a certificate made from today's ledger, `stored` the one that was acted on. `waits_for` are batches;
+    `forecast` says when a blocked window is expected, `grounds` what the generation in force rests on."""
+
+    pipeline: str
+    window: WindowKey
+    partition: str
+    state: str
+    summary: str
+    next_step: str
+    published: bool
+    now: Certificate
+    stored: Certificate | None
+    waits_for: tuple[int, ...]
+    shares: tuple[BatchShare, ...]
+    view: WindowView
+    forecast: Forecast | None = None
+    grounds: Grounds | None = None
+
+
+def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: TopicState | None = None) -> Explanation:
+    """`topic`: what Kafka has said; None where nobody has asked, or it gave no answer. Raises LedgerError."""
+    name, spec = ctx.name, ctx.pipeline
+    view = reads.window(name, key)
+    facts = ctx.ledger.windows.facts(name)
+    progress = None if topic is None else reads.progress([name], ctx.clock.now_ms()).get(name)
+    unread = _unread(progress, topic)
+    first, now_ms = ask.first_of(ctx.ledger, name, facts), ctx.clock.now_ms()
+    certificate = watermark.certify(name, spec.windows, facts, key, now_ms, unread, first)
+    if view.window is None:
+        certificate = ask.as_known(ask.counts_of(ctx), certificate)
+    expected = forecast_of(ctx, certificate, facts) if view.window is None else None
+    waits_for = _waits_for(ctx, reads, view)
+    state = view.window.state if view.window is not None else OPEN
+    summary, step = _words(ctx, view, certificate, waits_for, expected)
+    if unread and state == OPEN and certificate.blockers and not _stuck_batch(ctx):
+        step = _reading(ctx, certificate, unread, progress) or step
+    values = time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)
+    return Explanation(
+        name,
+        key,
+        "/".join(f"{column}={value}" for column, value in values),
+        state,
+        summary,
+        step,
+        any(g.state == CURRENT for g in view.generations),
+        certificate,
+        ctx.ledger.windows.certificate(name, key),
+        waits_for,
+        _shares(view),
+        view,
+        expected,
+        _grounds(ctx, view, key),
+    )
+
+
+def _unread(progress: Progress | None, topic: TopicState | None) -> dict[int, int]:
+    """Records by partition that no batch has planned; {} where nobody can tell."""
+    if topic is None or progress is None or progress.newest is None or progress.topic_id != topic.topic_id:
+        return {}
+    ends = {p: look.end for p, look in progress.newest.partitions.items()}
+    parts = topic.partitions.items()
+    found = {p: o.last_stable_offset - max(begins(ends, p, o.log_start), o.log_start) for p, o in parts}
+    return {p: records for p, records in found.items() if records > 0}
+
+
+def _reading(ctx: Context, now: Certificate, unread: dict[int, int], progress: Progress | None) -> str:
+    """What reads the records that wait; "" where none wait in a partition that blocks."""
+    landed = progress.landed.landed_ms if progress is not None and progress.landed is not None else None
+    pause, scheduled = ctx.ledger.pauses.standing(ctx.name), ctx.pipeline.ingest.schedule is not None
+    return unread_step(ctx.name, now, unread, pause, scheduled, landed)
+
+
+def forecast_of(ctx: Context, certificate: Certificate, facts: watermark.TopicFacts) -> Forecast | None:
+    """When the window of this certificate, made of `facts`, is expected to be ready; None if no partition blocks it."""
+    if certificate.ready or not certificate.blockers:
+        return None
+    before = ctx.ledger.windows.earlier_facts(ctx.name)
+    return forecast.forecast(ctx.pipeline.windows, facts, before, certificate, ctx.clock.now_ms())
+
+
+def _grounds(ctx: Context, view: WindowView, key: WindowKey) -> Grounds | None:
+    current = next((g for g in view.generations if g.state == CURRENT), None)
+    if current is None:
+        return None
+    return ctx.ledger.windows.grounds(ctx.name, key, current.batches, current.late)
+
+
+def _waits_for(ctx: Context, reads: LedgerReads, view: WindowView) -> tuple[int, ...]:
+    """Batches that must land before a closing window is closed."""
+    if view.window is None or view.window.state != "CLOSING":
+        return ()
+    open_batch = ctx.ledger.batches.open(ctx.name)
+    if open_batch is None or open_batch.plan.batch_id >= view.window.closing_batch:
+        return ()
+    return (open_batch.plan.batch_id,)
+
+
+def _shares(view: WindowView) -> tuple[BatchShare, ...]:
+    landed = {b.batch_id: b.landed_ms for b in view.batches}
+    sources = {b.batch_id: b.sources for b in view.batches}
+    shares = []
+    for batch_id in sorted({t.batch_id for t in view.totals}):
+        mine = [t for t in view.totals if t.batch_id == batch_id]
+        data = {t.partition: (t.rows, t.min_offset, t.max_offset) for t in mine if t.kind == DATA}
+        late = sum(t.rows for t in mine if t.kind == LATE)
+        rows, rerouted = sum(r for r, _, _ in data.values()), sum(t.rerouted for t in mine)
+        taken_up = late if any(g.took_up(batch_id) for g in view.generations) else 0
+        about = (sources.get(batch_id, ()), rerouted, taken_up)
+        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, *about))
+    return tuple(shares)
+
+
+def _words(
+    ctx: Context, view: WindowView, now: Certificate, waits_for: tuple[int, ...], expected: Forecast | None
+) -> tuple[str, str]:
+    """(where it stands, what to do next)."""
+    name, key = ctx.name, now.window
+    if view.window is not None and view.window.blocked:
+        return (
+            f"blocked by an alarm: {first_line(view.window.blocked)}",
+            f"find out why, then: tidegate repair {name} --window {iso(key.start_ms)} --why '...'",
+        )
+    current = next((g for g in view.generations if g.state == CURRENT), None)
+    working = [g for g in view.generations if g.state not in (CURRENT, RETIRED, DISCARDED)]
+    late = sum(t.rows for t in view.totals if t.kind == LATE)
+    if current is not None:
+        rows = current.rows or 0
+        words = f"published: generation {current.number} ({current.kind}), {many(rows, 'row')}"
+        if current.origin is not None:
+            told = Origin(current.origin, current.why or "")
+            words = f"published: generation {current.number}, {rows:,} {told.words()}"
+        if working:
+            words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
+            step = f"nothing if its run is at work; otherwise: {finishing(name, key.start_ms, working[-1].kind)}"
+            return words, step
+        taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
+        if taken_up:
+            words += f", of which {taken_up:,} came late and were taken up"
+        step = f"nothing; to rebuild it from Kafka: {backfill(name, key, key).replace('.archive', '.replay')}"
+        if late > taken_up:
+            words += f"; rows that came late ({late - taken_up:,}) are in {ctx.pipeline.sink.table}__late"
+            step += _take_up(ctx, key)
+        return words, step
+    if key.end_ms <= ctx.pipeline.windows.start_ms and view.window is None:
+        words = f"it ends before windows.start ({iso(ctx.pipeline.windows.start_ms)}): nothing belongs here"
+        return words + (f"; rows that came late ({late:,}) are in {ctx.pipeline.sink.table}__late" if late else ""), (
+            "nothing"
+        )
+    stuck = _stuck_batch(ctx)
+    if waits_for:
+        batches = ", ".join(map(str, waits_for))
+        return (
+            f"closing, waits for batch {batches}, which was planned before",
+            stuck or f"nothing if {name}.ingest is running; otherwise look at its last run",
+        )
+    run = _run(ctx, key)
+    if working:
+        return f"closed, generation {working[-1].number} is {working[-1].state}", f"if no run is at work: {run}"
+    if view.window is not None:
+        return f"{view.window.state.lower()}, not published", run
+    if now.ready:
+        return "ready, but nobody has published it", run
+    if now.blockers:
+        when = f"; {expected.text()}" if expected is not None else ""
+        blockers = len(now.blockers)
+        who = (
+            f"blocked by {now.reason}"
+            if blockers == 1
+            else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
+        )
+        return f"{who}{when}", stuck or next_step(name, ctx.pipeline.windows, now)
+    if now.completeness is not None and now.completeness.asked_ms is None:
+        return f"not ready: {now.reason}", f"its archive run asks: {run}"
+    if now.completeness is not None:
+        return f"not ready: {now.reason}", f"to publish it as it is: {ask.remedy(name, key.start_ms)}"
+    return f"not ready: {now.reason}", stuck or f"look at the runs of {name}.ingest"
+
+
+def _run(ctx: Context, key: WindowKey) -> str:
+    """What has the window published, by what maintenance has seen of its archive run: a backfill leaves one that has
+    failed as it is."""
+    note, command = ctx.ledger.due.note(ctx.name), backfill(ctx.name, key, key)
+    if note is not None and key.start_ms in note.ended:
+        again = clear(ctx.name, key.start_ms, key.start_ms)
+        return f"look at the log of the failed task of its archive run and mend what it says, then: {again}"
+    if note is not None and note.paused:
+        return f"{ctx.name}.archive was paused when last looked at: unpause it, or run: {command}"
+    return command
+
+
+def _stuck_batch(ctx: Context) -> str:
+    """What helps the open batch, if nobody but a human lands it: no watermark moves before. "" for none."""
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None:
+        return ""
+    number = batch.plan.batch_id
+    blocked = [b.reason for b in ctx.ledger.pipelines.blocks(ctx.name) if b.subject == f"batch {number}"]
+    if blocked:
+        return f"batch {number} is blocked: {first_line(blocked[0])}; look at it, then: tidegate repair {ctx.name}"
+    refused = ctx.ledger.batches.refusal(ctx.name, number)
+    if refused is None:
+        return ""
+    return f"batch {number} was refused: {first_line(refused)}; {after_refusal(ctx.name, number, refused)}"
+
+
+def _take_up(ctx: Context, key: WindowKey) -> str:
+    """How late rows that wait come into the window, if they can."""
+    found = ctx.ledger.reopenings.candidates(ctx.name, key.start_ms) if ctx.pipeline.kafka_columns else []
+    if not found:
+        return ""
+    over = over_budget(found[0], key.end_ms, ctx.pipeline.reopening, ctx.clock.now_ms())
+    if not over:
+        return f"; to take the late rows up: {finishing(ctx.name, key.start_ms, REOPEN)}"
+    words = f"; to take the late rows up although they are over the budget: {'; '.join(over)}"
+    return f"{words}: {finishing(ctx.name, key.start_ms, REOPEN)} --over-budget --why '...'"

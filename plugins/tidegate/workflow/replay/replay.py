@@ -1,0 +1,303 @@
+"""Replay published windows: generation g+1 beside g, the old one readable until the swap. A range shares its reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from tidegate.core.base.errors import (
+    CatalogueError,
+    JobFailed,
+    LedgerError,
+    LostComparison,
+    NotReady,
+    SourceUnavailable,
+    StorageError,
+    TidegateError,
+)
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS
+from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.target.tables import data_table
+from tidegate.core.window.states import BUILT, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.workflow.base import give_up, preflight
+from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
+from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
+from tidegate.workflow.base.overtaken import Turn
+from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.base.tables import bring_up
+from tidegate.workflow.generation import rebuild
+from tidegate.workflow.generation.assembly import REBUILT
+from tidegate.workflow.generation.rebuild import Rebuilt
+from tidegate.workflow.window import archive
+from tidegate.workflow.window.overdue import backfill
+
+REPLAYED, UNCHANGED, SKIPPED = "replayed", "unchanged", "skipped"
+"""What became of a window of a range, beside what `outcome` has. Skipped: a replay by today's spec has rebuilt it
+before."""
+
+
+def replay(ctx: Context, window: WindowKey, wanted: str = AUTO) -> Published:
+    """Rebuild the window with today's columns and publish it, unless its content is the same.
+
+    Rows come from Kafka while it has them, else from the files in force where nothing has to be decoded (`wanted`: auto
+    | kafka | files). What an earlier replay left BUILT is given up, SWAPPING is finished first. Raises NotReady if the
+    window was never published, ReplayRefused if a rebuild would change what belongs to it."""
+    guard(ctx)
+    preflight.refuse_unknown_publications(ctx)
+    return _alone(ctx, window, wanted)
+
+
+def replay_range(
+    ctx: Context,
+    windows: Iterable[WindowKey],
+    wanted: str = AUTO,
+    *,
+    again: bool = False,
+    told: Callable[[Outcome], None] = lambda outcome: None,
+    most_windows: int = MOST_WINDOWS,
+    most_rows: int = MOST_ROWS,
+) -> list[Outcome]:
+    """Rebuild many windows, in groups that share one reading of each Kafka range; what became of each, in order.
+
+    `told` hears of each window as soon as it is known. Windows that a replay by today's spec has rebuilt already are
+    skipped, unless `again`: so a range that was interrupted is gone on with by asking for it again, and two ranges that
+    overlap share the work: what another one is at comes last. One window that is refused or lost stops no other; what
+    every window needs (ledger, Kafka, Hive, storage, Spark) stops the rest. Raises LedgerError, SpecError,
+    StorageAhead."""
+    guard(ctx)
+    preflight.refuse_unknown_publications(ctx)
+    return _Range(ctx, wanted, told, most_windows, most_rows).run(list(windows), again)
+
+
+class _Range:
+    def __init__(
+        self, ctx: Context, wanted: str, told: Callable[[Outcome], None], most_windows: int, most_rows: int
+    ) -> None:
+        self._ctx, self._wanted, self._told = ctx, wanted, told
+        self._most_windows, self._most_rows = most_windows, most_rows
+        self._found: dict[WindowKey, Outcome] = {}
+        self._down: TidegateError | None = None
+        self._began = time.monotonic()
+
+    def run(self, windows: Sequence[WindowKey], again: bool) -> list[Outcome]:
+        ctx = self._ctx
+        published = ctx.ledger.windows.published_starts(ctx.name)
+        done = {} if again else ctx.ledger.replays.rebuilt_by(ctx.name, ctx.spec_version)
+        todo: list[WindowKey] = []
+        for key in windows:
+            if key.start_ms in done:
+                self._tell(_done_before(ctx, key, done[key.start_ms]))
+            elif key.start_ms not in published:
+                self._tell(not_done(key, _never_published(ctx, key)))
+            else:
+                todo.append(key)
+        left = todo
+        while left and self._down is None:
+            ready = left if again else self._not_done_meanwhile(left)
+            for group in islice(self._groups(self._others_last(ready)), 1):
+                self._group(group)
+            left = [key for key in ready if key not in self._found]
+        for key in todo:
+            if key not in self._found:
+                why = f"not begun: {first_line(self._down)}"
+                self._tell(Outcome(key, LEFT, why=why, advice="ask for it again", silent=True))
+        return [self._found[key] for key in windows]
+
+    def _not_done_meanwhile(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
+        """Without those that another replay has finished since."""
+        done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
+        for key in windows:
+            if key.start_ms in done:
+                self._tell(_done_before(self._ctx, key, done[key.start_ms]))
+        return [key for key in windows if key.start_ms not in done]
+
+    def _others_last(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
+        """What another replay may be at comes last: it is probably done by then. One that has died holds nothing up."""
+        ctx, now_ms = self._ctx, self._ctx.ledger.now_ms()
+        busy = {u.window_ms: u for u in ctx.ledger.replays.unfinished(ctx.name) if u.at_work(now_ms)}
+        mine = [key for key in windows if key.start_ms not in busy]
+        others = [key for key in windows if key.start_ms in busy]
+        if others and not mine:
+            began = iso(max(busy[key.start_ms].began_ms or 0 for key in others))
+            ctx.say(
+                f"another replay began {len(others):,} of the windows from {iso(others[0].start_ms)} on, "
+                f"the last of them at {began}: they are taken over; if it is still at work, nothing is published twice"
+            )
+        return mine or others
+
+    def _groups(self, windows: Sequence[WindowKey]) -> Iterator[list[WindowKey]]:
+        """Bounded, so that a range needs bounded room in `tmp/` and says how far it is."""
+        group: list[WindowKey] = []
+        total = 0
+        for key in windows:
+            rows = self._rows(key)
+            if group and (len(group) >= self._most_windows or total + rows > self._most_rows):
+                yield group
+                group, total = [], 0
+            group.append(key)
+            total += rows
+        if group:
+            yield group
+
+    def _rows(self, key: WindowKey) -> int:
+        window = self._ctx.ledger.windows.get(self._ctx.name, key)
+        if window.current is None:
+            return 0
+        current = self._ctx.ledger.windows.generation(self._ctx.name, key, window.current)
+        return 0 if isinstance(current, BuildingGeneration) else sum(f.rows for f in current.files)
+
+    def _group(self, keys: list[WindowKey]) -> None:
+        taken: dict[WindowKey, BuildingGeneration] = {}
+        self._began = time.monotonic()
+
+        def begin(key: WindowKey) -> None:
+            taken[key] = _begun(self._ctx, key)
+
+        for key in keys:
+            self._guarded(key, partial(begin, key))
+        if not taken or self._down is not None:
+            return
+        if len(taken) > 1:
+            self._ctx.say(f"{many(len(taken), 'window')} from {iso(min(taken).start_ms)} on share one reading")
+        works = [rebuild.work_of(self._ctx, g) for g in taken.values()]
+        try:
+            found = rebuild.read_again(self._ctx, works, self._wanted)
+        except SourceUnavailable as e:
+            self._down = e
+            for key in taken:
+                self._tell(not_done(key, e))
+            return
+        for key, generation in taken.items():
+            self._guarded(key, partial(_finished, self._ctx, generation, found[key.start_ms]))
+
+    def _guarded(self, key: WindowKey, step: Callable[[], Published | None]) -> None:
+        """What goes wrong for one window is its outcome; a comparison that is lost is tried again alone."""
+        try:
+            try:
+                published = step()
+                outcome = None if published is None else _outcome(published)
+            except (MovedOn, LostComparison):
+                outcome = self._overtaken(key)
+        except LostComparison as e:
+            outcome = Outcome(key, FAILED, why=first_line(e), advice=e.advice)
+        except LedgerError:
+            raise
+        except TidegateError as e:
+            outcome = not_done(key, e)
+            if e.retry and isinstance(e, SourceUnavailable | CatalogueError | StorageError | JobFailed):
+                self._down = e
+        if outcome is not None:
+            self._tell(outcome)
+
+    def _overtaken(self, key: WindowKey) -> Outcome:
+        """Whoever has overtaken may have finished what was asked for, or is about to."""
+        Turn(self._ctx, key, self._began).give_way()
+        done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
+        if key.start_ms in done:
+            return _done_before(self._ctx, key, done[key.start_ms])
+        return _outcome(_alone(self._ctx, key, self._wanted))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._found[outcome.window] = outcome
+        self._told(outcome)
+
+
+def _done_before(ctx: Context, key: WindowKey, number: int) -> Outcome:
+    """Whoever published it may have died before anybody was told: then the caller has something new to tell of."""
+    generation = ctx.ledger.windows.generation(ctx.name, key, number)
+    published = archive.standing(ctx, generation, "skipped") if isinstance(generation, PublishedGeneration) else None
+    return Outcome(key, SKIPPED, published, f"generation {number} is what a replay by this spec gives")
+
+
+def _outcome(published: Published) -> Outcome:
+    same = not published.new or published.note == "unchanged"  # what nobody was told of yet is new all the same
+    return Outcome(published.window, UNCHANGED if same else REPLAYED, published)
+
+
+# ---------------------------------------------------------------- one window
+
+
+def _alone(ctx: Context, key: WindowKey, wanted: str) -> Published:
+    turn, number = Turn(ctx, key), 0
+    for _ in range(ATTEMPTS):
+        try:
+            generation = _begun(ctx, key)
+            number = generation.number
+            found = rebuild.read_again(ctx, [rebuild.work_of(ctx, generation)], wanted)
+            return _finished(ctx, generation, found[key.start_ms])
+        except (MovedOn, LostComparison):
+            turn.give_way()
+        done = _done_by_another(ctx, key, number)
+        if done is not None:
+            return done
+    raise LostComparison(f"{ctx.name} {iso(key.start_ms)}: another task keeps working on this window")
+
+
+def _done_by_another(ctx: Context, key: WindowKey, number: int) -> Published | None:
+    """What stands where another task has carried our generation `number` to its end by today's spec."""
+    current = ctx.ledger.replays.rebuilt_by(ctx.name, ctx.spec_version).get(key.start_ms)
+    if not number or current is None or current < number:
+        return None
+    generation = ctx.ledger.windows.generation(ctx.name, key, current)
+    return archive.standing(ctx, generation, "rebuilt") if isinstance(generation, PublishedGeneration) else None
+
+
+def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | TidegateError) -> Published:
+    if isinstance(found, TidegateError):
+        archive.give_up_if_refused(ctx, generation, found)
+        raise found
+    return archive.finish(ctx, rebuild.collected(ctx, generation, found))
+
+
+def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
+    """The window's next generation, taken by an epoch of ours; what others left unfinished is finished or given up
+    first. Raises NotReady, MovedOn, LostComparison."""
+    for _ in range(ATTEMPTS):
+        window = ctx.ledger.windows.get(ctx.name, key)
+        if window.current is None:
+            raise _never_published(ctx, key)
+        generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
+        if isinstance(generation, BuildingGeneration) and generation.kind == ROLLBACK:
+            _give_up(ctx, generation)
+            continue
+        if isinstance(generation, BuildingGeneration) and generation.kind not in REBUILT:
+            archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
+            continue
+        if isinstance(generation, BuiltGeneration):
+            # it was built by the spec of its time: one that readers may have met is finished, any other given up
+            if generation.state == BUILT:
+                _give_up(ctx, generation)
+            else:
+                archive.finish(ctx, generation)
+            continue
+        if isinstance(generation, PublishedGeneration):
+            bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
+            number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
+            ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
+            generation = ctx.ledger.windows.generation(ctx.name, key, number)
+        if not isinstance(generation, BuildingGeneration):
+            continue
+        above = preflight.highest_epoch(ctx, key, generation.number)
+        taken = ctx.ledger.windows.take(ctx.name, key, generation.number, ctx.nonce(), above)
+        recorded = preflight.recorded_as_built(ctx, taken)
+        if recorded is None:
+            return taken
+        archive.finish(ctx, give_up.remembered(ctx, recorded))
+    raise MovedOn
+
+
+def _give_up(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> None:
+    kept = give_up.give_up(ctx, generation, "a newer replay was asked for")
+    if kept is not None:
+        archive.finish(ctx, kept)
+
+
+def _never_published(ctx: Context, key: WindowKey) -> NotReady:
+    return NotReady(
+        f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay",
+        advice=f"publish it first: {backfill(ctx.name, key, key)}",
+    )
