@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from sqlalchemy import create_engine, insert
 from sqlalchemy.engine import Connection
 
-from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.rows import file_values
+from tidegate.ledger import schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.rows import file_values
 from tidegate.core.base.plain import dumps
 from tidegate.core.files.receipt import DATA, FileEntry, PartitionRows, content_digest, manifest_digest
 from tidegate.core.spec.pipeline import Pipeline

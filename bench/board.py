@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT), str(ROOT / "plugins")]
 import board_app  # noqa: E402 (first of all that knows Airflow: it sets its home)
 
 from tests import board_ledger  # noqa: E402
-from tidegate.adapters.ledger.migrate import migrate  # noqa: E402
-from tidegate.adapters.ledger.store import make_engine  # noqa: E402
+from tidegate.ledger.migrate import migrate  # noqa: E402
+from tidegate.ledger.store import make_engine  # noqa: E402
 from tidegate.core.base.instants import iso  # noqa: E402
 from tidegate.core.spec.pipeline import Pipeline  # noqa: E402
 

@@ -147,7 +147,7 @@ def main() -> None:
     stack = Stack(work / "stack", dags_folder=dags, env=env, progress=lambda line: print(f"[stack] {line}", flush=True))
     try:
         info = stack.up()
-        migrate = "import os; from tidegate.adapters.ledger.migrate import migrate; migrate(os.environ['LEDGER'])"
+        migrate = "import os; from tidegate.ledger.migrate import migrate; migrate(os.environ['LEDGER'])"
         subprocess.run([sys.executable, "-c", migrate], env={**info.env, "LEDGER": info.ledger_url}, check=True)
         topic = make_topic(info.kafka_bootstrap, events(options.windows), 2)
         (dags / "pipelines/hours.yaml").write_text(YAML.replace("TOPIC", topic))

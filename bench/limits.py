@@ -35,7 +35,7 @@ from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart, JobPlan

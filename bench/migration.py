@@ -17,8 +17,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tidegate.adapters.ledger.migrate import migrate, revisions
-from tidegate.adapters.ledger.store import HEAD, make_engine
+from tidegate.ledger.migrate import migrate, revisions
+from tidegate.ledger.store import HEAD, make_engine
 from tidegate.embedded.stack import Stack
 
 _TEXT = "repeat('x', 300)"

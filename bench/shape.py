@@ -112,7 +112,7 @@ class Memory(Reader):
 def measure(shape: Shape, records: int, seed: int) -> Measured:
     """In this process, which should do nothing else."""
     from spark_jobs.engine.job import cut, run_plan
-    from tidegate.adapters.storage.local import LocalStorage
+    from tidegate.storage.local import LocalStorage
 
     found = values(shape, seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ def measure(shape: Shape, records: int, seed: int) -> Measured:
 def _warm(workdir: str, plan: JobPlan, found: list[bytes]) -> None:
     """Imports and first uses are a process's cost, not a record's."""
     from spark_jobs.engine.job import run_plan
-    from tidegate.adapters.storage.local import LocalStorage
+    from tidegate.storage.local import LocalStorage
 
     part = replace(plan.parts[0], ranges=(OffsetRange("events", 0, 0, 2_000),))
     small = replace(plan, attempt="0", attempt_dir=f"{workdir}/tmp/0", parts=(part,))

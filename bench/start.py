@@ -31,8 +31,8 @@ import psutil
 
 from bench.load import fill
 from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
-from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
-from tidegate.adapters.warm_session import WarmLauncher, end_sessions
+from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
+from tidegate.spark.warm_session import WarmLauncher, end_sessions
 from tidegate.core.base.plain import dumps
 from tidegate.core.batch.launcher import Launcher
 from tidegate.embedded.java import find_java

@@ -1,5 +1,5 @@
 """The DAGs of every pipeline in `pipelines/`: Airflow finds this file, a user adds a pipeline by one YAML beside it."""
 
-from tidegate.orchestration.factory import build_dags
+from tidegate.airflow.factory import build_dags
 
 globals().update(build_dags())

@@ -4,6 +4,6 @@ Where Tidegate is installed as a wheel the entry point does the same; Airflow re
 together are harmless.
 """
 
-from tidegate.orchestration.plugin import TidegatePlugin
+from tidegate.airflow.plugin import TidegatePlugin
 
 __all__ = ["TidegatePlugin"]

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from spark_jobs.engine.sinks import finished
-from tidegate.adapters.storage import for_uri
+from tidegate.storage import for_uri
 from tidegate.core.base.errors import PathMissing
 from tidegate.core.dirty.redrive import shape
 from tidegate.core.spec.pipeline import DIRTY_COLUMNS

@@ -28,7 +28,7 @@ import pyarrow as pa
 from spark_jobs.contents import Manifest, Reading
 from spark_jobs.coordinates import Coverage
 from spark_jobs.engine.sinks import Columns, Finished, finished
-from tidegate.adapters.storage import for_uri
+from tidegate.storage import for_uri
 
 
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:

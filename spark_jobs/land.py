@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _land(plan_uri: str, user: str | None = None) -> int:
-    from tidegate.adapters.storage import for_uri
+    from tidegate.storage import for_uri
     from tidegate.core.base.plain import loads
     from tidegate.core.batch.jobs import JobPlan
 
@@ -71,7 +71,7 @@ def carry_out(
 
         return merge.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
-    from tidegate.adapters.spark_conf import is_local
+    from tidegate.spark.conf import is_local
     from tidegate.core.base.wording import many
 
     # only a local master's cores are known: a cluster's executors may not be there yet
@@ -87,7 +87,7 @@ def new_context(name: str) -> SparkContext:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import SparkConf, SparkContext
 
-    from tidegate.adapters.spark_conf import MAX_FAILURES, with_tries
+    from tidegate.spark.conf import MAX_FAILURES, with_tries
 
     lean.import_ahead()
     SparkContext._ensure_initialized()  # so that the settings are those that spark-submit was given

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: merge.py <URI of the plan> [user of HDFS]", file=sys.stderr)
         return 2
     lean.without_pandas()
-    from tidegate.adapters.storage import for_uri
+    from tidegate.storage import for_uri
 
     try:
         storage = for_uri(*arguments)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.sinks import Columns, Finished, finished
-from tidegate.adapters.storage import for_uri
+from tidegate.storage import for_uri
 from tidegate.core.base.errors import PathMissing
 
 _COORDINATES = ("_partition", "_offset", "_batch_id")

@@ -1,7 +1,7 @@
 """`spark-submit serve.py <folder> <identity> <idle seconds> <plans> <log>`: a driver that takes one plan after another.
 
 What start-up costs is paid once: JVM, context, imports, Python workers. See `session` for the conversation; who keeps
-such a session and finds it again is `tidegate.adapters.warm_session`. Whatever it does for a plan goes into that plan's
+such a session and finds it again is `tidegate.spark.warm_session`. Whatever it does for a plan goes into that plan's
 attempt's directory, as with a job of its own: one that was given up for dead and works on can hurt nobody.
 """
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     lean.pyspark_from_its_folder()
     from spark_jobs.land import carry_out, new_context
     from spark_jobs.session import Message, Session, Terms
-    from tidegate.adapters.storage import for_uri
+    from tidegate.storage import for_uri
     from tidegate.core.base.plain import loads
     from tidegate.core.batch.jobs import JobPlan
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from spark_jobs import lean
 from spark_jobs.engine.failures import JobError, died, from_exception
 from spark_jobs.engine.secrets import use
-from tidegate.adapters.spark_conf import tries
+from tidegate.spark.conf import tries
 from tidegate.core.files.receipt import Failure
 
 if TYPE_CHECKING:

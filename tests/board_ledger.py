@@ -16,7 +16,7 @@ from sqlalchemy import insert
 from sqlalchemy.engine import Engine
 
 from tests.world import HOUR, make_pipeline
-from tidegate.adapters.ledger import schema
+from tidegate.ledger import schema
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.batch.totals import Sums, Totals

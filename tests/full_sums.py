@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.engine import Engine
 
-from tidegate.adapters.ledger import schema
+from tidegate.ledger import schema
 
 
 def full_sums(engine: Engine, name: str) -> dict[str, Any]:

@@ -28,10 +28,10 @@ from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.truth import FakeTruth
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.store import make_engine
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.base.plain import loads
@@ -95,7 +95,7 @@ def _empty_ledger() -> Path:
 @lru_cache(maxsize=4)
 def _engine(database: str) -> Engine:
     """One for a file, so that statements are compiled once; a connection is kept until its ledger is closed."""
-    with mock.patch("tidegate.adapters.ledger.store.create_engine", partial(create_engine, poolclass=QueuePool)):
+    with mock.patch("tidegate.ledger.store.create_engine", partial(create_engine, poolclass=QueuePool)):
         engine = make_engine(f"sqlite:///{database}")
     event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA synchronous=OFF"))
     return engine

@@ -6,7 +6,7 @@ import os
 
 from bench.contenders.tidegate_plan import plan
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 
 if __name__ == "__main__":
     run_plan(plan(), LocalStorage(), tasks=int(os.environ["CORES"]))

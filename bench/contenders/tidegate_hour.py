@@ -20,11 +20,11 @@ from typing import Any
 from bench.events import HOUR, START, pipeline
 from spark_jobs.engine.job import run_plan
 from tests.fakes.catalogue import FakeCatalogue
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.store import make_engine
-from tidegate.adapters.local_job import LocalLauncher
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
+from tidegate.spark.local_job import LocalLauncher
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.spec.pipeline import IngestRun, Pipeline

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bench.contenders.tidegate_plan import plan
-from tidegate.adapters.spark import SubprocessLauncher
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.core.base.plain import dumps
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places

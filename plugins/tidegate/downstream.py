@@ -15,7 +15,7 @@ Airflow.
 from __future__ import annotations
 
 from tidegate.files import files_in_force
-from tidegate.orchestration.datasets import table
-from tidegate.orchestration.downstream import WindowPublishedSensor, window_published
+from tidegate.airflow.datasets import table
+from tidegate.airflow.downstream import WindowPublishedSensor, window_published
 
 __all__ = ["WindowPublishedSensor", "files_in_force", "table", "window_published"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.adapters.connections import Lookup
-    from tidegate.adapters.ledger import SqlLedger
+    from tidegate.ledger import SqlLedger
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.target.catalogue import Catalogue
@@ -26,7 +26,7 @@ def context(
 ) -> Context:
     """`spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
     from tidegate.adapters.clock import SystemClock
-    from tidegate.adapters.storage import for_uri
+    from tidegate.storage import for_uri
     from tidegate.spec.compiled import fingerprint
     from tidegate.workflow.base.context import Context
 

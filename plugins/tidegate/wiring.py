@@ -26,8 +26,8 @@ from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
 from tidegate.workflow.base.context import Context
 
 if TYPE_CHECKING:
-    from tidegate.adapters.spark_connection import SparkConnection
-    from tidegate.adapters.warm_session import WarmLauncher
+    from tidegate.spark.connection import SparkConnection
+    from tidegate.spark.warm_session import WarmLauncher
     from tidegate.core.window.waits import WaitLedger
     from tidegate.workflow.look.files import FilesLedger
     from tidegate.workflow.window.waits import SpecsInForce
@@ -50,10 +50,10 @@ def context_for(
     `actor` says who acts, for the event log. Close `ledger` of the result when done. Raises TidegateError.
     """
     from tidegate.adapters.clock import SystemClock
-    from tidegate.adapters.local_job import LocalLauncher
-    from tidegate.adapters.storage import for_uri
-    from tidegate.adapters.truth import truth_of
-    from tidegate.adapters.watchdog import Watched
+    from tidegate.spark.local_job import LocalLauncher
+    from tidegate.storage import for_uri
+    from tidegate.completeness.open import truth_of
+    from tidegate.spark.watchdog import Watched
     from tidegate.spec.compiled import fingerprint
     from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
@@ -89,7 +89,7 @@ def context_for(
 
 def open_ledger(actor: str, lookup: Lookup | None = None) -> Ledger:
     """The ledger that the setting `ledger_conn_id` names; it connects at the first call. Raises TidegateError."""
-    from tidegate.adapters.ledger.sql import SqlLedger
+    from tidegate.ledger.sql import SqlLedger
 
     return SqlLedger(ledger_address(lookup), actor)
 
@@ -101,7 +101,7 @@ def ledger_address(lookup: Lookup | None = None) -> str:
 
 def open_waits(url: str) -> WaitLedger:
     """What waiting windows ask; it connects at the first look."""
-    from tidegate.adapters.ledger.waits import SqlWaits
+    from tidegate.ledger.waits import SqlWaits
 
     return SqlWaits(url)
 
@@ -116,7 +116,7 @@ def open_specs(url: str) -> Iterator[SpecsInForce]:
 @contextmanager
 def open_files(url: str) -> Iterator[FilesLedger]:
     """What readers by path ask; it connects at the first question. Raises TidegateError."""
-    from tidegate.adapters.ledger.sql import SqlLedger
+    from tidegate.ledger.sql import SqlLedger
 
     ledger = SqlLedger(url, "consumer")
     try:
@@ -171,7 +171,7 @@ def command_lookup(conn_id: str) -> Connection:
             raise
     import logging
 
-    from tidegate.orchestration.connections import airflow_connection
+    from tidegate.airflow.connections import airflow_connection
 
     logging.getLogger("airflow").setLevel(logging.WARNING)  # it tells standard output of each look-up
     logging.getLogger("thrift").setLevel(logging.CRITICAL)  # what it says there comes back as an error
@@ -186,8 +186,8 @@ class SparkByConnection:
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed, ConnectionMissing."""
-        from tidegate.adapters.spark import SubprocessLauncher, local_environment, submit_command
-        from tidegate.adapters.spark_connection import SparkConnection
+        from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
+        from tidegate.spark.connection import SparkConnection
 
         settings, run = load(), self._pipeline.ingest
         connection = SparkConnection.of(resolve(run.spark_conn_id, self._lookup), run.spark_conf)
@@ -210,7 +210,7 @@ class SparkByConnection:
 
 def spark_conf(pipeline: Pipeline, connection: SparkConnection, settings: Settings) -> dict[str, str]:
     """All settings of a pipeline's jobs at a Spark connection."""
-    from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
+    from tidegate.spark.conf import driver_conf, with_worker_archive
 
     conf = driver_conf(
         pipeline.ingest.spark_conf, settings.spark_driver_java_options, connection.master,
@@ -229,7 +229,7 @@ def warm_launcher(
     user: str | None,
 ) -> WarmLauncher:
     """By the settings now in force. Raises JobFailed for a connection that no warm session can have."""
-    from tidegate.adapters.warm_session import WarmLauncher, refuse_cluster_mode
+    from tidegate.spark.warm_session import WarmLauncher, refuse_cluster_mode
 
     refuse_cluster_mode(connection)
     settings = load()
@@ -247,7 +247,7 @@ def warm_launcher(
 
 
 def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:
-    from tidegate.adapters.watchdog import Watched
+    from tidegate.spark.watchdog import Watched
     from tidegate.targets.hive.metastore import HiveMetastore
 
     if pipeline.sink.metastore_conn_id is None:

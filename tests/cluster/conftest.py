@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.life import CLIENT, ON_YARN, SMALL, Held, Life
 from tests.cluster.standalone import standalone
 from tests.integration.test_worker_archive import installed
-from tidegate.adapters.storage import HdfsStorage
+from tidegate.storage import HdfsStorage
 from tidegate.embedded import dist
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack

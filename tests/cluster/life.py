@@ -26,9 +26,9 @@ from confluent_kafka.admin import NewTopic
 from tests.soak.catalogue import FileCatalogue
 from tidegate.adapters.connections import resolve
 from tidegate.adapters.footers import FooterProcess
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.storage import for_uri
-from tidegate.adapters.warm_session import end_sessions
+from tidegate.ledger.migrate import migrate
+from tidegate.storage import for_uri
+from tidegate.spark.warm_session import end_sessions
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.files.receipt import DATA
@@ -51,7 +51,7 @@ from tidegate.embedded.kafka import SASL_USER
 from tidegate.embedded.ports import LOOPBACK
 from tidegate.embedded.spark import spark_home
 from tidegate.embedded.topics import create_topic
-from tidegate.orchestration.launcher import AirflowSparkLauncher
+from tidegate.airflow.launcher import AirflowSparkLauncher
 from tidegate.settings import load
 from tidegate.wiring import SparkByConnection, context_for, job_secrets
 from tidegate.workflow.audit.audit import Depth, audit

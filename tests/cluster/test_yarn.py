@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.conftest import ALL, Make
 from tests.cluster.life import Held, Life, end_sessions_of, me, parents_named, until
-from tidegate.adapters.storage import HdfsStorage
+from tidegate.storage import HdfsStorage
 from tidegate.core.base.errors import JobFailed
 from tidegate.embedded.info import StackInfo
 from tidegate.embedded.stack import Stack

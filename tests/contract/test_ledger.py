@@ -16,9 +16,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from tests.world import make_pipeline
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.schema import metadata
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.schema import metadata
 from tidegate.core.base.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
@@ -463,7 +463,7 @@ def test_a_client_that_stands_still_in_its_transaction_holds_nobody_up_for_ever(
     """A frozen host answers no keepalive: its row locks end with the session, and its commit never comes."""
     if url.startswith("sqlite"):
         pytest.skip("SQLite has no sessions: a lock ends with its process")
-    monkeypatch.setattr("tidegate.adapters.ledger.store.IDLE_MS", 1000)  # less, and a busy machine is idle as long
+    monkeypatch.setattr("tidegate.ledger.store.IDLE_MS", 1000)  # less, and a busy machine is idle as long
     ledger.batches.insert_plan(plan(), 1, "run-1")
     frozen = open_ledger()
     patient = make_url(url).update_query_dict({"options": "-c lock_timeout=120s"})

@@ -14,9 +14,9 @@ from sqlalchemy.engine import Engine
 from tests import board_ledger
 from tests.contract.test_ledger import database, url
 from tests.world import HOUR
-from tidegate.adapters.ledger import SqlLedger, reads_board, requests, schema
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.requests import SqlRequests
+from tidegate.ledger import SqlLedger, reads_board, requests, schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.requests import SqlRequests
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps

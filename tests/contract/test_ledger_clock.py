@@ -10,8 +10,8 @@ from sqlalchemy import select
 from tests.contract.test_ledger import NAME, WINDOW, built, url
 from tests.contract.test_ledger_swap import HOUR
 from tests.world import make_pipeline
-from tidegate.adapters.ledger import SqlLedger, schema, store
-from tidegate.adapters.ledger.migrate import migrate
+from tidegate.ledger import SqlLedger, schema, store
+from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import CatalogueUnsure
 
 __all__ = ["url"]  # fixture

@@ -13,7 +13,7 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     planned,
     url,
 )
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.tell.notices import NEWS, AuditOutcome, Finding, Notice
 

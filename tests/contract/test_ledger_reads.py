@@ -11,9 +11,9 @@ from sqlalchemy import create_engine, insert, select
 from sqlalchemy.engine import make_url
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.adapters.ledger import SqlLedger, reads_audit
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.schema import metadata
+from tidegate.ledger import SqlLedger, reads_audit
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.schema import metadata
 from tidegate.core.audit.problems import Books
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval

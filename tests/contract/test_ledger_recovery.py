@@ -21,7 +21,7 @@ from tests.contract.test_ledger import (
     url,
 )  # fmt: skip
 from tests.world import make_pipeline
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, Moved, pack, unpack

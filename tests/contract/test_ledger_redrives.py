@@ -18,8 +18,8 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     url,
 )
 from tests.world import make_pipeline
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.states import REDRIVE, DirtySource, Plan, PlannedBatch, SealedBatch

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, planned, url
 from tests.contract.test_ledger_recovery import record_of
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.files.landed import OwedSpan

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, url
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import CatalogueUnsure, LostComparison
 from tidegate.core.restore.record import Moved
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration

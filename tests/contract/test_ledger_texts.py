@@ -9,8 +9,8 @@ import sqlalchemy
 from sqlalchemy import select
 
 from tests.contract.test_ledger import NAME, WINDOW, closed, ledger, now, open_ledger, planned, url
-from tidegate.adapters.ledger import SqlLedger, schema
-from tidegate.adapters.ledger.texts import String, Text, storable
+from tidegate.ledger import SqlLedger, schema
+from tidegate.ledger.texts import String, Text, storable
 from tidegate.core.base.errors import LostComparison
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

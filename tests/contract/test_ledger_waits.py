@@ -11,9 +11,9 @@ from sqlalchemy import create_engine, event, insert
 from sqlalchemy.engine import make_url
 
 from tests.world import make_pipeline
-from tidegate.adapters.ledger import SqlLedger, schema
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.waits import SqlWaits, waits_engine
+from tidegate.ledger import SqlLedger, schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.waits import SqlWaits, waits_engine
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import NOTHING_LANDED, Standing

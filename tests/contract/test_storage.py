@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.storage import MemoryStorage
 
-from tidegate.adapters.storage import HdfsStorage, LocalStorage
+from tidegate.storage import HdfsStorage, LocalStorage
 from tidegate.core.base.errors import PathExists, PathMissing, StorageError
 from tidegate.core.base.storage import FileStat, Storage
 

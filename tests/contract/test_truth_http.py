@@ -82,7 +82,7 @@ def test_a_redirect_is_not_followed(http: Http, status: int) -> None:
 
 @pytest.mark.parametrize("how", ["drips", "hangs", "breaks off", "is gone"])
 def test_a_service_that_does_not_end_its_answer(http: Http, how: str) -> None:
-    from tidegate.adapters.truth_http import HttpTruth
+    from tidegate.completeness.service import HttpTruth
 
     http.server.manner = how
     connection = http.server.connection()

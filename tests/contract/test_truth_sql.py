@@ -68,7 +68,7 @@ def test_instants_in_columns_with_and_without_a_zone(postgres_teller: Postgres) 
 
 def test_a_slow_database_is_unknown(postgres_teller: Postgres, tmp_path: Path) -> None:
     from tidegate.adapters.connections import database_url
-    from tidegate.adapters.truth_sql import SqlTruth
+    from tidegate.completeness.query import SqlTruth
 
     connection = postgres_teller.connection()
     slow = SqlTruth(connection, lambda: database_url(connection), "select count(pg_sleep(30)), :start", timeout_s=0.2)
@@ -82,7 +82,7 @@ def test_a_slow_database_is_unknown(postgres_teller: Postgres, tmp_path: Path) -
 
 
 def test_sqlite_is_only_read(tmp_path: Path) -> None:
-    from tidegate.adapters.truth_sql import SqlTruth
+    from tidegate.completeness.query import SqlTruth
 
     connection = Connection("c", "sqlite", host=str(Sqlite(tmp_path).path))
     with pytest.raises(TruthUnknown, match="readonly database"):

@@ -91,7 +91,7 @@ def test_only_committed_messages_count(audit: Audit) -> None:
 
 def test_more_messages_than_one_question_reads(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     audit.topic.produce(*({"window": T0 + HOUR, "count": 1} for _ in range(5)))
-    monkeypatch.setattr("tidegate.adapters.truth_topic.MOST_MESSAGES", 5)
+    monkeypatch.setattr("tidegate.completeness.audit_topic.MOST_MESSAGES", 5)
     assert audit.truth.expected(window(1)) == 5
     audit.topic.produce({"window": T0 + HOUR, "count": 1}, partition=1)
     with pytest.raises(TruthUnknown, match="6 offsets since the window's start, more than 5"):
@@ -101,7 +101,7 @@ def test_more_messages_than_one_question_reads(audit: Audit, monkeypatch: pytest
 @pytest.mark.parametrize("start", ["1e999999999", "-1e999999999", "1e-999999999", "9223372036854775808"])
 def test_a_windows_start_that_is_no_instant_costs_no_time(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
-    from tidegate.adapters.truth_topic import TopicTruth
+    from tidegate.completeness.audit_topic import TopicTruth
 
     message = Said(f'{{"window": {start}, "count": 1}}'.encode())
     monkeypatch.setattr(TopicTruth, "_messages", lambda self, since: iter([message]))
@@ -111,7 +111,7 @@ def test_a_windows_start_that_is_no_instant_costs_no_time(start: str, monkeypatc
 
 def test_counts_that_are_too_many_together(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
-    from tidegate.adapters.truth_topic import TopicTruth
+    from tidegate.completeness.audit_topic import TopicTruth
 
     said = [Said(f'{{"window": {T0 + HOUR}, "count": {2**62}}}'.encode(), at) for at in (1, 2)]
     monkeypatch.setattr(TopicTruth, "_messages", lambda self, since: iter(said))
@@ -121,7 +121,7 @@ def test_counts_that_are_too_many_together(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_broker_that_is_not_there() -> None:
     settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
-    from tidegate.adapters.truth_topic import TopicTruth
+    from tidegate.completeness.audit_topic import TopicTruth
 
     truth = TopicTruth({"bootstrap.servers": "127.0.0.1:1"}, settings, "UTC", timeout_s=1)
     with pytest.raises(TruthUnknown, match="audit: Kafka at 127.0.0.1:1 has no answer"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.crash.partial import partly
 from tests.crash.sites import site_of
-from tidegate.adapters.watchdog import Watched
+from tidegate.spark.watchdog import Watched
 from tidegate.core.base.errors import (
     CatalogueError,
     CatalogueUnsure,

@@ -66,7 +66,7 @@ def air(stack_roots: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     stack = Stack(stack_roots / "airflow", dags_folder=dags, env=env, progress=lambda line: print(f"[stack] {line}"))
     try:
         info = stack.up()
-        migrate = "import os; from tidegate.adapters.ledger.migrate import migrate; migrate(os.environ['LEDGER'])"
+        migrate = "import os; from tidegate.ledger.migrate import migrate; migrate(os.environ['LEDGER'])"
         subprocess.run([sys.executable, "-c", migrate], env={**info.env, "LEDGER": info.ledger_url}, check=True)
         yield AirflowApi(info)
     finally:

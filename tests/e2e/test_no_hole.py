@@ -29,9 +29,9 @@ from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.kafka import FakeKafka
 from tests.world import InProcessLauncher
 from tidegate.adapters.clock import SystemClock
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.storage.local import LocalStorage
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.embedded.places import Places
 from tidegate.embedded.stack import Stack

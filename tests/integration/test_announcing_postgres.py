@@ -23,7 +23,7 @@ from tests.world import HOUR, T0, make_pipeline
 from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import WindowKey
 from tidegate.embedded.info import StackInfo
-from tidegate.orchestration import datasets
+from tidegate.airflow import datasets
 
 PIPELINE = make_pipeline("file:///lake/readings")
 NOTICE = Notice(WindowKey(T0, T0 + HOUR), 1, "archive", 3, "d", "file:///x", T0, False, 1, 1, 1, 1, 1, 0, 0, 0, None)

@@ -14,7 +14,7 @@ from tests import board_ledger, board_site
 from tests.unit.test_board_actions import dags, forget
 from tests.unit.test_cli_commands import add_yaml
 from tests.world import T0, World, record
-from tidegate.adapters.ledger.store import make_engine
+from tidegate.ledger.store import make_engine
 from tidegate.spec import load_file
 
 pytestmark = pytest.mark.skipif(

@@ -22,7 +22,7 @@ from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pi
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tests.real_kafka import eventually
-from tidegate.adapters.storage import LocalStorage
+from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.batch.jobs import JobPlan
@@ -265,7 +265,7 @@ IN_TURN = """
 import sys, time
 from spark_jobs import land
 from spark_jobs.engine.failures import JobError, last_line
-from tidegate.adapters.storage import for_uri
+from tidegate.storage import for_uri
 from tidegate.core.batch.states import JobPlan
 from tidegate.core.base.plain import loads
 

@@ -13,7 +13,7 @@ from engine_fixtures import event, job_plan, pipeline, serving
 from spark_jobs import footers
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.storage import HdfsStorage, for_uri
+from tidegate.storage import HdfsStorage, for_uri
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.target.paths import RECEIPT
 from tidegate.embedded.info import StackInfo

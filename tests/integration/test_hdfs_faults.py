@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from fakes.proxy import Fate, LossyProxy
 
-from tidegate.adapters.storage import HdfsStorage
-from tidegate.adapters.storage.hdfs import split
-from tidegate.adapters.storage.hdfs_clients import CLIENTS
+from tidegate.storage import HdfsStorage
+from tidegate.storage.hdfs import split
+from tidegate.storage.hdfs_clients import CLIENTS
 from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.embedded import keeper
 from tidegate.embedded.hdfs import java_command, site_xml
@@ -145,7 +145,7 @@ def frozen(hdfs: StackInfo) -> Iterator[None]:
 
 def test_a_call_that_hangs_does_not_hold_the_process(root):
     code = (
-        "from tidegate.adapters.storage import HdfsStorage; from tidegate.core.base.errors import OutcomeUnknown\n"
+        "from tidegate.storage import HdfsStorage; from tidegate.core.base.errors import OutcomeUnknown\n"
         "try: HdfsStorage(limit_s=0.5).make_dirs('LOCATION')\n"
         "except OutcomeUnknown: print('left')"
     )

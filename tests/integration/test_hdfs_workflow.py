@@ -13,8 +13,8 @@ from fakes.proxy import Fate, LossyProxy
 
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess
-from tidegate.adapters.storage import HdfsStorage
-from tidegate.adapters.storage.hdfs import split
+from tidegate.storage import HdfsStorage
+from tidegate.storage.hdfs import split
 from tidegate.core.base.errors import ReplayRefused, TidegateError
 from tidegate.embedded.info import StackInfo
 from tidegate.workflow.audit.audit import Depth, audit

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
-from tidegate.cli import main
-from tidegate.commands import surroundings
+from tidegate.cli.main import main
+from tidegate.cli import surroundings
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.info import StackInfo

@@ -28,7 +28,7 @@ from tests.soak.scene import HOUR, NAME, T0, Scene
 from tests.soak.servers import KAFKA, POSTGRES, Servers
 from tests.soak.states import BATCH, WINDOW, States
 from tidegate.adapters.footers import FooterProcess
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.window.states import PublishedGeneration, WindowKey

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.world import World, make_pipeline, record, window
-from tidegate.adapters.spark import SubprocessLauncher
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.core.spec.pipeline import Merge
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places

@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.engine.job import run_plan
 from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.base.partitions import PartitionValues, metastore_name_length
 from tidegate.core.files.overflow import OVERFLOW_COLUMN

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.redrives import balanced, mend, odd, once
 from tests.world import World, make_pipeline, record
 from tidegate.adapters.dirty_rows import DirtyProcess
-from tidegate.adapters.spark import SubprocessLauncher
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.embedded.java import find_java
 from tidegate.embedded.places import Places
 from tidegate.embedded.spark import recommended_conf

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
-from tidegate.adapters.spark import SubprocessLauncher
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files.receipt import ReplayReceipt

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.real_kafka import Topic
-from tidegate.cli import main
-from tidegate.commands import surroundings
+from tidegate.cli.main import main
+from tidegate.cli import surroundings
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.embedded.info import StackInfo

@@ -20,14 +20,14 @@ from sqlalchemy.engine import Engine, make_url
 
 from tests.world import HOUR, T0, make_pipeline
 from tidegate import wiring
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.waits import SqlWaits
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.waits import SqlWaits
 from tidegate.core.base.plain import dumps
 from tidegate.embedded.info import StackInfo
-from tidegate.orchestration import hub as hubs
-from tidegate.orchestration.downstream import WindowPublishedTrigger
-from tidegate.orchestration.sensors import WindowReadyTrigger
+from tidegate.airflow import hub as hubs
+from tidegate.airflow.downstream import WindowPublishedTrigger
+from tidegate.airflow.sensors import WindowReadyTrigger
 from tidegate.workflow.window import waits as awaiting
 
 PIPELINES, WINDOWS, BATCHES, PARTITIONS = 50, 10, 400, 4

@@ -20,9 +20,9 @@ from tests.soak import acknowledged
 from tests.soak.compare import compare
 from tests.soak.producer import Feed
 from tests.soak.scene import NAME, Scene, python_path
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.spark import submit_command
-from tidegate.adapters.warm_session import Patience, WarmLauncher, end_sessions
+from tidegate.ledger.migrate import migrate
+from tidegate.spark.launcher import submit_command
+from tidegate.spark.warm_session import Patience, WarmLauncher, end_sessions
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.target.paths import RECEIPT

@@ -12,8 +12,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from tests.world import World, make_pipeline, record, window
-from tidegate.adapters.spark import SubprocessLauncher
-from tidegate.adapters.spark_conf import with_worker_archive
+from tidegate.spark.launcher import SubprocessLauncher
+from tidegate.spark.conf import with_worker_archive
 from tidegate.core.spec.pipeline import Merge
 from tidegate.embedded import dist
 from tidegate.embedded.bootstrap import CHECKOUT

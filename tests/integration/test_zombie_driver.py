@@ -23,7 +23,7 @@ from tests.soak import acknowledged, victims
 from tests.soak.compare import compare
 from tests.soak.producer import Feed
 from tests.soak.scene import NAME, Scene, python_path
-from tidegate.adapters.ledger.migrate import migrate
+from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import JobKilled, LostComparison
 from tidegate.core.batch.states import LandedBatch, SealedBatch, WritingBatch
 from tidegate.core.target.paths import RECEIPT

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from tests.mutants import seams
 from tests.mutants.names import HEALS, ONCE
 from tests.mutants.planting import Bug, Patch, nothing
-from tidegate.adapters.ledger import schema
+from tidegate.ledger import schema
 
 
 def _only_said(original, ctx):

@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.mutants import seams
 from tests.mutants.names import HEALS, ONCE
 from tests.mutants.planting import Bug, Patch, always, nothing
-from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.store import rows_of
+from tidegate.ledger import schema
+from tidegate.ledger.store import rows_of
 from tidegate.core.files.receipt import LATE
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from tests import world
-from tidegate.adapters.ledger.store import make_engine
+from tidegate.ledger.store import make_engine
 
 
 def quick(ledger: Path | None = None) -> None:

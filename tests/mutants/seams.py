@@ -9,10 +9,10 @@ from __future__ import annotations
 JOB_OF_A_BATCH = "tidegate.workflow.batch.ingest:job_plan"
 TAKE_THE_BATCH = "tidegate.workflow.batch.ingest:_take"
 STARTS_OF_A_PLAN = "tidegate.core.batch.planning:_starts"
-INSERT_PLAN = "tidegate.adapters.ledger.batches:SqlBatches.insert_plan"
-NEWEST_BATCH = "tidegate.adapters.ledger.ends:newest_batch"
-BATCH_AS_READ = "tidegate.adapters.ledger.batches:SqlBatches._from"
-RAISE_VERSION = "tidegate.adapters.ledger.store:Store.raise_version"
+INSERT_PLAN = "tidegate.ledger.batches:SqlBatches.insert_plan"
+NEWEST_BATCH = "tidegate.ledger.ends:newest_batch"
+BATCH_AS_READ = "tidegate.ledger.batches:SqlBatches._from"
+RAISE_VERSION = "tidegate.ledger.store:Store.raise_version"
 CHECK_WINDOWS = "tidegate.workflow.batch.sealing:_check_windows"
 CHECK_TOPIC = "tidegate.workflow.batch.sealing:_check_topic"
 CHECK_LISTING = "tidegate.workflow.batch.sealing:_not_as_listed"
@@ -38,11 +38,11 @@ CHECK_ITS_RANGES = "tidegate.workflow.batch.sealing:_check_its_ranges"
 CHECK_ITS_PLAN = "tidegate.workflow.batch.sealing:_check_its_plan"
 
 # ---------------------------------------------------------------- a database that failed over (R12 to R15)
-STILL_KNOWN = "tidegate.adapters.ledger.windows:SqlWindows.still"
+STILL_KNOWN = "tidegate.ledger.windows:SqlWindows.still"
 SWAP_BEFORE_MOVE = "tidegate.workflow.window.publication:_swap_before_move"
 READERS_MET = "tidegate.workflow.base.give_up:_met"
-SHOW_LATE_AGAIN = "tidegate.adapters.ledger.reopenings:show_again"
-OPEN_AT_ADOPTION = "tidegate.adapters.ledger.recovery:SqlRecovery._pending"
+SHOW_LATE_AGAIN = "tidegate.ledger.reopenings:show_again"
+OPEN_AT_ADOPTION = "tidegate.ledger.recovery:SqlRecovery._pending"
 CONTRADICTION = "tidegate.core.restore.record:contradiction"
 
 # ---------------------------------------------------------------- cleaning (R7)
@@ -54,11 +54,11 @@ CLEAN_ASSEMBLY_NOW = "tidegate.workflow.clean.generations:_Generations._assembly
 DELETE_RETIRED_FILES = "tidegate.workflow.clean.generations:_Generations._delete_files"
 
 # ---------------------------------------------------------------- windows
-UNFINISHED_BELOW = "tidegate.adapters.ledger.reopenings:unfinished_below"
-BUILDING_AS_READ = "tidegate.adapters.ledger.windows:_building"
-HOLDS_THE_EPOCH = "tidegate.adapters.ledger.windows:SqlWindows.holds"
-DECLARE_INTENT = "tidegate.adapters.ledger.windows:SqlWindows.declare_intent"
-REFUSE_DOUBT = "tidegate.adapters.ledger.intents:refuse_doubt"
+UNFINISHED_BELOW = "tidegate.ledger.reopenings:unfinished_below"
+BUILDING_AS_READ = "tidegate.ledger.windows:_building"
+HOLDS_THE_EPOCH = "tidegate.ledger.windows:SqlWindows.holds"
+DECLARE_INTENT = "tidegate.ledger.windows:SqlWindows.declare_intent"
+REFUSE_DOUBT = "tidegate.ledger.intents:refuse_doubt"
 FENCED_CHANGE = "tidegate.workflow.window.publication:_Changes._fenced"
 ALIGN_CATALOGUE = "tidegate.workflow.window.publication:align_catalogue"
 VANISHED_VALUES = "tidegate.workflow.window.publication:_vanished"
@@ -103,12 +103,12 @@ ROWS_OF_FILES = "spark_jobs.engine.copying:_wanted"
 
 # ---------------------------------------------------------------- late and dirty rows
 BALANCE_HOLDS = "tidegate.core.files.balance:Balance.holds"
-TAKE_OVER = "tidegate.adapters.ledger.redrives:take_over"
+TAKE_OVER = "tidegate.ledger.redrives:take_over"
 SET_REDRIVEN_ASIDE = "tidegate.workflow.side.dirty_files:set_aside"
 DROP_REOPENED = "tidegate.workflow.side.late_files:_drop"
 MOVE_REOPENED = "tidegate.workflow.side.late_files:_move"
-CARRIED_LATE_ROWS = "tidegate.adapters.ledger.reopenings:carried"
-REOPENING_DUTIES = "tidegate.adapters.ledger.reopenings:duties"
+CARRIED_LATE_ROWS = "tidegate.ledger.reopenings:carried"
+REOPENING_DUTIES = "tidegate.ledger.reopenings:duties"
 LATE_SOURCES = "tidegate.workflow.generation.extension:_late_sources"
 
 # ---------------------------------------------------------------- event time (tests/simulation)

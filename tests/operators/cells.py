@@ -9,8 +9,8 @@ from dataclasses import astuple, dataclass, replace
 
 from tests.operators.ways import SCOPES, WAYS
 from tidegate.embedded.places import Places
-from tidegate.orchestration.factory import build_dags
-from tidegate.orchestration.timetable import WindowTimetable
+from tidegate.airflow.factory import build_dags
+from tidegate.airflow.timetable import WindowTimetable
 from tidegate.settings import load
 
 STATES = SUCCEEDED, FAILED, RUNNING = ("succeeded", "failed", "running")

@@ -40,8 +40,8 @@ from tests.operators import digest, ways
 from tests.operators.lines import Line
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.footers import FooterProcess
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.ledger import SqlLedger
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.spec.pipeline import Pipeline

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tests.soak import acknowledged
 from tests.soak.scene import NAME, Scene
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.paths import Layout

@@ -13,9 +13,9 @@ from typing import Any
 from tests.hooks import Hook
 from tests.soak.catalogue import FileCatalogue
 from tidegate.adapters.clock import SystemClock
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.spark import SubprocessLauncher
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.ledger import SqlLedger
+from tidegate.spark.launcher import SubprocessLauncher
+from tidegate.storage.local import LocalStorage
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.spec.pipeline import (
     ArchiveRun,

@@ -13,7 +13,7 @@ import psycopg2
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tidegate.adapters.ledger.migrate import migrate
+from tidegate.ledger.migrate import migrate
 from tidegate.embedded import keeper
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.processes import Identity

@@ -66,7 +66,7 @@ def spark_died(world: World) -> str:
 
     class Dead:
         def run(self, plan_path: str) -> None:
-            from tidegate.adapters.spark import job_ended
+            from tidegate.spark.launcher import job_ended
 
             raise job_ended(137, [])
 

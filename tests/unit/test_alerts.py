@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.promql import Alert, Series, World
-from tidegate.cli import main
+from tidegate.cli.main import main
 from tidegate.core.look.measures import COUNTER, FAMILIES, SUMMARY, family_of
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"

@@ -74,14 +74,14 @@ def test_the_core_uses_the_standard_library_only() -> None:
         "tidegate.workflow.window.archive",
         "tidegate.workflow.replay.replay",
         "tidegate.workflow.maintain.reconcile",
-        "tidegate.adapters.ledger",
+        "tidegate.ledger",
         "tidegate.targets.hive.catalogue",
         "tidegate.sources.kafka.control",
-        "tidegate.adapters.storage",
+        "tidegate.storage",
         "tidegate.files",
         "tidegate.wiring",
         "tidegate.spec",
-        "tidegate.cli",
+        "tidegate.cli.main",
     ],
 )
 def test_the_control_plane_imports_neither_worker_libraries_nor_airflow(module: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.test_audit import built, forge, look, published, sql, world
 from tests.world import TOPIC, World, record
-from tidegate.adapters.ledger import reads_audit
+from tidegate.ledger import reads_audit
 from tidegate.core.base.slabs import UNBOUNDED, Slab, slabs
 
 __all__ = ["built", "world"]  # fixtures

@@ -406,7 +406,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_job(disk: Callable[[str], None]
 
 _AS_NOBODY = """
 import os, sys
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import TidegateError
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 storage, base = LocalStorage(), "file://" + sys.argv[1]
@@ -456,7 +456,7 @@ def test_a_short_write_leaves_no_half_file_under_its_name(tmp_path: Path) -> Non
     """RLIMIT_FSIZE: the write fails in the middle."""
     code = (
         "import resource, signal, sys\n"
-        "from tidegate.adapters.storage.local import LocalStorage\n"
+        "from tidegate.storage.local import LocalStorage\n"
         "from tidegate.core.base.errors import StorageError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"

@@ -26,7 +26,7 @@ from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.board.reach import Reach
 from tidegate.core.base.errors import BatchRefused
 from tidegate.core.spec.pipeline import DirtyLimits, Reopening
-from tidegate.orchestration import asking
+from tidegate.airflow import replay_conf
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
@@ -121,7 +121,7 @@ def test_a_reopening_becomes_one_run_however_often_the_button_is_clicked(world: 
     assert f"readings.replay {run.run_id}" in done.text
     assert 'tab=logs"' in done.text
     # and the run's task does it
-    found = asking.of_run(world.pipeline, {"dag_run": run}, T0 + 1000 * HOUR)  # type: ignore[arg-type]
+    found = replay_conf.of_run(world.pipeline, {"dag_run": run}, T0 + 1000 * HOUR)  # type: ignore[arg-type]
     assert (found.do, found.windows[0].start_ms, found.why) == ("reopen", T0 + HOUR, "the outage of JFK")
 
 

@@ -15,9 +15,9 @@ from sqlalchemy import event, text
 
 from tests import board_ledger
 from tests.world import HOUR, T0, World, make_pipeline, record
-from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.store import make_engine
+from tidegate.ledger import schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
 from tidegate.board import views
 from tidegate.board.topics import WAIT_S, Topics
 from tidegate.core.base.errors import BatchRefused, SourceUnavailable
@@ -503,7 +503,7 @@ def test_every_task_has_a_link_to_the_board_which_survives_serialisation() -> No
     from airflow.serialization.serialized_objects import SerializedDAG
 
     from tests.world import make_pipeline
-    from tidegate.orchestration.operators import PlanOperator
+    from tidegate.airflow.operators import PlanOperator
 
     with DAG("readings.ingest", schedule=None) as dag:
         PlanOperator(task_id="plan", pipeline=make_pipeline("file:///lake"))

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import event
 
 from tests.world import make_pipeline
-from tidegate.adapters.ledger import SqlLedger
-from tidegate.adapters.ledger.migrate import migrate
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
 from tidegate.board import reach as reaching
 from tidegate.board import views
 from tidegate.core.spec.pipeline import Pipeline

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import insert
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.adapters.ledger import grounds as reads
-from tidegate.adapters.ledger import schema
+from tidegate.ledger import grounds as reads
+from tidegate.ledger import schema
 from tidegate.core.base.plain import from_plain
 from tidegate.core.publish import grounds as rules
 from tidegate.core.publish.grounds import Gap, Grounds, Lost, PartitionGround, RangeGround

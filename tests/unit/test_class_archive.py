@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tidegate.cli import main
+from tidegate.cli.main import main
 
 SPARK = f"""#!{sys.executable}
 import re, sys

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.world import TOPIC, World, record, window
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.cli import main
-from tidegate.commands import surroundings
+from tidegate.ledger.migrate import migrate
+from tidegate.cli.main import main
+from tidegate.cli import surroundings
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 
@@ -322,7 +322,7 @@ def test_without_the_embedded_extras_stack_says_what_to_install(tide: Tide, monk
 HEAVY = ("airflow", "pyarrow", "duckdb", "pyspark", "pendulum")
 TELL_MODULES = """
 import json, sys
-from tidegate.cli import main
+from tidegate.cli.main import main
 try:
     main(sys.argv[1:], standalone_mode=False)
 except SystemExit:
@@ -352,7 +352,7 @@ def test_outputs_fit_into_80_columns(tide: Tide, world: World, monkeypatch: pyte
 
 
 def test_nobody_else_tries_what_was_typed():
-    from tidegate.commands.failures import _failed
+    from tidegate.cli.failures import _failed
     from tidegate.core.base.errors import SourceUnavailable
 
     told = _failed(SourceUnavailable("Kafka has no answer")).message

@@ -16,8 +16,8 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World, window
-from tidegate.cli import main
-from tidegate.commands import reference, surroundings
+from tidegate.cli.main import main
+from tidegate.cli import reference, surroundings
 
 __all__ = ["tide", "world"]
 
@@ -34,7 +34,7 @@ TEXT_ONLY = {  # they print no facts that a program would ask for, or have a for
 
 def test_the_page_has_every_command_as_it_is() -> None:
     page = PAGE.read_text()
-    assert page == reference.renewed(page), "run: python -m tidegate.commands.reference"
+    assert page == reference.renewed(page), "run: python -m tidegate.cli.reference"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -140,7 +140,7 @@ def run(world: World, *words: str, **env: str) -> subprocess.CompletedProcess[by
     """As a process, in the world's folder."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "TIDEGATE", "LC_", "LANG", "PYTHON"))}
     path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
-    command = [sys.executable, "-m", "tidegate.cli", *words]
+    command = [sys.executable, "-m", "tidegate.cli.main", *words]
     world.close()
     return subprocess.run(
         command, cwd=world.folder, env=kept | {"PYTHONPATH": path} | env, capture_output=True, timeout=600
@@ -161,7 +161,7 @@ def test_a_terminal_that_is_not_unicode(world: World) -> None:
 def test_a_reader_that_has_gone(world: World) -> None:
     world.close()
     path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
-    command = f"{shlex.quote(sys.executable)} -m tidegate.cli spec docs | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    command = f"{shlex.quote(sys.executable)} -m tidegate.cli.main spec docs | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=world.folder,

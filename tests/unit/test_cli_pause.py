@@ -15,9 +15,9 @@ from airflow.utils.session import create_session
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.tell.pauses import ALL
-from tidegate.orchestration.switches import Switches
+from tidegate.airflow.switches import Switches
 
 __all__ = ["tide", "world"]
 
@@ -109,7 +109,7 @@ def test_a_pause_is_kept_with_its_reason_and_ends_with_unpause(tide: Tide, world
 def test_a_new_pipeline_is_waited_for(tide: Tide, monkeypatch: pytest.MonkeyPatch) -> None:
     with create_session() as session:
         session.query(DagModel).filter(DagModel.dag_id != "readings.ingest").delete()
-    monkeypatch.setattr("tidegate.commands.pause.LOOK_S", 0.01)
+    monkeypatch.setattr("tidegate.cli.pause.LOOK_S", 0.01)
     parsed = iter([lambda: None, lambda: add(*IDS[1:])])
     look = Switches.look
     monkeypatch.setattr(Switches, "look", lambda self: (next(parsed, lambda: None)(), look(self))[1])

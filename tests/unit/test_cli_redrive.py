@@ -11,8 +11,8 @@ import pytest
 from tests.unit.redrives import odd, once
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record
-from tidegate.commands import redrive as command
-from tidegate.commands import surroundings
+from tidegate.cli import redrive as command
+from tidegate.cli import surroundings
 from tidegate.core.base.errors import LostComparison, NotReady
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record, window
-from tidegate.commands import surroundings
+from tidegate.cli import surroundings
 from tidegate.core.base.errors import CatalogueError
 from tidegate.spec import load_file
 from tidegate.workflow.late import reopen

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import TOPIC, World
-from tidegate.commands import surroundings
+from tidegate.cli import surroundings
 from tidegate.spec import load_file
 
 __all__ = ["tide", "world"]

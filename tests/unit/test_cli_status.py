@@ -10,7 +10,7 @@ from click.testing import Result
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.commands.status_table import COLUMNS
+from tidegate.cli.status_table import COLUMNS
 from tidegate.core.base.errors import BatchRefused
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.due import ArchiveNote

@@ -104,7 +104,7 @@ class Reader:
         return done[-1].partitions[0].end if done else 0
 
     def progress(self, now_ms: int) -> Progress:
-        """As `adapters/ledger` finds it."""
+        """As `ledger` finds it."""
         landed = [b for b in self.planned if (b.landed_ms or 0) <= now_ms]
         newest = self.planned[-1]
         if newest is not landed[-1]:

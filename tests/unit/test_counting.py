@@ -17,12 +17,12 @@ from sqlalchemy import create_engine, delete
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.adapters.ledger import schema
+from tidegate.ledger import schema
 from tidegate.core.base.errors import LedgerError, TidegateError, WrongRevision
 from tidegate.core.base.plain import dumps
 from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.window.waits import Answer
-from tidegate.orchestration import counting, sensors
+from tidegate.airflow import counts, sensors
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.window import archive
 
@@ -38,8 +38,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world.change_spec(completeness=SETTINGS)
     world.produce(record("a", 0.1), record("b", 0.2), record("c", 3.0))
     world.ingest("r1")
-    monkeypatch.setattr(counting, "ledger", lambda: world.context().ledger)
-    monkeypatch.setattr(counting, "parts", lambda pipeline: (world.pipeline, world.truth))
+    monkeypatch.setattr(counts, "ledger", lambda: world.context().ledger)
+    monkeypatch.setattr(counts, "parts", lambda pipeline: (world.pipeline, world.truth))
     return world
 
 
@@ -49,12 +49,12 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 def waits(world: World, deadline_ms: int = LONG, said: list[str] | None = None) -> Coroutine[Any, Any, Answer]:
     say = (said if said is not None else []).append
-    return counting.until_let_through(dumps(world.pipeline), window(0), PASSED, deadline_ms, 0.001, say)
+    return counts.until_let_through(dumps(world.pipeline), window(0), PASSED, deadline_ms, 0.001, say)
 
 
 def test_a_pipeline_without_another_system_asks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.change_spec(completeness=None)
-    monkeypatch.setattr(counting, "look", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr(counts, "look", lambda *_: pytest.fail("looked"))
     assert run(waits(world)) is PASSED
 
 
@@ -89,7 +89,7 @@ def test_an_acceptance_ends_the_wait(world: World) -> None:
     async def play() -> Answer:
         world_pipeline = replace(world.pipeline, completeness=replace(SETTINGS, poll_ms=1))  # how often it looks
         waiting = asyncio.create_task(
-            counting.until_let_through(dumps(world_pipeline), window(0), PASSED, LONG, 0.001, said.append)
+            counts.until_let_through(dumps(world_pipeline), window(0), PASSED, LONG, 0.001, said.append)
         )
         while not said:
             await asyncio.sleep(0.001)
@@ -135,14 +135,14 @@ def test_a_window_that_was_adopted_from_storage_is_not_asked_about(world: World)
 def test_a_ledger_that_is_away_is_waited_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.truth.counts[T0] = 2
     troubles = [LedgerError("away"), LedgerError("away")]
-    real, said = counting.ledger, []
+    real, said = counts.ledger, []
 
     def ledger() -> Any:
         if troubles:
             raise troubles.pop()
         return real()
 
-    monkeypatch.setattr(counting, "ledger", ledger)
+    monkeypatch.setattr(counts, "ledger", ledger)
     assert run(waits(world, said=said)).done
     assert said[0] == "away"
 
@@ -153,14 +153,14 @@ def test_what_no_retry_mends_is_the_ledgers_trouble_and_no_windows(
 ) -> None:
     """As for waits for the watermark: else an upgrade fails every window that waits for its count for good."""
     world.truth.counts[T0] = 2
-    troubles, real, said = [trouble], counting.ledger, list[str]()
+    troubles, real, said = [trouble], counts.ledger, list[str]()
 
     def ledger() -> Any:
         if troubles:
             raise troubles.pop()
         return real()
 
-    monkeypatch.setattr(counting, "ledger", ledger)
+    monkeypatch.setattr(counts, "ledger", ledger)
     assert run(waits(world, said=said)).done
     assert said[0].startswith(str(trouble))
     troubles.append(trouble)
@@ -182,7 +182,7 @@ def test_the_loop_goes_on_while_the_other_system_is_slow(world: World, monkeypat
             at_work -= 1
         raise LedgerError("slow")
 
-    monkeypatch.setattr(counting, "look", slow)
+    monkeypatch.setattr(counts, "look", slow)
     ticks = 0
 
     async def play() -> None:
@@ -196,7 +196,7 @@ def test_the_loop_goes_on_while_the_other_system_is_slow(world: World, monkeypat
             await asyncio.sleep(0.001)
 
     run(play())
-    assert 1 < most <= counting.AT_ONCE
+    assert 1 < most <= counts.AT_ONCE
 
 
 def test_the_trigger_goes_on_with_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_the_trigger_goes_on_with_it(world: World, monkeypatch: pytest.MonkeyPat
         trigger = sensors.WindowReadyTrigger(dumps(world.pipeline), key.start_ms, key.end_ms, deadline_ms, 0.001)
         return (await anext(trigger.run())).payload
 
-    monkeypatch.setattr("tidegate.orchestration.hub.hub", Passed)
+    monkeypatch.setattr("tidegate.airflow.hub.hub", Passed)
     world.truth.counts[T0] = 3
     event = run(first(int(time.time() * 1000)))
     assert (event["outcome"], "short: 2 of 3 by audit" in event["text"]) == ("late", True)

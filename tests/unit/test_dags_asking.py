@@ -14,8 +14,8 @@ from airflow.exceptions import AirflowException, AirflowFailException
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.core.spec.pipeline import Column, Reopening
-from tidegate.orchestration import datasets, operators
-from tidegate.orchestration.timetable import from_ms
+from tidegate.airflow import datasets, operators
+from tidegate.airflow.timetable import from_ms
 from tidegate.workflow.base import outcome
 from tidegate.workflow.replay import replay
 

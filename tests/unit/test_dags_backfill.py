@@ -27,10 +27,10 @@ from sqlalchemy.orm.attributes import flag_modified
 
 from tidegate.core.window.due import RunsSeen
 from tidegate.core.window.states import WindowKey
-from tidegate.orchestration import runs as module
-from tidegate.orchestration.backfill import sweep, to_scheduled
-from tidegate.orchestration.runs import MOST_AT_ONCE, Filled, create_missing_runs, trigger_after_backlog
-from tidegate.orchestration.timetable import from_ms, to_ms
+from tidegate.airflow import runs as module
+from tidegate.airflow.backfill.rerunnable import sweep, to_scheduled
+from tidegate.airflow.runs import (MOST_AT_ONCE, Filled, create_missing_runs, trigger_after_backlog)
+from tidegate.airflow.timetable import from_ms, to_ms
 
 ARCHIVE, INGEST = "tram_positions.archive", "tram_positions.ingest"
 FIRST = pendulum.datetime(2024, 10, 27, 1)

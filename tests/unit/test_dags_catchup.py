@@ -22,9 +22,10 @@ from sqlalchemy.orm import Session
 from tests.unit.test_dags_backfill import ARCHIVE, FIRST, QUARTER, add_run, dag, front, session, set_task, windows
 from tidegate.core.base.offsets import Interval
 from tidegate.core.tell.announcement import Notice
-from tidegate.orchestration import catchup, cleared, gauges, messages, pools, runs, switches
-from tidegate.orchestration.operators import CatchUpOperator, MaintainOperator
-from tidegate.orchestration.timetable import to_ms
+from tidegate.airflow import catchup, gauges, messages, pools, runs, switches
+from tidegate.airflow.clear import leftovers
+from tidegate.airflow.operators import CatchUpOperator, MaintainOperator
+from tidegate.airflow.timetable import to_ms
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.look import certificates
 from tidegate.workflow.maintain import reconcile
@@ -211,7 +212,7 @@ def test_a_window_whose_catch_up_died_before_its_run_was_made_gets_it(
 def test_without_anything_to_do_catch_up_gets_no_process(session: Session, maintenance: DagRun) -> None:
     """And a Clear of it alone gets one: nothing is left that Airflow would skip it by."""
     ti = instance(session, maintenance, "maintain")
-    cleared.skip(ti, {"catch_up"})
+    leftovers.skip(ti, {"catch_up"})
     later = instance(session, maintenance, "catch_up")
     assert later.state == "skipped"
     set_task(session, maintenance, "maintain", "success")

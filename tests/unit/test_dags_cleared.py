@@ -23,7 +23,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.orchestration.cleared import MOST_AT_ONCE, free, hand_on, revive, start
+from tidegate.airflow.clear.leftovers import MOST_AT_ONCE, free, hand_on, revive, start
 
 ARCHIVE = "tram_positions.archive"
 FIRST, QUARTER = pendulum.datetime(2024, 10, 27, 1), timedelta(minutes=15)

@@ -15,8 +15,8 @@ from airflow.serialization.serialized_objects import SerializedDAG
 from airflow.utils import dag_parsing_context
 
 from tidegate.core.base.instants import MINUTE_MS
-from tidegate.orchestration import factory
-from tidegate.orchestration.timetable import BackfillOnlyTimetable, WindowTimetable
+from tidegate.airflow import factory
+from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable
 
 FIXTURES = airflow_home.CHECKOUT / "tests/fixtures/pipelines"
 DAG_FILE = airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"

@@ -25,7 +25,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.orchestration import weights
+from tidegate.airflow import weights
 
 HOUR = timedelta(hours=1)
 PIPELINES = 7
@@ -189,6 +189,6 @@ def test_a_run_that_somebody_has_named_has_its_full_weight(run_id: str | None) -
 def test_a_scheduler_of_an_earlier_version_gets_a_rule_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow import plugins_manager
 
-    assert weights.rule() == "tidegate.orchestration.weights.TodayFirst"
+    assert weights.rule() == "tidegate.airflow.weights.TodayFirst"
     monkeypatch.setattr(plugins_manager, "priority_weight_strategy_classes", {})
     assert weights.rule() == "absolute"

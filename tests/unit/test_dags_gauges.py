@@ -16,7 +16,7 @@ from airflow.stats import Stats
 
 from tests.world import HOUR, TOPIC, World
 from tidegate.core.look.measures import FAMILIES, SUMMARY, Measure
-from tidegate.orchestration import gauges
+from tidegate.airflow import gauges
 
 DAY = 24 * HOUR
 NAMES = [n for f, (kind, _) in FAMILIES.items() for n in ((f,) if kind != SUMMARY else (f"{f}_sum", f"{f}_count"))]

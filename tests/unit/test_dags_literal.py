@@ -31,8 +31,8 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from tidegate.orchestration import headroom, literal
-from tidegate.orchestration.backfill import sweep
+from tidegate.airflow.backfill import headroom, literal
+from tidegate.airflow.backfill.rerunnable import sweep
 
 ARCHIVE, REPLAY = "tram_positions.archive", "tram_positions.replay"
 FIRST = pendulum.datetime(2024, 10, 27, 1)

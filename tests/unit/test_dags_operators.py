@@ -21,7 +21,7 @@ from tidegate.core.replay.rehearsal import AtWork
 from tidegate.core.window.due import RunsSeen
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import Look, Standing
-from tidegate.orchestration import datasets, gauges, hub, operators, replay_runs, runs, sensors, switches
+from tidegate.airflow import (datasets, gauges, hub, operators, replay_runs, runs, sensors, switches)
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look import certificates
@@ -164,10 +164,10 @@ def test_an_interval_that_is_no_window_is_refused(
 def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
-    monkeypatch.setattr("tidegate.orchestration.backfill.sweep", lambda ids, session: done.append("sweep") or ["x"])
-    monkeypatch.setattr("tidegate.orchestration.cleared.revive", lambda ids, session: done.append("revive") or ["y"])
-    monkeypatch.setattr("tidegate.orchestration.cleared.hand_on", lambda ids, session: done.append("hand on") or ["h"])
-    monkeypatch.setattr("tidegate.orchestration.cleared.start", lambda dag_id, session: done.append("start") or ["z"])
+    monkeypatch.setattr("tidegate.airflow.backfill.rerunnable.sweep", lambda ids, session: done.append("sweep") or ["x"])
+    monkeypatch.setattr("tidegate.airflow.clear.leftovers.revive", lambda ids, session: done.append("revive") or ["y"])
+    monkeypatch.setattr("tidegate.airflow.clear.leftovers.hand_on", lambda ids, session: done.append("hand on") or ["h"])
+    monkeypatch.setattr("tidegate.airflow.clear.leftovers.start", lambda dag_id, session: done.append("start") or ["z"])
 
     def fill(dag: str, windows: list[str], looked_ms: int, session: None, create: bool) -> runs.Filled:
         assert create
@@ -220,8 +220,8 @@ def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
 
     monkeypatch.setattr(reconcile, "maintain", maintain)
     skipped: list[set[str]] = []
-    monkeypatch.setattr("tidegate.orchestration.cleared.free", lambda ti, followers, session: [])
-    monkeypatch.setattr("tidegate.orchestration.cleared.skip", lambda ti, followers: skipped.append(followers))
+    monkeypatch.setattr("tidegate.airflow.clear.leftovers.free", lambda ti, followers, session: [])
+    monkeypatch.setattr("tidegate.airflow.clear.leftovers.skip", lambda ti, followers: skipped.append(followers))
     task = operators.MaintainOperator(
         task_id="maintain", dag=None, pipeline=PIPELINE, dag_ids=[], archive_dag_id="readings.archive"
     )
@@ -280,7 +280,7 @@ def test_a_window_that_is_not_ready_waits_in_the_triggerer_with_an_end(
     assert deferred.value.method_name == "resume"
     assert ctx.closed == 1
     path, arguments = trigger.serialize()
-    assert path == "tidegate.orchestration.sensors.WindowReadyTrigger"
+    assert path == "tidegate.airflow.sensors.WindowReadyTrigger"
     assert sensors.WindowReadyTrigger(**arguments).serialize() == (path, arguments)
 
 
@@ -379,7 +379,7 @@ def test_a_close_waits_for_a_batch_in_the_triggerer_not_in_retries(
     assert wait.method_name == "resume"
     assert wait.timeout.total_seconds() * 1000 > PIPELINE.archive.sla_ms
     path, arguments = wait.trigger.serialize()
-    assert path == "tidegate.orchestration.sensors.WindowClosingTrigger"
+    assert path == "tidegate.airflow.sensors.WindowClosingTrigger"
     restarted = sensors.WindowClosingTrigger(**arguments)
     assert abs(restarted.deadline_ms - time.time() * 1000 - PIPELINE.archive.sla_ms) < 60_000
     state("CLOSED")

@@ -18,7 +18,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSe
 from click.testing import CliRunner, Result
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.cli import main
+from tidegate.cli.main import main
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.states import WindowKey
@@ -127,7 +127,7 @@ def test_a_daily_consumer_waits_for_all_hours_and_ends_in_the_triggerer(world: W
         task.execute({})
     trigger = deferred.value.trigger
     path, arguments = trigger.serialize()
-    assert path == "tidegate.orchestration.downstream.WindowPublishedTrigger"
+    assert path == "tidegate.airflow.downstream.WindowPublishedTrigger"
     json.dumps(arguments)
     assert (arguments["start_ms"], arguments["end_ms"]) == (window(2).start_ms, window(7).end_ms)
     for hour in range(2, 8):

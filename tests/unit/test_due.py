@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, insert
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.adapters.ledger import schema
+from tidegate.ledger import schema
 from tidegate.core.base.instants import MINUTE_MS
 from tidegate.core.base.offsets import Interval
 from tidegate.core.window.due import ArchiveNote, Due, RunsSeen

@@ -25,7 +25,7 @@ from tests.unit.test_where_chaos import InProcessRows
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
 from tidegate.adapters.rows import RowProcess
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import FileEntry, PartitionRows

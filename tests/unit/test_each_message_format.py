@@ -18,7 +18,7 @@ from tests.fakes.registry import FakeRegistry, serving
 from tests.protobuf_values import SETS
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, record
 from tidegate import descriptors
-from tidegate.adapters.spark import secrets_file
+from tidegate.spark.launcher import secrets_file
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.spec.pipeline import (
     RAW_HEADERS,

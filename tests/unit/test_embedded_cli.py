@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tidegate.cli import main
+from tidegate.cli.main import main
 from tidegate.embedded import produce, query
 from tidegate.embedded.errors import StackError
 from tidegate.embedded.produce import Sent

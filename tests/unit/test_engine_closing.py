@@ -9,7 +9,7 @@ from engine_fixtures import event, job_plan, pipeline, serving
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.storage import LocalStorage
+from tidegate.storage import LocalStorage
 from tidegate.core.base.errors import StorageError
 from tidegate.core.target.paths import RECEIPT
 

@@ -17,7 +17,7 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.formats import Bad, decoder_for
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.types import arrow_type
-from tidegate.adapters.storage import LocalStorage
+from tidegate.storage import LocalStorage
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import to_plain

@@ -11,7 +11,7 @@ from engine_fixtures import DAY_ONE, attempt_path, event, job_plan, pipeline, se
 
 from spark_jobs import contents, footers
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.storage import LocalStorage
+from tidegate.storage import LocalStorage
 
 
 def ask(*requests) -> list[dict]:

@@ -10,7 +10,7 @@ from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_pl
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.adapters.storage import LocalStorage
+from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart

@@ -27,7 +27,7 @@ from spark_jobs.engine import gather, together, write
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import cut, run_plan
 from spark_jobs.engine.route import window_starts
-from tidegate.adapters.storage import LocalStorage
+from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange, union
 from tidegate.core.base.partitions import HIVE_NULL
 from tidegate.core.files.overflow import OVERFLOW_VALUE

@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from tidegate.adapters.storage import HdfsStorage, for_uri
-from tidegate.adapters.storage.hdfs import split
-from tidegate.adapters.storage.hdfs_clients import Users
-from tidegate.adapters.storage.hdfs_errors import of_a_change, translated
+from tidegate.storage import HdfsStorage, for_uri
+from tidegate.storage.hdfs import split
+from tidegate.storage.hdfs_clients import Users
+from tidegate.storage.hdfs_errors import of_a_change, translated
 from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 
 PIPELINE = """version: 1
@@ -136,7 +136,7 @@ class TestWhoAsks:
 
 
 def test_jobs_are_told_who_asks(tmp_path):
-    from tidegate.adapters.spark import application_arguments
+    from tidegate.spark.launcher import application_arguments
     from tidegate.spec import load_file
 
     path = tmp_path / "p.yaml"

@@ -16,8 +16,8 @@ import pytest
 from tidegate.core.base.errors import LedgerError, WrongRevision
 from tidegate.core.window.waits import Answer, Look, Standing, Wait, WindowRef
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
-from tidegate.orchestration import hub as hubs
-from tidegate.orchestration.hub import Hub, hub
+from tidegate.airflow import hub as hubs
+from tidegate.airflow.hub import Hub, hub
 
 SOON_S = 20.0
 

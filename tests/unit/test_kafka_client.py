@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.commands import surroundings
-from tidegate.commands.topics import topics
+from tidegate.cli import surroundings
+from tidegate.cli.topics import topics
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.source.port import TopicState
 from tidegate.sources.kafka import control

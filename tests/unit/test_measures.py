@@ -14,9 +14,9 @@ from sqlalchemy import create_engine, event, insert, select
 
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.adapters.ledger.schema import metadata
-from tidegate.cli import main
-from tidegate.commands import surroundings
+from tidegate.ledger.schema import metadata
+from tidegate.cli.main import main
+from tidegate.cli import surroundings
 from tidegate.core.look.measures import COUNTER, FAMILIES, GAUGE, SUMMARY, Measure, broken, exposition
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest

@@ -16,8 +16,8 @@ from tests.calls import Calls
 from tests.hooks import Died, Hook, Once
 from tests.unit.test_audit import in_process
 from tests.world import World, make_pipeline, record, window
-from tidegate.adapters.local_job import LocalLauncher
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.spark.local_job import LocalLauncher
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.files.merge import Merge, Merged, MergeReceipt, Source, errors, groups, sum_of

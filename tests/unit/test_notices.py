@@ -387,7 +387,7 @@ def test_the_daily_check(world: World) -> None:
 def test_the_daily_check_sees_sums_that_do_not_balance(world: World) -> None:
     from sqlalchemy import update
 
-    from tidegate.adapters.ledger import schema
+    from tidegate.ledger import schema
 
     late(world)
     store = world.context().ledger.notices._store

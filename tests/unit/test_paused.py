@@ -135,7 +135,7 @@ def test_what_somebody_unpauses_in_airflow_is_not_paused_on_purpose(world: World
     assert standing.kinds == ("maintain",)
     pause(world, "ingest")  # another operator, after the ledger was read
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.adapters.ledger.pauses.SqlPauses.standing", lambda self, name: standing)
+        patch.setattr("tidegate.ledger.pauses.SqlPauses.standing", lambda self, name: standing)
         assert settled(maintain=False) == []
 
 

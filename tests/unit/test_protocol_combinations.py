@@ -13,7 +13,7 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record, window
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import StorageAhead
 from tidegate.core.window.states import PublishedGeneration
 from tidegate.workflow.audit.audit import audit

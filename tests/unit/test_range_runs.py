@@ -25,9 +25,9 @@ from sqlalchemy.orm import Session
 
 from tidegate.core.publish.filling import Run
 from tidegate.core.window.states import WindowKey
-from tidegate.orchestration import runs
-from tidegate.orchestration.range_runs import Ground, RangeRuns
-from tidegate.orchestration.timetable import to_ms
+from tidegate.airflow import runs
+from tidegate.airflow.backfill.range_runs import Ground, RangeRuns
+from tidegate.airflow.timetable import to_ms
 
 ARCHIVE, REPLAY, POOL = "tram_positions.archive", "tram_positions.replay", "tidegate_archive"
 FIRST = pendulum.datetime(2024, 10, 27, 1)

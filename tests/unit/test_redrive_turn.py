@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 from tests.unit.redrives import balanced, first_batch, mend, odd, once
 from tests.world import World, record
 from tidegate.adapters.airflow_facts import ingest_facts
-from tidegate.commands.redrive import patience
+from tidegate.cli.redrive import patience
 from tidegate.core.base.errors import BehindBatch, GivesWay, LostComparison, NotReady, TidegateError
 from tidegate.core.batch.planning import NothingToPlan
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, IngestFacts, InTheWay, waits_for
@@ -236,7 +236,7 @@ def test_the_task_skips_with_the_reason_and_waits_where_no_schedule_comes_back(
 ) -> None:
     from dataclasses import replace
 
-    from tidegate.orchestration import operators
+    from tidegate.airflow import operators
 
     waiting(world)
     world.ingest("readings.ingest/r2")

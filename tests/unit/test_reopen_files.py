@@ -11,7 +11,7 @@ import pytest
 from tests.unit.reopenings import BOTH, begun, once, reopened
 from tests.unit.test_each_format import FORMATS, SAID
 from tests.world import World, make_pipeline, record, window
-from tidegate.adapters.local_job import LocalLauncher
+from tidegate.spark.local_job import LocalLauncher
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import Column, Merge
 from tidegate.workflow.late import reopen

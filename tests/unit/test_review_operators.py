@@ -16,8 +16,8 @@ from tidegate.core.base.errors import BatchRefused, StepMissing, TidegateError
 from tidegate.core.publish.filling import Run
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.states import WindowKey
-from tidegate.orchestration.last_words import explained
-from tidegate.orchestration.range_runs import Ground
+from tidegate.airflow.last_words import explained
+from tidegate.airflow.backfill.range_runs import Ground
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 

@@ -12,7 +12,7 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
-from tidegate.adapters.ledger.migrate import migrate
+from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.restore.record import GenerationRecord, pack, unpack
 from tidegate.core.spec.pipeline import Column

@@ -14,7 +14,7 @@ from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.slowness import Slowness, together
 from tests.world import World, record
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.plain import loads
 from tidegate.core.files import slow_path
 from tidegate.core.files.receipt import Receipt

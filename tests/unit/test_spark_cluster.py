@@ -28,16 +28,16 @@ from spark_jobs.engine.job import cut
 from tests.unit.test_spark_launcher import PLAN, SECRETS, airflow_launcher, seen, settings, spark  # noqa: F401
 from tests.world import make_pipeline
 from tidegate import wiring
-from tidegate.adapters import yarn
+from tidegate.spark import yarn
 from tidegate.adapters.connections import Connection
-from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher
-from tidegate.adapters.spark_conf import driver_conf, with_worker_archive
-from tidegate.adapters.spark_connection import SparkConnection
-from tidegate.commands.spark_checks import impossible_jobs
+from tidegate.spark.launcher import SECRETS_FILE, SubprocessLauncher
+from tidegate.spark.conf import driver_conf, with_worker_archive
+from tidegate.spark.connection import SparkConnection
+from tidegate.cli.spark_checks import impossible_jobs
 from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.orchestration.launcher import AirflowSparkLauncher
+from tidegate.airflow.launcher import AirflowSparkLauncher
 
 KEYTAB = b"\x05\x02keytab"
 ARCHIVE = "hdfs:///apps/tidegate-worker-0.1.0.tar.gz"
@@ -172,7 +172,7 @@ def test_what_can_never_succeed_is_refused_before_anything_starts(
     conf: dict,
     said: str,
 ) -> None:
-    monkeypatch.setattr("tidegate.orchestration.launcher.spark_submit.kube_client", object(), raising=False)
+    monkeypatch.setattr("tidegate.airflow.launcher.spark_submit.kube_client", object(), raising=False)
     connect(monkeypatch, host, **extra)
     with pytest.raises(JobFailed, match=f"(?s){said}") as caught:
         launcher(spark(), SECRETS, **conf).run(PLAN)
@@ -196,7 +196,7 @@ def test_kubernetes_without_its_provider_is_a_clear_refusal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connect(monkeypatch, "k8s://https://k:6443")
-    monkeypatch.delattr("tidegate.orchestration.launcher.spark_submit.kube_client", raising=False)
+    monkeypatch.delattr("tidegate.airflow.launcher.spark_submit.kube_client", raising=False)
     with pytest.raises(JobFailed, match="pip install apache-airflow-providers-cncf-kubernetes") as caught:
         airflow_launcher(spark()).run(PLAN)
     assert not caught.value.retry
@@ -249,7 +249,7 @@ def test_a_kill_ends_the_application_without_a_command_yarn(
     """What spark-submit says of the application is not even needed: a logging configuration may hide it."""
     connect(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
     monkeypatch.setattr("shutil.which", _without("yarn"))
-    monkeypatch.setattr("tidegate.orchestration.launcher.CLIENT_LEAVES_S", 0.1)
+    monkeypatch.setattr("tidegate.airflow.launcher.CLIENT_LEAVES_S", 0.1)
     monkeypatch.setenv("PATH", str(tmp_path))
     job = launcher(spark("print('Submitted application_1_0007', flush=True)\ntime.sleep(600)"))
     errors: list[BaseException] = []

@@ -18,11 +18,11 @@ import pytest
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.adapters.spark import SECRETS_FILE, SubprocessLauncher, land_application
-from tidegate.adapters.spark_conf import LOCAL
+from tidegate.spark.launcher import SECRETS_FILE, SubprocessLauncher, land_application
+from tidegate.spark.conf import LOCAL
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.orchestration.launcher import AirflowSparkLauncher
+from tidegate.airflow.launcher import AirflowSparkLauncher
 from tidegate.settings import Settings
 
 PLAN = "file:///lake/_tidegate/plans/12.3-abc.json"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient
-from tidegate.cli import main
+from tidegate.cli.main import main
 from tidegate.core.base.errors import SpecError, StorageError
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.spec import fingerprint, load_file, load_folder

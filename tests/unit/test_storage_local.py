@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.adapters import storage as adapters
-from tidegate.adapters.storage import LocalStorage, for_uri, local
+from tidegate.storage import LocalStorage, for_uri, local
 from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
 
 

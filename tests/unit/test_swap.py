@@ -14,7 +14,7 @@ import pytest
 
 from tests.hooks import Died
 from tests.unit.swaps import KEY, VALUES, Kept, Life, Reader, assert_three_is_published, changing, two_swaps, whole
-from tidegate.adapters.storage.local import LocalStorage
+from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import Alarm
 from tidegate.core.base.renames import Seen
 from tidegate.core.spec.compatibility import incompatible

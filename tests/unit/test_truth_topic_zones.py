@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from tests.truth_tellers import Said
-from tidegate.adapters.truth_topic import TopicTruth
+from tidegate.completeness.audit_topic import TopicTruth
 from tidegate.core.base.errors import TruthUnknown
 from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.window.states import WindowKey

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tidegate.adapters import warm_session
-from tidegate.adapters.warm_session import Patience, WarmLauncher, end_sessions
+from tidegate.spark import warm_session
+from tidegate.spark.warm_session import Patience, WarmLauncher, end_sessions
 from tidegate.core.base.errors import JobFailed, JobKilled
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.adapters.storage import LocalStorage
-from tidegate.adapters.watchdog import ANY, Watched
+from tidegate.storage import LocalStorage
+from tidegate.spark.watchdog import ANY, Watched
 from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
 from tidegate.core.base.storage import Storage
 

@@ -162,7 +162,7 @@ def test_an_old_command_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, 
         ["db", "migrate"],
     ]
     code = (
-        "import json, sys; from click.testing import CliRunner; from tidegate.cli import main\n"
+        "import json, sys; from click.testing import CliRunner; from tidegate.cli.main import main\n"
         "ran = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]\n"
         "print(json.dumps([[r.exit_code, r.output] for r in ran]))\n"
     )

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from tidegate.adapters.spark import land_application, local_environment
+from tidegate.spark.launcher import land_application, local_environment
 from tidegate.core.base.errors import StorageError
 
 LAST_WORDS = 5

@@ -12,7 +12,7 @@ from typing import Any
 from flask import make_response, redirect, request, url_for
 from flask_appbuilder import expose
 
-from tidegate.adapters.ledger.requests import SqlRequests
+from tidegate.ledger.requests import SqlRequests
 from tidegate.board import questions, runs, views
 from tidegate.board.access import TidegatePages, actor, acts, sees
 from tidegate.board.questions import ACTIONS, RELEASE, RESET, Question

@@ -14,7 +14,7 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.settings import load
 
 if TYPE_CHECKING:
-    from tidegate.adapters.ledger import SqlLedger
+    from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
 
 ADDRESS_S = 30.0
@@ -83,8 +83,8 @@ class Reach:
 
     def ledger(self) -> SqlLedger:
         """For looking. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
-        from tidegate.adapters.ledger import SqlLedger
-        from tidegate.orchestration.connections import airflow_connection
+        from tidegate.ledger import SqlLedger
+        from tidegate.airflow.connections import airflow_connection
         from tidegate.wiring import ledger_address
 
         with self._lock:
@@ -100,14 +100,14 @@ class Reach:
 
     def acting(self, actor: str) -> SqlLedger:
         """For changing something: `actor` stands in the event log. Raises as `ledger` does."""
-        from tidegate.adapters.ledger import SqlLedger
+        from tidegate.ledger import SqlLedger
 
         return SqlLedger(self.ledger().store.engine, actor)
 
     def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
         """A workflow's context: it registers nothing and connects to nothing but the ledger before it is asked to."""
         from tidegate import looking
-        from tidegate.orchestration.connections import airflow_connection
+        from tidegate.airflow.connections import airflow_connection
 
         ledger = self.ledger() if actor is None else self.acting(actor)
         return looking.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
@@ -116,7 +116,7 @@ class Reach:
 def _engine(address: str) -> Any:
     from sqlalchemy import event
 
-    from tidegate.adapters.ledger.store import make_engine
+    from tidegate.ledger.store import make_engine
 
     engine = make_engine(address)
     if engine.dialect.name == "postgresql":
@@ -132,6 +132,6 @@ def _engine(address: str) -> Any:
 
 def _kafka(pipeline: Pipeline) -> Any:
     from tidegate import looking
-    from tidegate.orchestration.connections import airflow_connection
+    from tidegate.airflow.connections import airflow_connection
 
     return looking.kafka(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)

@@ -23,7 +23,7 @@ from tidegate.board.words import asked_task
 from tidegate.core.base.instants import iso
 from tidegate.core.look.views import Event
 from tidegate.core.replay.request import Asked
-from tidegate.orchestration.timetable import from_ms
+from tidegate.airflow.timetable import from_ms
 
 PREFIX = "board__"
 """Of the ids of runs that the board makes."""

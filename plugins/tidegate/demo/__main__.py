@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tidegate.adapters.ledger import SqlLedger
+from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import TidegateError
 from tidegate.demo import flights, scenes
 from tidegate.demo.airflow_rest import Airflow, AirflowRefused

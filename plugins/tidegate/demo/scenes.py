@@ -234,7 +234,7 @@ def audit(world: World) -> None:
     """`tidegate audit`: ledger and files agree."""
     words = ["audit", world.pipeline.name, "--deep"]
     world.out.line(f"$ tidegate {' '.join(words)}")
-    finished = world.commands.run("audit", [sys.executable, "-m", "tidegate.cli", *words], _CHECK_S)
+    finished = world.commands.run("audit", [sys.executable, "-m", "tidegate.cli.main", *words], _CHECK_S)
     world.out.line("\n".join(finished.text.splitlines()[-_AUDIT_LINES:]))
     world.out.check(finished.ok, "the audit says balanced")
 

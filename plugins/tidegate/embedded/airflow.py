@@ -69,7 +69,7 @@ class Airflow(Part):
     def _migrate_ledger(self) -> None:
         from alembic.util import CommandError
 
-        from tidegate.adapters.ledger.migrate import migrate as migrate_ledger
+        from tidegate.ledger.migrate import migrate as migrate_ledger
 
         try:
             migrate_ledger(ledger_url(self.site))

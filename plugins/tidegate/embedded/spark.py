@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from tidegate.adapters.spark_conf import SHORT_LIVED, driver_conf, short_lived
+from tidegate.spark.conf import SHORT_LIVED, driver_conf, short_lived
 from tidegate.embedded.errors import StackError, last_lines
 from tidegate.embedded.java import find_java
 from tidegate.embedded.locks import file_lock

@@ -1,5 +1,0 @@
-"""The ledger on SQLAlchemy Core: PostgreSQL in production, SQLite for unit tests and a first look."""
-
-from tidegate.adapters.ledger.sql import SqlLedger
-
-__all__ = ["SqlLedger"]

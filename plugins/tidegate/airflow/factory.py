@@ -1,0 +1,267 @@
+"""From a folder of pipeline YAMLs to Airflow DAGs, four for each pipeline. Nothing but the YAMLs is read.
+
+<name>.ingest    plan >> write >> land     by `ingest.schedule`, one run at a time
+<name>.archive   ready >> publish          one run for each window
+<name>.replay    replay                    by backfill or by hand
+<name>.maintain  maintain >> catch_up      every ten minutes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.models.dag import DAG
+from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.utils.dag_parsing_context import get_parsing_context
+
+from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.airflow import docs, messages, weights
+from tidegate.airflow.backfill.rerunnable import to_scheduled
+from tidegate.airflow.operators import (CatchUpOperator, LandOperator, MaintainOperator, PlanOperator, PublishOperator, ReplayOperator, WriteOperator)
+from tidegate.airflow.sensors import WindowReadySensor
+from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
+from tidegate.settings import Settings, load
+from tidegate.spec import loader
+from tidegate.spec.expressions import Judge
+
+SINCE = datetime(2000, 1, 1, tzinfo=UTC)
+"""start_date of DAGs without windows; with catchup=False only its being past matters."""
+MAINTAIN_SCHEDULE = "*/10 * * * *"
+RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=15), timedelta(minutes=10)
+MAINTAIN_RETRIES = 5
+"""They outlast an outage of five minutes (`core.base.patience`), and never wait longer than its schedule would."""
+
+
+def build_dags(settings: Settings | None = None) -> dict[str, DAG]:
+    """DAGs by id, for a DAG file's globals. For a task that is about to run: the DAG asked for and no other.
+
+    Raises SpecError when there is no pipelines folder.
+    """
+    settings = settings or load()
+    asked = get_parsing_context().dag_id
+    if asked is not None:
+        return _one(asked, settings)
+    dags: dict[str, DAG] = {}
+    with _judging() as judge:
+        for found in loader.load_folder(settings.pipelines_folder, judge=judge):
+            dags |= _dags_of(found, settings)
+    return dags
+
+
+@contextmanager
+def _judging() -> Iterator[Judge | None]:
+    """Expressions are checked once for each content; where DuckDB is not installed, the worker checks them."""
+    if not available():
+        yield None
+        return
+    with ExpressionChecker() as checker:
+        yield Lenient(checker)
+
+
+def _one(dag_id: str, settings: Settings) -> dict[str, DAG]:
+    name, _, kind = dag_id.rpartition(".")
+    path = settings.pipelines_folder / f"{name}{loader.SUFFIX}"
+    if kind not in _KINDS or not path.is_file():
+        return {}
+    text = path.read_text("utf-8-sig", errors="replace")
+    try:
+        with _judging() as judge:
+            pipeline, error = loader.load_file(path, judge=judge), None
+    except SpecError as e:
+        pipeline, error = None, e
+    found = loader.Loaded(name, path, pipeline, error, text)
+    return _dags_of(found, settings, {kind: _KINDS[kind]})
+
+
+def _dags_of(
+    found: loader.Loaded, settings: Settings, kinds: Mapping[str, Callable[..., DAG]] | None = None
+) -> dict[str, DAG]:
+    if found.pipeline is None:
+        return _broken(found, found.error or SpecError("cannot be loaded", where=str(found.path)))
+    try:
+        dags = [build(found.pipeline, found, settings) for build in (kinds or _KINDS).values()]
+    except Exception as e:
+        # whatever Airflow refuses about one pipeline must not take the file's other DAGs with it
+        return _broken(found, e)
+    return {dag.dag_id: dag for dag in dags}
+
+
+def _broken(found: loader.Loaded, error: Exception) -> dict[str, DAG]:
+    dag = PipelineDag(f"{found.name}.broken", found, error=error, schedule=None, start_date=SINCE)
+    return {dag.dag_id: dag}
+
+
+class PipelineDag(DAG):
+    """A DAG whose errors are its own: the UI lists them under its YAML, and the file's other DAGs go on.
+
+    Airflow keeps one import error for a file name and stops every DAG of that file. `validate` is called before a DAG
+    is taken into a bag, and the error is filed under what `fileloc` says when it raises.
+    """
+
+    def __init__(self, dag_id: str, found: loader.Loaded, *, error: Exception | None = None, **dag_args: Any) -> None:
+        super().__init__(
+            dag_id,
+            on_success_callback=to_scheduled,
+            on_failure_callback=to_scheduled,
+            auto_register=False,  # else a pipeline whose second DAG is refused would leave its first one behind
+            **dag_args,
+        )
+        # The callbacks matter inside `airflow dags backfill`, which has this object and calls them itself. Announced to
+        # the scheduler they would make the DAG processor parse the whole folder at the end of every run.
+        self.has_on_success_callback = self.has_on_failure_callback = False
+        self._file_name, self._error = found.path.name, error
+        self._backfilling = False
+
+    def run(self, start_date: Any = None, end_date: Any = None, **options: Any) -> None:
+        """What `airflow dags backfill` calls. Raises AirflowException unless every run of the range succeeds."""
+        from tidegate.airflow.backfill import literal
+
+        if start_date is None or end_date is None:
+            super().run(start_date, end_date, **options)
+            return
+        with literal.backfilling(self, start_date, end_date) as found:
+            self._backfilling = True
+            for first, last in found.parts(options.get("run_backwards", False)):
+                super().run(first, last, **options)
+
+    def get_num_active_runs(self, *args: Any, **options: Any) -> int:
+        """What the scheduler and a backfill compare with max_active_runs; each part of a backfill has room."""
+        return 0 if self._backfilling else super().get_num_active_runs(*args, **options)
+
+    def validate(self) -> None:
+        """Raises the error of a broken pipeline."""
+        try:
+            if self._error is not None:
+                raise self._error
+            super().validate()
+        except Exception:
+            self.fileloc = f"{self.fileloc}:{self._file_name}"
+            raise
+
+
+def _dag(
+    kind: str,
+    pipeline: Pipeline,
+    found: loader.Loaded,
+    settings: Settings,
+    catchup: bool = False,
+    **dag_args: Any,
+) -> PipelineDag:
+    retries = pipeline.ingest.retries if kind == "ingest" else pipeline.archive.retries
+    return PipelineDag(
+        f"{pipeline.name}.{kind}",
+        found,
+        catchup=catchup,
+        description=docs.description(kind, pipeline),
+        doc_md=docs.page(kind, pipeline, found.text, settings.runbook_url),
+        tags=sorted({"tidegate", pipeline.name, kind, *pipeline.tags}),
+        default_args={
+            "owner": pipeline.owner,
+            "retries": retries,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": True,
+            "max_retry_delay": LONGEST_RETRY_DELAY,
+            **({"on_failure_callback": messages.on_failure} if messages.configured(pipeline) else {}),
+        },
+        **dag_args,
+    )
+
+
+def _weight(weight: int, rule: str = "absolute") -> dict[str, Any]:
+    """Airflow's own rule would let every plan go before any land."""
+    return {"priority_weight": weight, "weight_rule": rule}
+
+
+def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    schedule = pipeline.ingest.schedule
+    dag = _dag(
+        "ingest", pipeline, found, settings,
+        schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
+        start_date=SINCE, max_active_runs=1,
+    )  # fmt: skip
+    with dag:
+        pool = pipeline.ingest.pool
+        plan = PlanOperator(
+            task_id="plan", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["plan"], **_weight(weights.PLAN)
+        )
+        write = WriteOperator(
+            task_id="write", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["write"], **_weight(weights.WRITE)
+        )
+        land = LandOperator(
+            task_id="land", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["land"], **_weight(weights.LAND)
+        )
+        plan >> write >> land
+    return dag
+
+
+def _archive(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    dag = _dag(
+        "archive", pipeline, found, settings,
+        schedule=WindowTimetable.of(pipeline.windows), start_date=from_ms(pipeline.windows.start_ms), catchup=True,
+        max_active_runs=pipeline.archive.max_active_runs,
+    )  # fmt: skip
+    with dag:
+        pool = pipeline.archive.pool
+        rule = weights.rule()
+        ready = WindowReadySensor(
+            task_id="ready", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["ready"],
+            **_weight(weights.READY, rule),
+        )  # fmt: skip
+        publish = PublishOperator(
+            task_id="publish", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["publish"],
+            **_weight(weights.PUBLISH, rule),
+        )  # fmt: skip
+        ready >> publish
+    return dag
+
+
+def _replay(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    dag = _dag(
+        "replay", pipeline, found, settings,
+        schedule=BackfillOnlyTimetable.of(pipeline.windows), start_date=from_ms(pipeline.windows.start_ms),
+        max_active_runs=pipeline.archive.max_active_runs,
+    )  # fmt: skip
+    with dag:
+        ReplayOperator(
+            task_id="replay", pipeline=pipeline, pool=pipeline.archive.pool, doc_md=docs.TASKS["replay"],
+            **_weight(weights.REPLAY),
+        )  # fmt: skip
+    return dag
+
+
+def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    dag = _dag(
+        "maintain", pipeline, found, settings,
+        schedule=CronDataIntervalTimetable(MAINTAIN_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
+    )  # fmt: skip
+    with dag:
+        maintain = MaintainOperator(
+            task_id="maintain",
+            pipeline=pipeline,
+            dag_ids=[f"{pipeline.name}.{kind}" for kind in _KINDS],
+            archive_dag_id=f"{pipeline.name}.archive",
+            pool=pipeline.archive.pool,
+            retries=MAINTAIN_RETRIES,
+            doc_md=docs.TASKS["maintain"],
+            **_weight(weights.MAINTAIN),
+        )
+        catch_up = CatchUpOperator(
+            task_id="catch_up", pipeline=pipeline, archive_dag_id=f"{pipeline.name}.archive",
+            pool=pipeline.archive.pool, retries=MAINTAIN_RETRIES, doc_md=docs.TASKS["catch_up"],
+            **_weight(weights.CATCH_UP),
+        )  # fmt: skip
+        maintain >> catch_up
+    return dag
+
+
+_KINDS: dict[str, Callable[[Pipeline, loader.Loaded, Settings], DAG]] = {
+    "ingest": _ingest,
+    "archive": _archive,
+    "replay": _replay,
+    "maintain": _maintain,
+}

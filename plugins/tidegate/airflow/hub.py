@@ -1,0 +1,320 @@
+"""One place in a triggerer where every wait for windows stands: one look at the ledger for all of them, at intervals.
+
+A hub belongs to one event loop. It ticks while somebody waits and is gone when nobody does. A tick is two SQL
+statements in a thread (`core.waiting.WaitLedger`); nothing is written, and nothing is kept that a restart would miss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.window.waits import Answer, Look, Wait, WindowRef, settled, union
+from tidegate.airflow.threads import in_background, in_thread
+
+if TYPE_CHECKING:
+    from tidegate.core.window.waits import WaitLedger
+    from tidegate.core.window.watermark import TopicFacts
+
+log = logging.getLogger(__name__)
+
+LOOK_UP_S = 600.0
+"""How often the ledger's connection is looked up again, so that a changed one is noticed."""
+SILENCE_S = 30.0
+"""How long after its deadline a wait goes on for an answer of a ledger that hangs."""
+CLOSEST_S = 1.0
+"""Ticks for deadlines between two regular ones are at least so far apart."""
+
+
+def hub() -> Hub:
+    """The running loop's own."""
+    loop = asyncio.get_running_loop()
+    for old in [one for one in _hubs if one.is_closed()]:
+        del _hubs[old]
+    if loop not in _hubs:
+        _hubs[loop] = Hub(loop)
+    return _hubs[loop]
+
+
+class Hub:
+    """`wait` is all that others call; everything but `_look` runs on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ledger = _Ledger()
+        self._waiters: list[Waiter] = []
+        self._sooner = asyncio.Event()
+        self._next_at = 0.0  # loop time of the next tick
+        # no trigger's context: what a tick logs belongs to none of them
+        self._task = loop.create_task(self._tick(), name="tidegate-hub", context=Context())
+
+    async def wait(
+        self, make: Callable[[], Wait], deadline_ms: int, poll_s: float, say: Callable[[str], None]
+    ) -> Answer:
+        """Until the wait is done, or a look at or after `deadline_ms` (UTC) has found that it is not.
+
+        `make` is called once, in the tick's thread. `say` gets each new text, on the loop. The ledger's own failures
+        are said and waited out. Raises what `make` or the wait's decision raises."""
+        waiter = Waiter(make, deadline_ms, poll_s)
+        self._join(waiter)
+        try:
+            said = ""
+            while True:
+                heard = await waiter.heard(SILENCE_S)
+                if waiter.error is not None:
+                    raise waiter.error
+                text = waiter.text()
+                if text and text != said:
+                    say(text)
+                    said = text
+                if waiter.answer is not None and waiter.answer.done:
+                    return waiter.answer
+                if not heard or waiter.looked_ms >= deadline_ms:
+                    return Answer(False, text or "the ledger has not answered since this wait began")
+        finally:
+            self._leave(waiter)
+
+    def _join(self, waiter: Waiter) -> None:
+        self._waiters.append(waiter)
+        if min(self._loop.time() + waiter.poll_s, self._at(waiter.deadline_ms)) < self._next_at:
+            self._sooner.set()
+
+    def _leave(self, waiter: Waiter) -> None:
+        self._waiters.remove(waiter)
+        if not self._waiters:
+            self._task.cancel()
+            if _hubs.get(self._loop) is self:
+                del _hubs[self._loop]
+            in_background(self._ledger.close, "tidegate-hub-close")
+
+    # ------------------------------------------------------------ ticking
+
+    async def _tick(self) -> None:
+        while True:
+            began = self._loop.time()
+            try:
+                await self._look_for_all()
+                while await self._too_early(began):
+                    pass
+            except Exception:  # a defect of ours must not leave everybody waiting for nothing
+                log.exception("a tick failed")
+                await asyncio.sleep(CLOSEST_S)
+
+    async def _look_for_all(self) -> None:
+        waiters, now = list(self._waiters), _now_ms()
+        try:
+            outcomes = await in_thread(lambda: self._look(waiters, now), "tidegate-hub")
+        except TidegateError as e:
+            # also what no retry mends, such as a missing connection: that is the ledger's trouble, no window's
+            outcomes = [str(e)] * len(waiters)
+        except Exception as e:
+            log.exception("a look at the ledger failed")
+            outcomes = [f"the look at the ledger failed: {type(e).__name__}: {e}"] * len(waiters)
+        for waiter, outcome in zip(waiters, outcomes, strict=True):
+            waiter.tell(outcome, now)
+
+    def _look(self, waiters: list[Waiter], now_ms: int) -> list[Outcome]:
+        """In a thread. One waiter's error is its own."""
+        waits = [wait for waiter in waiters if (wait := waiter.prepare()) is not None]
+        look = self._ledger.look(*union(waits)) if waits else Look({}, {})
+        return [waiter.judge(look, now_ms) for waiter in waiters]
+
+    async def _too_early(self, began: float) -> bool:
+        """Sleeps until the next tick; True when somebody joined who wants it sooner."""
+        self._sooner.clear()
+        self._next_at = self._due(began)
+        try:
+            async with asyncio.timeout_at(self._next_at):
+                await self._sooner.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _due(self, began: float) -> float:
+        """At the shortest of the waiters' intervals, and when a deadline comes, so that the last look is no old one."""
+        interval = min((waiter.poll_s for waiter in self._waiters), default=CLOSEST_S)
+        deadlines = (self._at(w.deadline_ms) + 0.01 for w in self._waiters if w.looked_ms < w.deadline_ms)
+        return max(min([began + interval, *deadlines]), began + min(CLOSEST_S, interval))
+
+    def _at(self, instant_ms: int) -> float:
+        return self._loop.time() + (instant_ms - _now_ms()) / 1000
+
+
+_hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
+
+
+# ---------------------------------------------------------------- one who waits
+
+Outcome = Answer | Exception | str | None
+"""Of one tick for one waiter: a new answer, its own error, the ledger's trouble, or nothing new."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the newest answer rests on."""
+
+    facts: TopicFacts | None
+    standings: list[object]
+    lasting: bool
+
+
+class Waiter:
+    """`answer`, `trouble`, `error` and `looked_ms` belong to the loop, the rest to the tick's thread."""
+
+    def __init__(self, make: Callable[[], Wait], deadline_ms: int, poll_s: float) -> None:
+        self.deadline_ms, self.poll_s = deadline_ms, poll_s
+        self._began_ms = _now_ms()
+        self.answer: Answer | None = None
+        self.error: Exception | None = None
+        self.looked_ms = 0
+        self._trouble, self._trouble_since = "", 0
+        self._news = asyncio.Event()
+        self._make = make
+        self._wait: Wait | None = None
+        self._made: Exception | None = None
+        self._refs: tuple[WindowRef, ...] = ()
+        self._seen: _Seen | None = None
+
+    # ------------------------------------------------------------ on the loop
+
+    async def heard(self, silence_s: float) -> bool:
+        """True after news; False when there has been none for `silence_s` after the deadline, or after the beginning of
+        a wait that begins later than that, as where no triggerer ran."""
+        end_ms = max(self.deadline_ms, self._began_ms)
+        try:
+            async with asyncio.timeout((end_ms - _now_ms()) / 1000 + silence_s):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    def tell(self, outcome: Outcome, looked_ms: int) -> None:
+        """Wakes up whoever waits only if there is something to say, or the deadline has come."""
+        self.looked_ms = looked_ms
+        changed = bool(self._trouble)
+        if isinstance(outcome, str):
+            changed = outcome != self._trouble
+            self._trouble_since = self._trouble_since if self._trouble else looked_ms
+            self._trouble = outcome
+        else:
+            self._trouble = ""
+            if isinstance(outcome, Answer):
+                self.answer, changed = outcome, True
+            elif outcome is not None:
+                self.error, changed = outcome, True
+        if changed or looked_ms >= self.deadline_ms:
+            self._news.set()
+
+    def text(self) -> str:
+        """What is known, and why it is no newer."""
+        known = self.answer.text if self.answer else ""
+        if not self._trouble:
+            return known
+        return f"{known}{'; ' if known else ''}no answer since {iso(self._trouble_since)}: {self._trouble}"
+
+    # ------------------------------------------------------------ in the tick's thread
+
+    def prepare(self) -> Wait | None:
+        """The wait; None if it cannot be made."""
+        if self._wait is None and self._made is None:
+            try:
+                self._go_on_with(self._make())
+            except Exception as e:
+                self._made = e
+        return self._wait
+
+    def judge(self, look: Look, now_ms: int) -> Outcome:
+        """Nothing where the ledger says what it said before."""
+        if self._wait is None:
+            return self._made
+        facts = look.facts.get(self._wait.pipeline)
+        standings: list[object] = [look.standings.get(ref) for ref in self._refs]
+        seen = self._seen
+        if seen is not None and seen.lasting and facts is seen.facts and standings == seen.standings:
+            return None
+        try:
+            answer, wait = self._wait.decide(look, now_ms)
+        except Exception as e:
+            return e
+        self._seen = _Seen(facts, standings, settled(facts, now_ms))
+        if wait != self._wait:
+            self._go_on_with(wait)
+        return answer
+
+    def _go_on_with(self, wait: Wait) -> None:
+        self._wait, self._refs, self._seen = wait, wait.refs(), None
+
+
+# ---------------------------------------------------------------- its ledger
+
+
+class _Ledger:
+    """The connection of one hub, used by one thread at a time; opened when it is needed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._ledger: WaitLedger | None = None
+        self._url, self._looked_up = "", 0.0
+
+    def look(self, pipelines: set[str], windows: set[WindowRef]) -> Look:
+        """Raises TidegateError."""
+        with self._lock:
+            return self._current().look(pipelines, windows)
+
+    def close(self) -> None:
+        """Waits for a look that is under way."""
+        with self._lock:
+            if self._ledger is not None:
+                self._ledger.close()
+                self._ledger = None
+
+    def _current(self) -> WaitLedger:
+        if self._ledger is None:
+            self._open(ledger_url())
+        elif time.monotonic() - self._looked_up > LOOK_UP_S:
+            self._follow()
+        assert self._ledger is not None
+        return self._ledger
+
+    def _open(self, url: str) -> None:
+        self._ledger, self._url, self._looked_up = open_ledger(url), url, time.monotonic()
+
+    def _follow(self) -> None:
+        """While Airflow's own database is away the connection stays as it was."""
+        self._looked_up = time.monotonic()
+        try:
+            url = ledger_url()
+        except Exception as e:
+            log.warning("the ledger's connection could not be looked up again: %s", e)
+            return
+        if url != self._url and self._ledger is not None:
+            self._ledger.close()
+            self._open(url)
+
+
+def ledger_url() -> str:
+    """Where the ledger is, by Airflow's connection. Raises TidegateError."""
+    from tidegate.airflow.connections import airflow_connection
+    from tidegate.wiring import ledger_address
+
+    return ledger_address(airflow_connection)
+
+
+def open_ledger(url: str) -> WaitLedger:
+    """It connects at the first look."""
+    from tidegate.wiring import open_waits
+
+    return open_waits(url)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,40 @@
+"""Tidegate as Airflow sees it. Imported by every Airflow process at its start: nothing heavy here, and no listeners."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable
+from tidegate.airflow.weights import TodayFirst
+
+
+class TidegatePlugin(AirflowPlugin):
+    """The schedules and weights that serialised DAGs name, and the board, which only the webserver asks for."""
+
+    name = "tidegate"
+    timetables = [WindowTimetable, BackfillOnlyTimetable]
+    priority_weight_strategies = [TodayFirst]
+
+    @cached_property
+    def operator_extra_links(self) -> list[Any]:  # type: ignore[override]
+        """Buttons of tasks, which serialised DAGs name."""
+        from tidegate.airflow.links import BoardLink
+
+        return [BoardLink()]
+
+    @cached_property
+    def appbuilder_views(self) -> list[Any]:  # type: ignore[override]
+        """The board's views."""
+        from tidegate.board.registration import views
+
+        return views()
+
+    @cached_property
+    def flask_blueprints(self) -> list[Any]:  # type: ignore[override]
+        """The board's templates and files."""
+        from tidegate.board.registration import blueprint
+
+        return [blueprint()]

@@ -1,0 +1,163 @@
+"""`ready`: wait until the watermark has passed a window's end, in the triggerer, without a worker or a pool slot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.exceptions import AirflowException, AirflowFailException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.utils import timezone
+
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.plain import dumps, from_plain
+from tidegate.core.completeness.rules import longest_wait_ms
+from tidegate.core.spec.pipeline import Pipeline, Windows
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import Answer, ClosedWait, ReadyWait, Wait
+from tidegate.airflow.operators import CERTIFICATE, PipelineOperator, window_of
+from tidegate.airflow.timetable import to_ms
+
+if TYPE_CHECKING:
+    from airflow.utils.context import Context
+
+    from tidegate.airflow.operators import PublishOperator
+    from tidegate.workflow.base.context import Context as PipelineContext
+
+GRACE_MS = 120_000
+"""How long after its deadline a deferral that no triggerer answers is given up."""
+
+
+class WindowReadySensor(PipelineOperator):
+    """Ask once; unless the window is ready, wait in the triggerer.
+
+    It gives up `archive.sla` after the moment at which the window should have been ready (its end and the watermark
+    delay), or that long after its try began if this is later, and says which Kafka partition holds it. Where another
+    system counts too, `completeness.patience` comes on top.
+    """
+
+    of = "window"
+
+    def __init__(self, *, pipeline: Pipeline, poll_s: float, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, **operator_args)
+        self.poll_s = poll_s
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Raises TaskDeferred while the window is not ready."""
+        from tidegate.workflow.look import certificates
+        from tidegate.workflow.window import archive
+
+        window = window_of(self.pipeline, context)
+        certificate = archive.ready(ctx, window)
+        shown = certificates.readiness(ctx, certificate)
+        self.log.info(shown.text)
+        context["ti"].xcom_push(CERTIFICATE, shown.plain)  # to be seen in the UI, while it waits too
+        if not certificate.ready:
+            self._wait(window)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> None:
+        """After the trigger: the window is ready, or the task fails with what holds it."""
+        if event["outcome"] == "ready":
+            self.log.info(event["text"])
+            context["ti"].xcom_push(CERTIFICATE, {"ready": True, "reason": event["text"]})
+        elif event["outcome"] == "failed":
+            raise AirflowFailException(event["text"])
+        else:
+            raise AirflowException(f"still not ready, and its time is up: {event['text']}")
+
+    def _wait(self, window: WindowKey) -> None:
+        now = to_ms(timezone.utcnow())
+        windows, sla_ms = self.pipeline.windows, self.pipeline.archive.sla_ms
+        deadline_ms = max(now, window.end_ms + windows.watermark_delay_ms) + sla_ms
+        if self.pipeline.completeness is not None:
+            deadline_ms += longest_wait_ms(self.pipeline.completeness)
+        self.defer(
+            trigger=WindowReadyTrigger(dumps(self.pipeline), window.start_ms, window.end_ms, deadline_ms, self.poll_s),
+            method_name="resume",
+            timeout=timedelta(milliseconds=deadline_ms - now + GRACE_MS),
+        )
+
+
+class WindowTrigger(BaseTrigger):
+    """Waits at the triggerer's hub for something about one window, or until `deadline_ms` (UTC) has come.
+
+    It holds nothing outside itself, so a triggerer may stop and another go on; it owns nothing, so there is no cleanup.
+    """
+
+    def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
+        super().__init__()
+        self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
+        self.deadline_ms, self.poll_s = deadline_ms, poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What the triggerer makes it from again."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {
+            "pipeline": self.pipeline,
+            "start_ms": self.window.start_ms,
+            "end_ms": self.window.end_ms,
+            "deadline_ms": self.deadline_ms,
+            "poll_s": self.poll_s,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: `outcome` is ready, late or failed; `text` is for people."""
+        from tidegate.airflow.hub import hub
+
+        try:
+            answer = await hub().wait(self.wait, self.deadline_ms, self.poll_s, self.log.info)
+            if answer.done:
+                answer = await self.afterwards(answer)
+            outcome, text = "ready" if answer.done else "late", answer.text
+        except TidegateError as e:
+            outcome, text = "failed", str(e)
+        yield TriggerEvent({"outcome": outcome, "text": text})
+
+    def wait(self) -> Wait:
+        """What the ledger is asked."""
+        raise NotImplementedError
+
+    async def afterwards(self, answer: Answer) -> Answer:
+        """What else it waits for once the ledger's answer is there. Nothing blocks the loop."""
+        return answer
+
+
+class WindowReadyTrigger(WindowTrigger):
+    """Until the window is ready. `pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
+
+    def wait(self) -> ReadyWait:
+        """Until the watermark has passed the window's end."""
+        name, windows = _windows_of(self.pipeline)
+        return ReadyWait(name, windows, self.window)
+
+    async def afterwards(self, answer: Answer) -> Answer:
+        """Another system's count, where one is asked; `done` is False when `deadline_ms` came first."""
+        from tidegate.airflow.counts import until_let_through
+
+        return await until_let_through(self.pipeline, self.window, answer, self.deadline_ms, self.poll_s, self.log.info)
+
+
+class WindowClosingTrigger(WindowTrigger):
+    """Until the batches that were planned before the window's close have landed. `pipeline` is its name."""
+
+    def wait(self) -> ClosedWait:
+        """Until no batch stands in the way."""
+        return ClosedWait(self.pipeline, self.window)
+
+
+def defer_until_closed(task: PublishOperator, window: WindowKey) -> NoReturn:
+    """Raises TaskDeferred: `task` is resumed when no batch stands in the way of the window's close, or after
+    `archive.sla`; its retry waits again."""
+    now, sla_ms = to_ms(timezone.utcnow()), task.pipeline.archive.sla_ms
+    trigger = WindowClosingTrigger(task.pipeline.name, window.start_ms, window.end_ms, now + sla_ms, task.poll_s)
+    task.defer(trigger=trigger, method_name="resume", timeout=timedelta(milliseconds=sla_ms + GRACE_MS))
+    raise AssertionError("defer() raises")
+
+
+@lru_cache(maxsize=128)
+def _windows_of(pipeline: str) -> tuple[str, Windows]:
+    """Once for each spec, however many windows wait with it, and in the hub's thread."""
+    plain = json.loads(pipeline)
+    return plain["name"], from_plain(Windows, plain["windows"])

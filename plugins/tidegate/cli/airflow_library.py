@@ -1,0 +1,55 @@
+"""Airflow's own library in a command's process: its database must be the scheduler's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+
+import click
+
+from tidegate.cli.failures import CANNOT_TELL, WRONG, Failed
+
+
+@contextmanager
+def airflow_library(command: str) -> Iterator[None]:
+    """What it logs goes to standard error. Raises Failed where Airflow is not installed, or its database gives no
+    answer."""
+    quiet = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"} | os.environ  # it is read once
+    with redirect_stdout(click.get_text_stream("stderr")):
+        try:
+            with _environment(quiet):
+                import airflow.settings  # noqa: F401
+        except ModuleNotFoundError as e:
+            if (e.name or "").partition(".")[0] != "airflow":
+                raise
+            raise Failed(
+                f"`tidegate {command}` works in Airflow's database, and no Airflow is installed here\n"
+                "  what to do: run it where the scheduler runs, or with the same Airflow and its database's address",
+                WRONG,
+            ) from None
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except DBAPIError as e:
+        raise Failed(_no_answer(e), CANNOT_TELL) from e
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    added = wanted.keys() - os.environ.keys()
+    os.environ.update({name: wanted[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+def _no_answer(error: Exception) -> str:
+    first = str(getattr(error, "orig", error)).strip().splitlines()[0]
+    return (
+        f"Airflow's database gives no answer: {first}\n"
+        "  what to do: `airflow db check` says more; AIRFLOW__DATABASE__SQL_ALCHEMY_CONN must be the scheduler's"
+    )

@@ -1,0 +1,103 @@
+"""`tidegate complete`: what another system says of a window, and an operator's word that it is published as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.explain import parse_window
+from tidegate.cli.failures import NOT_WELL, WELL, Failed
+from tidegate.cli.output import json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from tidegate.ledger import SqlLedger
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.answer import Answer, Comparison
+    from tidegate.core.window.states import WindowKey
+    from tidegate.workflow.base.context import Context
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.argument("window")
+@click.option("--why", default="", metavar="TEXT", help="Accept it, and why; for the event log and the certificate.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> None:
+    """Ask the system that `completeness:` names for its count of a window; with --why, accept what is there.
+
+    WINDOW is an instant in it, its partition or its id.
+
+    A window that is accepted does not wait for that count any more, and nobody is asked about it again. It is published
+    with a warning: its certificate says what is missing, and why it was accepted. It still waits for its watermark.
+
+    \b
+    Examples:
+      tidegate complete flights 2013-01-26T16:00Z
+      tidegate complete flights 2013-01-26T16:00Z --why "331 events were lost at the airport's gateway"
+
+    \b
+    Exit code: 0 complete, or accepted; 1 not complete, or refused; 2 usage, or no such key in the YAML; 3 the ledger
+    gives no answer.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    if spec.completeness is None:
+        raise click.UsageError(f"{pipeline}: no other system is asked for counts: its YAML has no `completeness:`")
+    if as_json and why.strip() and not yes:
+        raise click.UsageError("--json asks nothing: add --yes to accept the window")
+    key = parse_window(spec, window)
+    with surroundings.ledger() as ledger:
+        ctx = _asking(spec, ledger)
+        answer, comparison = _compare(ctx, key)
+        if not as_json:
+            click.echo(f"{spec.name} {window}: {comparison.text}")
+        accepting = bool(why.strip()) and answer.accepted is None
+        if accepting:
+            _accept(ctx, key, answer, why.strip(), yes)
+            answer, comparison = _compare(ctx, key)  # the one that was accepted: nobody is asked again
+    if as_json:
+        print_json({"pipeline": spec.name, "start_ms": key.start_ms, "end_ms": key.end_ms, "comparison": comparison})
+    elif accepting:
+        _say_what_next(spec)
+    elif why.strip():
+        click.echo("it was accepted before, and that stays")
+    raise SystemExit(WELL if comparison.action == "publish" or comparison.accepted is not None else NOT_WELL)
+
+
+def _asking(spec: Pipeline, ledger: SqlLedger) -> Context:
+    from tidegate.completeness.open import truth_of
+    from tidegate.wiring import command_lookup
+
+    ctx = surroundings.context(spec, ledger, progress)
+    ctx.truth = truth_of(spec, command_lookup)
+    return ctx
+
+
+def _compare(ctx: Context, key: WindowKey) -> tuple[Answer, Comparison]:
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.completeness import ask
+
+    try:
+        return ask.ask(ctx, key)
+    except StepMissing as e:
+        raise Failed(str(e), NOT_WELL) from None
+
+
+def _accept(ctx: Context, key: WindowKey, answer: Answer, why: str, yes: bool) -> None:
+    from tidegate.core.base.errors import LostComparison, StepMissing
+    from tidegate.workflow.completeness import ask
+
+    if not yes:
+        click.confirm("Publish it with what is there?", abort=True)
+    try:
+        ask.accept(ctx, key, answer, why)
+    except StepMissing as e:
+        raise Failed(str(e), NOT_WELL) from None
+    except LostComparison as e:
+        raise Failed(f"{e}\n  what to do: run this command again, and look at what it shows", NOT_WELL) from None
+
+
+def _say_what_next(spec: Pipeline) -> None:
+    click.echo(f"accepted: a run of {spec.name}.archive that waits goes on within a minute; clear one that has failed")

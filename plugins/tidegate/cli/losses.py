@@ -1,0 +1,83 @@
+"""Time to loss in `tidegate status`: in a table, in words, as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli import surroundings
+from tidegate.cli.output import advice, paragraph
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidegate.core.source.loss import TimeToLoss
+
+
+def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
+    """Seconds; null where a loss is never, or not known: `state` says which."""
+    from tidegate.core.source.loss import sentence
+
+    if loss is None:
+        return None
+
+    def seconds(ms: int | None) -> float | None:
+        return None if ms is None else ms / 1000
+
+    return {
+        "level": loss.level,
+        "text": sentence(loss),
+        "seconds": seconds(loss.at_pace_ms),
+        "seconds_if_stopped": seconds(loss.stopped_ms),
+        "partitions": [
+            {
+                "partition": f.partition,
+                "state": f.state,
+                "limit": f.limit,
+                "seconds": seconds(f.at_pace_ms),
+                "seconds_if_stopped": seconds(f.stopped_ms),
+                "seconds_behind": seconds(f.behind_ms),
+                "unread": f.unread,
+                "reason": f.reason,
+            }
+            for f in loss.partitions
+        ],
+    }
+
+
+def cell(loss: TimeToLoss | None) -> Any:
+    """For a table; `?` where Kafka gave no answer."""
+    from rich.text import Text
+
+    from tidegate.core.source.loss import short
+
+    return "?" if loss is None else Text(short(loss), style=_style(loss))
+
+
+def warns(loss: TimeToLoss | None) -> bool:
+    """Whether it is a warning; a critical loss is a concern of the pipeline's already."""
+    from tidegate.core.source.loss import WARN
+
+    return loss is not None and loss.level == WARN
+
+
+def words(loss: TimeToLoss | None) -> str:
+    """One sentence, with its level if that is loud."""
+    from tidegate.core.source.loss import CRITICAL, WARN, sentence
+
+    assert loss is not None
+    return (f"{loss.level}: " if loss.level in (WARN, CRITICAL) else "") + sentence(loss)
+
+
+def show(out: Console, name: str, loss: TimeToLoss) -> None:
+    """What to do stands below a warning, and among the concerns if it is critical."""
+    from tidegate.core.source.loss import remedy
+
+    paragraph(out, "loss", words(loss), _style(loss))
+    if warns(loss):
+        advice(out, "  to do", remedy(loss, surroundings.pipeline_named(name).source.topic, name))
+
+
+def _style(loss: TimeToLoss) -> str:
+    from tidegate.core.source.loss import CRITICAL, WARN
+
+    return {CRITICAL: "red", WARN: "yellow"}.get(loss.level, "")

@@ -1,0 +1,114 @@
+"""`tidegate`: what the Airflow UI shows, and more, in a terminal. Imports neither Airflow nor a worker's libraries."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.failures import WRONG, Commands, Failed
+from tidegate.cli.output import let_any_text_through
+
+# name -> (where it is, its line in the help); loaded when it is asked for
+_COMMANDS = {
+    "status": ("tidegate.cli.status:status", "Show how pipelines are: lag, watermark, blocks, due hours."),
+    "metrics": ("tidegate.cli.metrics:metrics", "Print lag, delays, time to loss and counts for Prometheus."),
+    "explain": ("tidegate.cli.explain:explain", "Say where a window stands, why, and what to do next."),
+    "wait": ("tidegate.cli.wait:wait", "Wait until windows are published; for scripts."),
+    "files": ("tidegate.cli.files:files", "Print the files of windows, for readers by path."),
+    "where": ("tidegate.cli.where:where", "Say what became of one record, by its Kafka offset."),
+    "audit": ("tidegate.cli.audit:audit", "Prove that every record is in the table exactly once."),
+    "plan": ("tidegate.cli.ledger:plan", "Show which batch the next ingest run would plan."),
+    "dirty": ("tidegate.cli.dirty:dirty", "Show why rows are dirty, by field and reason."),
+    "redrive": ("tidegate.cli.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
+    "backfill": ("tidegate.cli.backfill:backfill", "Publish or rebuild a range of windows by Airflow's runs."),
+    "pause": ("tidegate.cli.pause:pause", "Pause a pipeline's DAGs on purpose, and say why."),
+    "unpause": ("tidegate.cli.pause:unpause", "Unpause a pipeline's DAGs; a new pipeline's, too."),
+    "reopen": ("tidegate.cli.reopen:reopen", "Let a published window take up the late rows that wait for it."),
+    "rollback": ("tidegate.cli.rollback:rollback", "Bring back the rows of an earlier generation of a window."),
+    "replay": ("tidegate.cli.replay:replay", "Rebuild published windows with today's columns."),
+    "events": ("tidegate.cli.ledger:events", "Show who changed what and why."),
+    "complete": ("tidegate.cli.complete:complete", "Accept an hour that another system counts otherwise."),
+    "repair": ("tidegate.cli.repairs:repair", "List what alarms have blocked, or clear one block."),
+    "clean": ("tidegate.cli.clean:clean", "Delete what nobody can need any more."),
+    "source": ("tidegate.cli.source:source", "Accept a topic that was recreated; go on after a log was cut."),
+    "spark": ("tidegate.cli.spark:spark", "Let Spark jobs start faster here; end warm sessions."),
+    "init": ("tidegate.cli.init:init", "Draft the YAML of a pipeline for a topic, from its messages."),
+    "spec": ("tidegate.cli.specs:spec", "Check pipelines' YAML; its schema and reference."),
+    "schema": ("tidegate.cli.schemas:schema", "Propose columns for fields that no column takes."),
+    "doctor": ("tidegate.cli.doctor:doctor", "Look at the whole set-up: what is wrong, and how to mend it."),
+    "db": ("tidegate.cli.ledger:db", "Bring the ledger's schema to this version."),
+    "stack": ("tidegate.embedded.cli:stack", "Kafka, PostgreSQL, Hive and Airflow on this machine, for a trial."),
+}
+
+
+class _Root(Commands):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ModuleNotFoundError as e:
+            if cmd_name != "stack" or (e.name or "").startswith("tidegate."):
+                raise
+            raise Failed(
+                f"`tidegate stack` needs {e.name}, which is not installed\n"
+                "  what to do: pip install 'tidegate[embedded,worker,postgres]'",
+                WRONG,
+            ) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their lines stand here, so that the help imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as e:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1) if args else []
+            if near and near[0] not in e.message:
+                e.message += f" Did you mean {near[0]}?"
+            raise
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--env-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar=surroundings.ENV_FILE,
+    help="KEY=VALUE lines for what the environment does not say.  [default: those of the stack that runs here]",
+)
+@click.version_option(package_name="tidegate", prog_name="tidegate", message="%(prog)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context, env_file: Path | None) -> None:
+    """Topics become Hive hours, exactly once.
+
+    Settings and connections are Airflow's (AIRFLOW__TIDEGATE__..., AIRFLOW_CONN_..., airflow.cfg). Inside a checkout
+    the environment of its running stack is used for whatever is not set.
+
+    \b
+    Exit codes: 0 well; 1 not well; 2 wrong usage or a wrong YAML; 3 cannot tell; 130 Ctrl-C.
+    TIDEGATE_DEBUG=1 shows stack traces. Completion: eval "$(_TIDEGATE_COMPLETE=bash_source tidegate)"
+    """
+    let_any_text_through()
+    if env_file is not None and not env_file.is_file():
+        raise click.BadParameter(f"{env_file} is not there", param_hint="--env-file")
+    found = env_file or surroundings.find_env_file(Path.cwd())
+    if found is not None:
+        for name in surroundings.use_env_file(found):
+            ctx.call_on_close(lambda name=name: os.environ.pop(name, None))
+
+
+if __name__ == "__main__":
+    main(prog_name="tidegate")

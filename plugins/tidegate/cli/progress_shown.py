@@ -1,0 +1,63 @@
+"""How far long work is, on standard error: a bar in a terminal, a line for each step elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from tidegate.cli.output import progress
+
+
+class Following(Protocol):
+    def next(self, line: str) -> None:
+        """One step is done; `line` says what came of it, empty for nothing worth a line."""
+
+    def say(self, line: str) -> None:
+        """What happens within a step."""
+
+
+@contextmanager
+def following(what: str, total: int) -> Iterator[Following]:
+    if sys.stderr.isatty():
+        with _bar(what, total) as found:
+            yield found
+    else:
+        yield _Lines(total)
+
+
+class _Lines:
+    def __init__(self, total: int) -> None:
+        self._done, self._total = 0, total
+
+    def next(self, line: str) -> None:
+        self._done += 1
+        if line:
+            progress(f"[{self._done:,} of {self._total:,}] {line}")
+
+    def say(self, line: str) -> None:
+        progress(line)
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Following]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True, highlight=False)) as bar:
+        yield _Bar(bar, bar.add_task(what, total=total))
+
+
+class _Bar:
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._progress, self._task = bar, task
+
+    def next(self, line: str) -> None:
+        if line:
+            self._progress.console.print(line, markup=False)
+        self._progress.advance(self._task)
+
+    def say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, style="dim")

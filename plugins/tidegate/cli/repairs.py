@@ -1,0 +1,224 @@
+"""Commands that change something in the ledger, each with a reason for the event log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli import adoption, surroundings
+from tidegate.cli.explain import parse_window
+from tidegate.cli.failures import NOT_WELL, Failed
+from tidegate.cli.output import json_option, print_json
+from tidegate.core.base.wording import those
+
+if TYPE_CHECKING:
+    from tidegate.ledger import SqlLedger
+    from tidegate.core.batch.states import OpenBatch
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.workflow.base.context import Context
+
+_why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
+_yes = click.option("--yes", is_flag=True, help="Don't ask.")
+_WHY_NEEDED = "--why is needed: it goes into the event log"
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.option("--list", "only_list", is_flag=True, help="List the blocks (this is what happens without options).")
+@click.option("--batch", type=int, metavar="ID", help="Clear the block of this open batch.")
+@click.option("--window", metavar="WINDOW", help="Clear the block of this window.")
+@click.option("--abandon", type=int, metavar="ID", help="Give up this open batch: its offsets are never read.")
+@click.option("--force", is_flag=True, help="With --abandon: also what Kafka still holds of it.")
+@click.option("--reread", type=int, metavar="ID", help="Forget this open batch: its offsets are planned anew.")
+@click.option("--release", type=int, metavar="ID", help="Let this batch land although it is too dirty, for once.")
+@click.option("--adopt", is_flag=True, help="Write back what the ledger lost and storage remembers.")
+@_why
+@_yes
+@json_option
+def repair(
+    pipeline: str,
+    only_list: bool,
+    batch: int | None,
+    window: str | None,
+    abandon: int | None,
+    force: bool,
+    reread: int | None,
+    release: int | None,
+    adopt: bool,
+    why: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """List what alarms have blocked, clear one, give up or release an open batch, or rebuild what the ledger lost.
+
+    Clearing changes nothing but the block: the next try of the task looks at files and ledger again, and raises the
+    alarm again if they still contradict each other.
+
+    --reread is for an open batch that can't be written or landed as it was planned: retention passed some of its
+    offsets, or its files were lost after it was SEALED. The next ingest run plans what the topic still holds anew; what
+    is gone becomes a recorded loss (source.on_data_loss: record). A batch that has landed is refused.
+
+    --abandon is for a batch of which Kafka holds nothing any more. Its ranges stay in the ledger as a term of the
+    balance, and the next ingest run begins after them. While Kafka still holds any of them it is refused: --reread
+    loses less; --force gives them all up. A batch whose rows are there (SEALED, landed, or written by an attempt that
+    is complete) is refused.
+
+    --release is for a batch that was refused as too dirty (`dirty:`), and shall land as it is: all its dirty rows go
+    into the dirty table, by the spec that it was refused with: one that came since waits for the next batch. The
+    limits stay what they are for every other batch.
+
+    --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
+    and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
+    found is listed first, and nothing is read from Kafka again. Without --why it only lists. A window whose record
+    contradicts what has landed since is published anew: the record is set aside, and its files are used again. A
+    window that an open batch may have rows of begins to close; run this again if its publish task asks for it.
+
+    \b
+    Examples:
+      tidegate repair flights
+      tidegate repair flights --batch 12 --why "restored landed/12 from the snapshot"
+      tidegate repair flights --window 2013-01-26T16 --why "removed a stray file"
+      tidegate repair flights --reread 12 --why "retention passed its first offsets"
+      tidegate repair flights --abandon 12 --why "retention passed all of it while ingest was off"
+      tidegate repair flights --release 12 --why "the test producer of today, they know"
+      tidegate repair flights --adopt
+      tidegate repair flights --adopt --why "restored from the backup of 02:00"
+
+    \b
+    Exit code: 0 nothing is blocked, the block is cleared, the batch given up or released; 1 something is blocked, or
+    refused; 2 usage; 3 the ledger or the storage gives no answer.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    given = sum(option is not None for option in (batch, window, abandon, reread, release)) + adopt
+    if given > 1:
+        raise click.UsageError("only one of --batch, --window, --abandon, --reread, --release and --adopt")
+    if force and abandon is None:
+        raise click.UsageError("--force goes with --abandon")
+    if as_json and given:
+        raise click.UsageError("--json goes with the list of blocks alone: what changes the ledger is for people")
+    with surroundings.ledger() as ledger:
+        if only_list or not given:
+            _list_blocks(ledger, pipeline, as_json)
+        elif adopt:
+            adoption.adopt(surroundings.context(spec, ledger, click.echo), why, yes)
+        elif not why:
+            raise click.UsageError(_WHY_NEEDED)
+        elif abandon is not None:
+            _abandon(surroundings.context(spec, ledger), abandon, why, yes, force)
+        elif reread is not None:
+            _reread(surroundings.context(spec, ledger), reread, why, yes)
+        elif release is not None:
+            _release(surroundings.context(spec, ledger), release, why, yes)
+        else:
+            _clear(ledger, spec, batch, window, why, yes)
+
+
+def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
+    from tidegate.core.tell.subjects import said
+
+    blocks = ledger.pipelines.blocks(name)
+    if as_json:
+        print_json({"pipeline": name, "blocks": blocks})
+    for block in () if as_json else blocks:
+        kind, _, what = said(block.subject).partition(" ")
+        clear = f"clear it: tidegate repair {name} --{kind} {what} --why '...'"
+        if kind == "partition":  # of a log that was cut: it takes a decision
+            clear = f"decide: tidegate source rewind {name} --why '...', or tidegate source skip {name} --why '...'"
+        click.echo(f"{kind} {what}: {block.reason}\n  {clear}")
+    if not blocks and not as_json:
+        click.echo(f"{name}: nothing is blocked")
+    raise SystemExit(NOT_WELL if blocks else 0)
+
+
+def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | None, why: str, yes: bool) -> None:
+    from tidegate.core.tell.subjects import of_window, said
+
+    key = None if window is None else parse_window(spec, window)
+    subject = f"batch {batch}" if key is None else of_window(key.start_ms)
+    reason = next((b.reason for b in ledger.pipelines.blocks(spec.name) if b.subject == subject), None)
+    if reason is None:
+        raise Failed(f"{spec.name}: {said(subject)} is not blocked", NOT_WELL)
+    click.echo(f"{said(subject)} is blocked: {reason}")
+    if not yes:
+        click.confirm("Clear the block?", abort=True)
+    if key is None:
+        assert batch is not None
+        ledger.repairs.clear_batch(spec.name, batch, reason, why)
+    else:
+        ledger.repairs.clear_window(spec.name, key, reason, why)
+    click.echo(f"cleared; now clear the failed task in Airflow, it looks again at {said(subject)}")
+
+
+def _abandon(ctx: Context, batch_id: int, why: str, yes: bool, force: bool) -> None:
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.maintain import reconcile
+
+    batch = ctx.ledger.batches.open(ctx.name)
+    if batch is None or batch.plan.batch_id != batch_id:
+        raise Failed(f"{ctx.name}: batch {batch_id} is not the open one; {_open_one(batch)}", NOT_WELL)
+    if batch.state == "SEALED":
+        raise Failed(
+            f"{ctx.name}: batch {batch_id} is SEALED: its rows are there; clear the land task instead", NOT_WELL
+        )
+    try:
+        reconcile.abandonable(ctx, batch_id, force)
+        if batch.plan.is_redrive:
+            click.echo(
+                f"redrive {batch_id} ({batch.state}) will be ABANDONED: its "
+                f"{those(batch.plan.records, 'row', 'stay')} dirty rows"
+            )
+        else:
+            _list_offsets(batch)
+        if not yes:
+            click.confirm("Give them up?", abort=True)
+        reconcile.abandon(ctx, batch_id, why, force)
+    except StepMissing as e:
+        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    if batch.plan.is_redrive:
+        click.echo("abandoned: these rows can be redriven again")
+    else:
+        click.echo(f"abandoned: the next run of {ctx.name}.ingest begins after these offsets")
+
+
+def _list_offsets(batch: OpenBatch) -> None:
+    plan = batch.plan
+    click.echo(f"batch {plan.batch_id} ({batch.state}) will be ABANDONED, {those(plan.records, 'offset')} given up:")
+    for r in plan.ranges:
+        click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
+    click.echo("none of them is ever read, whether or not the topic still holds it")
+
+
+def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.maintain import reconcile
+
+    batch = ctx.ledger.batches.open(ctx.name)
+    click.echo(f"{ctx.name}: {_open_one(batch)}; what its attempts wrote is not used, its offsets are read again")
+    if not yes:
+        click.confirm(f"Forget batch {batch_id}?", abort=True)
+    try:
+        reconcile.reread(ctx, batch_id, why)
+    except StepMissing as e:
+        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    click.echo(f"forgotten: the next run of {ctx.name}.ingest plans these offsets anew")
+
+
+def _release(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
+    from tidegate.core.base.errors import StepMissing
+    from tidegate.workflow.maintain import reconcile
+
+    try:
+        refused = reconcile.releasable(ctx, batch_id)
+        click.echo(refused.splitlines()[0])
+        click.echo(f"its dirty rows will go into {ctx.pipeline.sink.table}__dirty, the others into their windows")
+        if not yes:
+            click.confirm(f"Let batch {batch_id} land as it is?", abort=True)
+        reconcile.release(ctx, batch_id, refused, why)
+    except StepMissing as e:
+        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    click.echo(f"released: clear the write task of {ctx.name}.ingest, or wait for its next run; nothing is read again")
+
+
+def _open_one(batch: OpenBatch | None) -> str:
+    return "none is open" if batch is None else f"that is batch {batch.plan.batch_id} ({batch.state})"

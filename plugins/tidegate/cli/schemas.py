@@ -1,0 +1,146 @@
+"""`tidegate schema`: columns for fields that no column takes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.failures import NOT_WELL, Commands, Failed
+from tidegate.cli.output import json_option, print_json, progress
+from tidegate.core.base.wording import many
+
+if TYPE_CHECKING:
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.spec.proposals import Proposal
+
+_REFUSED_AT = re.compile(r"unknown field .*\(partition (\d+), offset (\d+)", re.DOTALL)
+
+
+@click.group(cls=Commands)
+def schema() -> None:
+    """Columns for fields that no column takes."""
+
+
+@schema.command()
+@surroundings.pipeline_argument
+@click.option(
+    "--records", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="How many to read."
+)
+@click.option("--write", is_flag=True, help="Add the lines to the pipeline's YAML.")
+@json_option
+def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
+    """Read the newest records, and those at which a batch stopped, and propose columns for what no column takes.
+
+    Nothing is committed to Kafka, and nothing is written without --write: then the lines are added at the end of
+    `columns`, the rest of the file stays as it is, and the change is shown.
+
+    \b
+    Examples:
+      tidegate schema propose flights
+      tidegate schema propose flights --records 100000 --write
+
+    \b
+    Exit code: 0 well; 1 the lines could not be written; 2 a YAML is wrong; 3 cannot tell.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    path = surroundings.pipelines_folder() / f"{pipeline}.yaml"
+    read, proposals = _proposals(spec, records)
+    text, written = "", False
+    if write and any(p.usable for p in proposals):
+        text = _write(path, proposals)
+        written = True
+    if as_json:
+        columns = [
+            {"field": p.field, "column": p.column, "type": p.type, "seen": p.seen, "note": p.note, "line": p.line}
+            for p in proposals
+        ]
+        print_json({"pipeline": pipeline, "records": read, "columns": columns, "file": str(path), "written": written})
+        return
+    if not proposals:
+        click.echo(f"{many(read, 'record')}: every field has its column")
+        return
+    click.echo(
+        f"{many(read, 'record')}; {many(len(proposals), 'field')} that no column takes. Add to columns in {path}:"
+    )
+    for p in proposals:
+        click.echo(f"  {p.line}")
+    if written:
+        click.echo(text, nl=False)
+        click.echo(f"written; now: tidegate spec validate {path}, then clear a task that was refused")
+
+
+def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
+    from tidegate.core.spec.proposals import propose, sample_ranges
+    from tidegate.sources.kafka.sampling import sample
+
+    source = surroundings.kafka(spec)
+    topic = source.describe(spec.source.topic)
+    partitions = {p: (o.log_start, o.last_stable_offset) for p, o in topic.partitions.items()}
+    ranges = sample_ranges(partitions, records, _refused_at(spec.name))
+    settings = source.client_settings() | source.secrets() | _registry(spec)  # type: ignore[attr-defined]
+    found = sample(spec, settings, topic.topic_id, ranges)
+    taken = [c.name for c in spec.columns]
+    proposals: list[Proposal] = []
+    for field, (seen, examples) in sorted(found.fields.items(), key=lambda item: (-item[1][0], item[0])):
+        proposals.append(propose(field, examples, taken, seen))
+        taken.append(proposals[-1].column)
+    return found.read, proposals
+
+
+def _registry(spec: Pipeline) -> dict[str, str]:
+    """Where the schema registry is, with its login, if the pipeline has one. Raises TidegateError."""
+    if spec.format.avro is None or spec.format.avro.registry_conn_id is None:
+        return {}
+    from tidegate.wiring import command_lookup, registry_secrets
+
+    return registry_secrets(command_lookup(spec.format.avro.registry_conn_id))
+
+
+def _refused_at(name: str) -> tuple[int, int] | None:
+    """Where the open batch stopped at an unknown field; None without one, or without a ledger to ask."""
+    from tidegate.core.base.errors import TidegateError
+
+    try:
+        with surroundings.ledger() as ledger:
+            batch = ledger.batches.open(name)
+            text = None if batch is None else ledger.batches.refusal(name, batch.plan.batch_id)
+    except TidegateError as e:
+        progress(f"the ledger gives no answer, so only the newest records are read: {e.args[0]}")
+        return None
+    found = _REFUSED_AT.search(text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _write(path: Path, proposals: Sequence[Proposal]) -> str:
+    """The change as a diff. The file is replaced at once, and only if the result is a right pipeline."""
+    from tidegate.spec.adding import with_columns
+    from tidegate.spec.loader import load_text
+
+    content = path.read_bytes()
+    before = content.decode("utf-8-sig")
+    after = with_columns(before, str(path), proposals)
+    load_text(path, after)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
+        mark = content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
+        draft.write(mark + after.encode())
+        draft.flush()
+        os.fsync(draft.fileno())
+    try:
+        shutil.copymode(path, draft.name)
+        if path.read_bytes() != content:
+            raise Failed(f"{path} has been changed meanwhile; run the command again", NOT_WELL)
+        os.replace(draft.name, path)
+    except BaseException:
+        Path(draft.name).unlink(missing_ok=True)
+        raise
+    lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), str(path), str(path), n=1)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -1,0 +1,339 @@
+"""`tidegate status`: every pipeline on one screen, or one in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.cli import losses, status_table, surroundings
+from tidegate.cli.failures import NOT_WELL, WELL, WRONG
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+from tidegate.cli.topics import topics
+from tidegate.core.base.wording import many, those
+
+if TYPE_CHECKING:
+    from tidegate.ledger import SqlLedger
+    from tidegate.core.look.views import BatchRow, Overview
+    from tidegate.workflow.look.overview import PipelineStatus
+
+KAFKA_S = 2.0
+EVENTS = 8
+DUE_LISTED = 1000
+"""Windows that JSON names one by one; its ranges hold all."""
+NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A pipeline of the folder: its status, or why its YAML is none. `kafka` says why the lag is not known."""
+
+    name: str
+    status: PipelineStatus | None
+    error: str | None
+    kafka: str | None
+
+
+@click.command()
+@click.argument("pipeline", required=False, shell_complete=surroundings.complete_pipeline)
+@json_option
+@click.option("--no-kafka", is_flag=True, help="Don't ask Kafka for the lag.")
+def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
+    """Show how pipelines are: open batch, lag, watermark, windows, what blocks, what is due.
+
+    Without PIPELINE, every YAML of the pipelines folder, a broken one with file, line and field.
+
+    \b
+    Examples:
+      tidegate status
+      tidegate status flights
+      tidegate status --json | jq '.pipelines[] | select(.well | not) | .name'
+
+    \b
+    Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue, records about to be lost);
+    2 a YAML is wrong; 3 the ledger gives no answer.
+    """
+    with surroundings.ledger() as ledger:
+        lines = _gather(ledger, pipeline, not no_kafka)
+        strangers = [] if pipeline else sorted(set(ledger.reads.names()) - {line.name for line in lines})
+    if as_json:
+        found = [_plain(line) for line in lines]
+        print_json({"well": _exit_code(lines) == WELL, "pipelines": found, "without_yaml": strangers})
+    elif pipeline:
+        _print_one(lines[0])
+    else:
+        _print_all(lines, strangers)
+    raise SystemExit(_exit_code(lines))
+
+
+MANY_HELD = 3
+
+
+def _exit_code(lines: Iterable[Line]) -> int:
+    codes = [WELL]
+    for line in lines:
+        if line.error is not None:
+            codes.append(WRONG)
+        elif line.status is not None and not line.status.well:
+            codes.append(NOT_WELL)
+    return max(codes)
+
+
+# ---------------------------------------------------------------- gather
+
+
+def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
+    from tidegate.workflow.look.overview import status as status_of
+
+    loaded = surroundings.loaded_pipelines()
+    if name is not None:
+        loaded = [one for one in loaded if one.name == name]
+        if not loaded:
+            surroundings.pipeline_named(name)  # says which there are
+    answers = topics(loaded, KAFKA_S) if ask_kafka else {}
+    lines = []
+    for one in loaded:
+        if one.pipeline is None:
+            lines.append(Line(one.name, None, str(one.error), None))
+            continue
+        topic = answers.get(one.name, NOT_ASKED)
+        state, why = (None, topic) if isinstance(topic, str) else (topic, None)
+        ctx = surroundings.context(one.pipeline, ledger)
+        found = status_of(ctx, ledger.reads, state, EVENTS if name else 1)
+        lines.append(Line(one.name, found, None, why))
+    return lines
+
+
+# ---------------------------------------------------------------- as JSON
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    from tidegate.core.base.instants import iso
+    from tidegate.core.base.plain import to_plain
+    from tidegate.workflow.window import overdue
+
+    if line.status is None:
+        return {"name": line.name, "well": False, "error": line.error}
+    s, o = line.status, line.status.overview
+    plain: dict[str, Any] = {"name": s.name, "well": s.well, "error": None, "registered": o is not None}
+    plain |= {
+        "concerns": to_plain(s.concerns),
+        "lag": {"records": s.lag.records, "by_partition": s.lag.partitions, "lost": s.lag.lost} if s.lag else None,
+        "kafka": line.kafka,
+        "time_to_loss": losses.plain(s.loss),
+        "watermark_ms": s.watermark_ms,
+        "next_window": _window(s.next_window),
+        "expected": to_plain(s.expected),
+        "due": [{"start_ms": k.start_ms, "end_ms": k.end_ms} for k in islice(s.due, DUE_LISTED)],
+        "due_count": s.due.count,
+        "due_ranges": overdue.plain(s.due),
+        "due_since_ms": s.due_since_ms,
+        "held": [{"start_ms": h.window_ms, **to_plain(h.comparison)} for h in s.held[:DUE_LISTED]],
+        "held_count": len(s.held),
+        "due_ended": [iso(start) for start in overdue.ended(s.due, s.archive)],
+        "archive_paused": s.archive.paused if s.archive else None,
+        "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
+        "blocks": to_plain(s.blocks),
+        "side_duties": list(s.side_duties),
+        "paused_on_purpose": s.pause,
+        "late_over_budget": [iso(c.window.start_ms) for c in s.late_left if c.over],
+    }
+    if o is not None:
+        plain |= {
+            "open_batch": _batch(o.open_batch),
+            "newest_landed": _batch(o.newest_landed),
+            "batches": o.batches,
+            "windows": o.windows,
+            "generations": o.generations,
+            "published_rows": o.published_rows,
+            "late_now": o.late_now,
+            "totals": to_plain(o.totals),
+            "lost_offsets": o.lost_offsets,
+            "unanswered_intents": o.intents,
+            "events": to_plain(o.events),
+        }
+    return plain
+
+
+def _window(certificate: Any) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "start_ms": certificate.window.start_ms,
+        "end_ms": certificate.window.end_ms,
+        "reason": certificate.reason,
+        "blockers": list(certificate.blockers),
+    }
+
+
+def _batch(batch: BatchRow | None) -> dict[str, Any] | None:
+    if batch is None:
+        return None
+    ranges = [{"partition": r.range.partition, "start": r.range.start, "end": r.range.end} for r in batch.ranges]
+    fields = (
+        "batch_id", "state", "epoch", "records", "refused", "released", "blocked", "planned_ms", "sealed_ms",
+        "landed_ms",
+    )  # fmt: skip
+    return {name: getattr(batch, name) for name in fields} | {"ranges": ranges}
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _print_all(lines: list[Line], strangers: list[str]) -> None:
+    from rich.text import Text
+
+    out = console()
+    if lines:
+        out.print(status_table.table(lines, out.width))
+    else:
+        out.print(f"no pipelines in {surroundings.pipelines_folder()}: one YAML file is one pipeline")
+    for line in lines:
+        if line.error is not None:
+            out.print(Text(f"\n{line.error}"), soft_wrap=True)
+        for c in line.status.concerns if line.status else ():
+            out.print(Text(f"\n{line.name}: {c.what}"))
+            out.print(Text(f"  what to do: {c.advice}"), soft_wrap=True)
+        if line.status is not None and line.status.pause is not None:
+            out.print(Text(f"\n{line.name}: {line.status.pause.words()}"))
+        if line.status is not None and losses.warns(line.status.loss):
+            out.print(Text(f"\n{line.name}: {losses.words(line.status.loss)}"))
+    silent = [line for line in lines if line.kafka not in (None, NOT_ASKED)]
+    if silent:
+        names = ", ".join(line.name for line in silent)
+        out.print(Text(f"\nlag not known of {names}: {silent[0].kafka}"), soft_wrap=True)
+    if strangers:
+        out.print(Text(f"\nin the ledger, without a YAML here: {', '.join(strangers)}"))
+
+
+def _print_one(line: Line) -> None:
+    from rich.text import Text
+
+    from tidegate.core.base.instants import iso
+    from tidegate.core.tell.subjects import said
+    from tidegate.workflow.look.overview import late_words
+
+    out = console()
+    s = line.status
+    if s is None:
+        out.print(Text(line.error or "", style="red"))
+        return
+    word, colour = status_table.word(s)
+    out.print(Text(f"{s.name}: {word}", style=f"bold {colour}"))
+    if s.pause is not None:
+        paragraph(out, "paused", s.pause.words(), "yellow")
+        advice(out, "  to go on", f"tidegate unpause {s.name}")
+    for c in s.concerns:
+        paragraph(out, "why", c.what, "red")
+        advice(out, "  to do", c.advice)
+    if s.overview is None:
+        paragraph(out, "batches", "none: no run has registered this pipeline yet")
+        paragraph(out, "behind", _behind_words(line))
+        return
+    o = s.overview
+    paragraph(out, "open batch", _open_words(o.open_batch))
+    if o.newest_landed is not None:
+        n = o.newest_landed
+        paragraph(
+            out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {many(n.records, 'offset')}; {_counts(o.batches)}"
+        )
+    paragraph(out, "behind", _behind_words(line))
+    if s.loss is not None:
+        losses.show(out, line.name, s.loss)
+    paragraph(out, "rows", _rows_words(o))
+    paragraph(out, "watermark", iso(s.watermark_ms))
+    if s.next_window is not None:
+        when = f"; {s.expected.text()}" if s.expected is not None else ""
+        paragraph(out, "waits", s.next_window.text().partition(" ")[2] + when)
+    windows = f"{o.generations.get('CURRENT', 0):,} published with {many(o.published_rows, 'row')}"
+    busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
+    paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))
+    paragraph(out, "due", _due_words(s))
+    if fill := _to_fill(s):
+        advice(out, "", fill)
+    for n, h in enumerate(s.held[:MANY_HELD]):
+        paragraph(out, "" if n else "counts", f"{iso(h.window_ms)} {h.comparison.text}", "yellow")
+    if len(s.held) > MANY_HELD:
+        paragraph(out, "", f"and {many(len(s.held) - MANY_HELD, 'more window')} that another system's count holds")
+    late = late_words(s.late_left, s.name)
+    if late:
+        advice(out, "late", late)
+    if s.side_duties:
+        batches = ", ".join(map(str, s.side_duties))
+        paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
+    if o.lost_offsets:
+        paragraph(out, "lost", f"{those(o.lost_offsets, 'offset', 'were')} gone from the topic before they were read")
+    if o.intents:
+        paragraph(out, "catalogue", f"{o.intents} changes without an answer")
+    for n, event in enumerate(o.events):
+        paragraph(
+            out,
+            "" if n else "events",
+            f"{iso(event.at_ms // 1000 * 1000)}  {said(event.subject)}: {event.what}  ({event.actor})",
+        )
+
+
+def _rows_words(overview: Overview) -> str:
+    """What became of all records; and how many late rows wait, where that is another number."""
+    waits = f"; of the late rows {overview.late_now:,} still wait"
+    return overview.totals.text() + (waits if overview.late_now != overview.totals.late else "")
+
+
+def _open_words(batch: BatchRow | None) -> str:
+    if batch is None:
+        return "none"
+    ranges = ", ".join(f"{r.range.partition}: [{r.range.start}, {r.range.end})" for r in batch.ranges)
+    epoch = f" (epoch {batch.epoch})" if batch.epoch else ""
+    what = f"redrive of {many(batch.records, 'dirty row')}" if batch.is_redrive else f"{many(batch.records, 'offset')}"
+    return (
+        f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {what}"
+        + (f"\npartition {ranges}" if ranges else "")
+        + (f"\nmay land with its dirty rows, released by {batch.released}" if batch.released else "")
+    )
+
+
+def _behind_words(line: Line) -> str:
+    if line.status is None or line.status.lag is None:
+        return f"not known: {line.kafka}"
+    lag = line.status.lag
+    worst = sorted(((n, p) for p, n in lag.partitions.items() if n), reverse=True)[:4]
+    most = ", ".join(f"partition {p}: {n:,}" for n, p in worst)
+    return f"{many(lag.records, 'record')}" + (f" ({most}{', ...' if len(worst) == 4 else ''})" if most else "")
+
+
+def _due_words(status: PipelineStatus) -> str:
+    from tidegate.workflow.window import overdue
+
+    if not status.due:
+        return "none"
+    since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
+    over = len(overdue.ended(status.due, status.archive))
+    return f"{overdue.count(status.due)} due and not published: {overdue.ranges(status.due)}{since}" + (
+        f"; {over:,} of them {'has a run that has' if over == 1 else 'have runs that have'} ended" if over else ""
+    )
+
+
+def _to_fill(status: PipelineStatus) -> str:
+    """What fills them. The command is for those that it publishes: another system's count would hold its runs too."""
+    from tidegate.workflow.window import overdue
+
+    over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
+    lately = 0 if status.overview is None else status.overview.lately
+    return overdue.to_fill(status.name, status.due, over, held, lately)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n:,} {state}" for state, n in counts.items())
+
+
+def _ago(at_ms: int | None) -> str:
+    import time
+
+    from tidegate.core.base.instants import iso, span
+
+    return (
+        "never" if at_ms is None else f"{iso(at_ms // 1000 * 1000)} ({span(time.time_ns() // 1_000_000 - at_ms)} ago)"
+    )

@@ -1,0 +1,93 @@
+"""Every pipeline on one line, in as many columns as a terminal has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli import losses
+
+if TYPE_CHECKING:
+    from tidegate.cli.status import Line
+    from tidegate.workflow.look.overview import PipelineStatus
+
+COLUMNS = (
+    "pipeline", "is", "open batch", "watermark", "behind", "due", "late", "dirty", "published", "rows", "loss in",
+)  # fmt: skip
+WORDS = ("is", "open batch", "watermark")
+EXPENDABLE = ("published", "rows", "late", "dirty", "open batch", "loss in", "watermark")
+"""What a narrow terminal goes without, the first first."""
+FOLDED = 26
+"""Room for a pipeline's name; a longer one is folded where there is not more."""
+
+
+def table(lines: Iterable[Line], width: int) -> Any:
+    from rich.table import Table
+
+    made = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    rows = [_row(line) for line in lines]
+    shown = _fitting(rows, width)
+    for name in shown:
+        if name == COLUMNS[0]:
+            made.add_column(name, min_width=8, overflow="fold")
+        else:
+            made.add_column(name, justify="left" if name in WORDS else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*(cell for name, cell in zip(COLUMNS, row, strict=False) if name in shown))
+    return made
+
+
+def _fitting(rows: list[list[Any]], width: int) -> list[str]:
+    """The columns that have room; a long name of a pipeline is folded, numbers never are."""
+    from itertools import zip_longest
+
+    cells = zip_longest(COLUMNS, *rows, fillvalue="")
+    room = {name: 2 + max(map(len, (name, *column))) for name, *column in cells}
+    room[COLUMNS[0]] = min(room[COLUMNS[0]], FOLDED)
+    shown = list(COLUMNS)
+    for name in EXPENDABLE:
+        if sum(room[one] for one in shown) <= width:
+            break
+        shown.remove(name)
+    return shown
+
+
+def _row(line: Line) -> list[Any]:
+    from rich.text import Text
+
+    from tidegate.core.base.instants import iso
+
+    s = line.status
+    if s is None:
+        return [line.name, Text("BROKEN", style="red")]
+    if s.overview is None:
+        return [line.name, Text("new", style="yellow"), "", "", _behind(line)]
+    o, (said, colour) = s.overview, word(s)
+    return [
+        line.name,
+        Text(said, style=colour),
+        f"{o.open_batch.batch_id} {o.open_batch.state}" if o.open_batch else "-",
+        iso(s.watermark_ms),
+        _behind(line),
+        _due(s),
+        f"{o.late_now:,}",
+        f"{o.totals.dirty:,}",
+        f"{o.generations.get('CURRENT', 0):,}",
+        f"{o.published_rows:,}",
+        losses.cell(s.loss),
+    ]
+
+
+def word(status: PipelineStatus) -> tuple[str, str]:
+    """How it is in a word, and the word's colour."""
+    if not status.well:
+        return "NOT WELL", "red"
+    return ("paused", "yellow") if status.pause is not None else ("well", "green")
+
+
+def _behind(line: Line) -> str:
+    return "?" if line.status is None or line.status.lag is None else f"{line.status.lag.records:,}"
+
+
+def _due(status: PipelineStatus) -> str:
+    return f"{status.due.count:,}"

@@ -1,0 +1,199 @@
+"""What a command can reach: the stack's environment, the pipelines folder, the ledger, Kafka, Hive; each when asked."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from tidegate.ledger import SqlLedger
+    from tidegate.core.source.port import Source
+    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.target.catalogue import Catalogue
+    from tidegate.core.tell.pauses import Pause
+    from tidegate.settings import Settings
+    from tidegate.spec import Loaded
+    from tidegate.workflow.base.context import Context
+
+STACK_ENV = Path(".tidegate/stack/env")
+ENV_FILE = "TIDEGATE_ENV_FILE"
+
+
+# ---------------------------------------------------------------- the environment
+
+
+def find_env_file(folder: Path) -> Path | None:
+    """The environment of the stack that runs in the checkout around `folder`."""
+    for place in (folder, *folder.parents):
+        if (place / STACK_ENV).is_file():
+            return place / STACK_ENV
+    return None
+
+
+def use_env_file(path: Path) -> list[str]:
+    """Set what the environment does not say already; the names that were set. Raises click.UsageError."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as e:
+        raise click.UsageError(f"{path}: {e.strerror}") from None
+    added = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, found, value = line.partition("=")
+        if not found:
+            raise click.UsageError(f"{path}:{number}: not KEY=VALUE")
+        if key not in os.environ:
+            os.environ[key] = value
+            added.append(key)
+    return added
+
+
+def settings() -> Settings:
+    """Raises click.UsageError when airflow.cfg cannot be read."""
+    from tidegate.settings import load
+
+    try:
+        return load()
+    except ValueError as e:
+        raise click.UsageError(str(e)) from None
+
+
+def pipelines_folder() -> Path:
+    """As set; where Airflow's own folder is not there, that of the checkout around the working directory."""
+    folder = settings().pipelines_folder
+    if folder.is_dir() or "AIRFLOW__TIDEGATE__PIPELINES_FOLDER" in os.environ:
+        return folder
+    here = Path.cwd()
+    places = (place / "dags/pipelines" for place in (here, *here.parents))
+    return next((place for place in places if place.is_dir()), folder)
+
+
+def actor() -> str:
+    """Who stands in the event log for what a command changes."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"tidegate command, {user}@{socket.gethostname()}"
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+def loaded_pipelines() -> list[Loaded]:
+    """Every YAML of the pipelines folder. Raises SpecError when there is no such folder."""
+    from tidegate.spec import load_folder
+
+    return load_folder(pipelines_folder())
+
+
+def pipeline_named(name: str) -> Pipeline:
+    """Raises SpecError for a broken YAML, click.UsageError for a name that no file has."""
+    import difflib
+
+    from tidegate.spec import load_file, names
+
+    folder = pipelines_folder()
+    known = names(folder)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known) or 'none'}"
+        raise click.UsageError(f"no pipeline {name} in {folder}{hint}")
+    path = folder / f"{name}.yaml"
+    return load_file(path if path.exists() else folder / f"{name}.yml")
+
+
+def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell: names of pipelines; nothing where they cannot be told."""
+    try:
+        path = os.environ.get(ENV_FILE) or find_env_file(Path.cwd())
+        if path:
+            use_env_file(Path(path))
+        from tidegate.spec import names
+
+        return [name for name in names(pipelines_folder()) if name.startswith(incomplete)]
+    except Exception:  # a completion that fails must not speak
+        return []
+
+
+pipeline_argument: Callable[[Any], Any] = click.argument("pipeline", shell_complete=complete_pipeline)
+
+
+# ---------------------------------------------------------------- ports
+
+
+@contextmanager
+def ledger() -> Iterator[SqlLedger]:
+    """Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
+    from tidegate.adapters.connections import ConnectionMissing
+    from tidegate.wiring import command_lookup, open_ledger
+
+    try:
+        opened = open_ledger(actor(), command_lookup)
+    except ConnectionMissing as e:
+        e.advice += "; for a trial on this machine: tidegate stack up"
+        raise
+    try:
+        yield opened  # type: ignore[misc]
+    finally:
+        opened.close()
+
+
+def pauses(names: Iterable[str]) -> dict[str, Pause]:
+    """Those on purpose that are not over; none where the ledger gives no answer, which somebody else tells."""
+    from tidegate.ledger.health import examine
+    from tidegate.core.base.errors import TidegateError
+    from tidegate.wiring import command_lookup, ledger_address
+
+    try:
+        examine(ledger_address(command_lookup))  # a look must not make the file of one that is not there
+        with ledger() as opened:
+            found = {name: opened.pauses.standing(name) for name in names}
+            now_ms = opened.now_ms()
+    except TidegateError:
+        return {}
+    return {name: pause for name, pause in found.items() if pause is not None and not pause.over(now_ms)}
+
+
+def kafka(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
+    """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
+    from tidegate import looking
+    from tidegate.wiring import command_lookup
+
+    return looking.kafka(pipeline, command_lookup, "tidegate-command", timeout_s)
+
+
+def hive(pipeline: Pipeline) -> Catalogue:
+    """Raises ConnectionMissing, CatalogueError."""
+    from tidegate import looking
+    from tidegate.wiring import command_lookup
+
+    return looking.hive(pipeline, command_lookup)
+
+
+def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:
+    """A workflow context that registers nothing and connects to nothing before it is asked to."""
+    from tidegate import looking
+    from tidegate.wiring import command_lookup
+
+    return looking.context(pipeline, ledger, command_lookup, lambda: kafka(pipeline, timeout_s=3.0), say)
+
+
+@contextmanager
+def working(pipeline: Pipeline, say: Callable[[str], None]) -> Iterator[Context]:
+    """A context that can run jobs and land batches, as a task's; it registers the spec. Raises TidegateError."""
+    from tidegate.wiring import command_lookup, context_for
+
+    ctx = context_for(pipeline, say, actor=actor(), lookup=command_lookup)
+    try:
+        yield ctx
+    finally:
+        ctx.ledger.close()

@@ -1,0 +1,54 @@
+"""What Kafka says of many pipelines' topics within a given time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli import surroundings
+
+if TYPE_CHECKING:
+    from tidegate.core.source.port import TopicState
+    from tidegate.spec import Loaded
+
+AT_ONCE = 8
+
+
+def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | str]:
+    """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and isolation.
+
+    A connection that does not answer costs `seconds` once, however many pipelines use it."""
+    from tidegate.cli.side_by_side import Away, ask
+    from tidegate.core.base.errors import TidegateError
+
+    sources: dict[tuple[str, str], Any] = {}
+    away = Away()
+    answers: dict[str, TopicState | str] = {}
+    questions, servers = {}, {}
+
+    for one in loaded:
+        if one.pipeline is None:
+            continue
+        source = one.pipeline.source
+        key = (source.conn_id, source.isolation)
+        try:
+            if key not in sources:
+                sources[key] = surroundings.kafka(one.pipeline, timeout_s=seconds / 2)
+        except TidegateError as e:
+            answers[one.name] = _first(e)
+            continue
+        questions[one.name] = partial(away.ask, key, partial(sources[key].describe, source.topic))
+        servers[one.name] = source.conn_id
+    for name, answer in ask(questions, seconds, servers, at_once=AT_ONCE).items():
+        if answer.error is not None and not isinstance(answer.error, TidegateError):
+            raise answer.error
+        if answer.error is not None:
+            answers[name] = _first(answer.error)
+        else:
+            answers[name] = answer.value or f"Kafka gave no answer within {seconds:g} s"
+    return answers
+
+
+def _first(error: BaseException) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,75 @@
+"""`tidegate where`: the fate of one record, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.failures import NOT_WELL, WELL
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+
+if TYPE_CHECKING:
+    from tidegate.core.look.fate import Fate
+    from tidegate.workflow.look.where import Answer
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("offset", type=click.IntRange(min=0))
+@json_option
+def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
+    """Say what became of the record at OFFSET of Kafka partition PARTITION.
+
+    Published: in which batch, attempt, generation and file. Late or dirty: why, and where it is. Otherwise what it
+    waits for, or why no table has it. A recreated topic has the same offsets again: then there is an answer for each
+    topic id, the newest first. Kafka and Hive need not answer; what could not be asked is said.
+
+    \b
+    Examples:
+      tidegate where flights 0 48210
+      tidegate where flights 0 48210 --json | jq -r '.fates[0].kind'
+
+    \b
+    Exit code: 0 settled (published, late, dirty, filtered, dropped, a gap, or before the pipeline began to read);
+    1 not, or lost; 2 no such pipeline, or its rows have no offsets (kafka_columns: false);
+    3 the ledger gives no answer.
+    """
+    from tidegate.adapters.rows import RowProcess
+    from tidegate.workflow.look.where import where as where_is
+
+    with RowProcess() as rows:  # it imports its libraries while we ask the ledger
+        spec = surroundings.pipeline_named(pipeline)
+        with surroundings.ledger() as ledger:
+            found = where_is(surroundings.context(spec, ledger), ledger.reads, rows, partition, offset)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    raise SystemExit(WELL if found.fates and found.fates[0].settled else NOT_WELL)
+
+
+def _print(found: Answer) -> None:
+    from rich.text import Text
+
+    out = console()
+    for n, fate in enumerate(found.fates):
+        what = f"{found.pipeline} partition {found.partition} offset {found.offset}"
+        topic = f" of topic id {fate.topic_id}" if len(found.fates) > 1 else ""
+        style = ("bold green" if fate.settled else "bold yellow") if n == 0 else "bold"
+        out.print(Text(f"{what}{topic}: {fate.kind}", style=style))
+        paragraph(out, "fate", fate.words)
+        for label, text in _details(fate):
+            advice(out, label, text)
+    for note in found.notes:
+        paragraph(out, "note", note, "yellow")
+
+
+def _details(fate: Fate) -> list[tuple[str, str]]:
+    from tidegate.core.base.instants import iso
+
+    published = iso(fate.published_ms // 1000 * 1000) if fate.published_ms is not None else ""
+    told = (("published", published), ("table", fate.table), ("file", fate.file), ("next", fate.next_step))
+    return [(label, text) for label, text in told if text]

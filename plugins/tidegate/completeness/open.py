@@ -1,0 +1,58 @@
+"""The system that a pipeline's spec names for counts of windows, reached by Airflow's connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.adapters.connections import Connection, Lookup, database_url, http_url, resolve
+from tidegate.spark.watchdog import Watched
+from tidegate.core.base.errors import TidegateError, TruthUnknown
+from tidegate.core.completeness.port import Truth
+from tidegate.core.spec.pipeline import Completeness, Pipeline
+from tidegate.core.window.states import WindowKey
+
+HANGS_S = 150.0
+"""A question that takes longer hangs: the adapters' own time-outs are all shorter."""
+
+
+def truth_of(pipeline: Pipeline, lookup: Lookup | None) -> Truth | None:
+    """None where the spec names no other system. Nothing is contacted, or looked up, before it is asked."""
+    settings = pipeline.completeness
+    if settings is None:
+        return None
+    truth: Any = Watched(
+        TruthByConnection(settings, pipeline.windows.timezone, lookup), HANGS_S, TruthUnknown, looking=("expected",)
+    )
+    return truth
+
+
+class TruthByConnection:
+    """Implements `core.truth.Truth`. The connection is looked up for each question: it may change meanwhile."""
+
+    def __init__(self, settings: Completeness, timezone: str, lookup: Lookup | None) -> None:
+        self._settings, self._timezone, self._lookup = settings, timezone, lookup
+
+    def expected(self, window: WindowKey) -> int | None:
+        """Raises TruthUnknown."""
+        try:
+            return self._truth(resolve(self._settings.conn_id, self._lookup)).expected(window)
+        except TruthUnknown:
+            raise
+        except TidegateError as e:
+            raise TruthUnknown(str(e).splitlines()[0]) from None
+        except Exception as e:  # whatever a driver thinks of; its words may hold a secret
+            raise TruthUnknown(f"{self._settings.source_name}: {type(e).__name__} while asking") from e
+
+    def _truth(self, connection: Connection) -> Truth:
+        settings = self._settings
+        if settings.source == "sql":
+            from tidegate.completeness.query import SqlTruth
+
+            return SqlTruth(connection, lambda: database_url(connection), str(settings.query))
+        if settings.source == "http":
+            from tidegate.completeness.service import HttpTruth
+
+            return HttpTruth(http_url(connection), connection, str(settings.path), str(settings.count_path))
+        from tidegate.completeness.audit_topic import TopicTruth
+
+        return TopicTruth(connection.extra, settings, self._timezone)

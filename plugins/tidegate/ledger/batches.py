@@ -1,0 +1,361 @@
+"""Batches in the ledger: `PLANNED -> WRITING(epoch) -> SEALED -> LANDED`, each arrow one compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import ends, redrives, resumptions, rows, schema
+from tidegate.ledger.facts import topic_facts
+from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
+from tidegate.ledger.values import landed_values
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.base.offsets import Interval, union
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.plain import dumps, from_plain, loads
+from tidegate.core.batch.planning import PlanningView, advance
+from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
+from tidegate.core.window.zonedata import ZoneData
+
+b = schema.batches
+_OPEN = ("PLANNED", "WRITING", "SEALED")
+_ADVANCED = ("max_event_ms", "advanced_ms", "open_transaction_since_ms", "timed_ms")
+
+
+class SqlBatches:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ------------------------------------------------------------ looking
+
+    def planning_view(self, name: str) -> PlanningView:
+        w = schema.windows
+        with self._store.begin() as c:
+            pipeline = row_of(c, schema.pipelines, name=name)
+            if pipeline is None:
+                unknown = f"pipeline {name} is not in the ledger"
+                raise LedgerError(unknown, advice="let its DAG be parsed, or register it")
+            at = ends.reach(c, name, pipeline.topic_id)
+            not_open = select(w.c.start_ms).where(w.c.pipeline == name, w.c.state != "OPEN").order_by(w.c.start_ms)
+            return PlanningView(
+                pipeline.version,
+                pipeline.next_batch_id,
+                pipeline.topic_id,
+                self._open(c, name),
+                at.ends,
+                tuple(c.scalars(not_open)),
+                topic_facts(c, name),
+                ends.begun(c, name),
+                at.newest,
+                at.epochs,
+                resumptions.open_cuts(c, name, pipeline.topic_id),
+                at.skipped,
+                resumptions.rewound(c, name, pipeline.topic_id),
+            )
+
+    def get(self, name: str, batch_id: int) -> Batch:
+        with self._store.begin() as c:
+            row = row_of(c, b, pipeline=name, batch_id=batch_id)
+            if row is None:
+                raise LedgerError(f"the ledger has no batch {batch_id} of {name}")
+            return self._batch(c, row)
+
+    def open(self, name: str) -> OpenBatch | None:
+        with self._store.begin() as c:
+            return self._open(c, name)
+
+    def _open(self, c: Connection, name: str) -> OpenBatch | None:
+        row = c.execute(select(b).where(b.c.pipeline == name, b.c.state.in_(_OPEN)).order_by(b.c.batch_id)).first()
+        return None if row is None else self._batch(c, row)  # type: ignore[return-value]
+
+    def _batch(self, c: Connection, row: Any) -> Batch:
+        key = {"pipeline": row.pipeline, "batch_id": row.batch_id}
+        plan = rows.plan(
+            row,
+            rows_of(c, schema.batch_ranges, **key),
+            rows_of(c, schema.batch_partitions, **key),
+            rows_of(c, schema.losses, **key),
+            rows_of(c, schema.batch_sources, **key),
+        )
+        files = []
+        if row.state == "SEALED":
+            files = [rows.file_entry(f) for f in rows_of(c, schema.batch_files, **key)]
+        return rows.batch(row, plan, files)
+
+    def bound(self, name: str, run: str) -> int | None:
+        with self._store.begin() as c:
+            row = row_of(c, schema.run_bindings, pipeline=name, run=run)
+        return row and row.batch_id
+
+    def newest_spec(self, name: str) -> int | None:
+        newest = select(b.c.spec_version).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
+        with self._store.begin() as c:
+            return scalar(c, newest, int)
+
+    def newest_zone(self, name: str) -> ZoneData | None:
+        landed = select(b.c.zone).where(b.c.pipeline == name, b.c.state == "LANDED")
+        with self._store.begin() as c:
+            text = c.scalar(landed.order_by(b.c.batch_id.desc()).limit(1))
+        return None if text is None else loads(ZoneData, text)
+
+    def refusal(self, name: str, batch_id: int) -> str | None:
+        with self._store.begin() as c:
+            row = row_of(c, b, pipeline=name, batch_id=batch_id)
+        return row and row.refused
+
+    def side_duties(self, name: str) -> list[tuple[int, bool]]:
+        statement = select(b.c.batch_id, b.c.side_moved).where(
+            b.c.pipeline == name, b.c.state == "LANDED", b.c.side_registered.is_(False)
+        )
+        with self._store.begin() as c:
+            return [(r.batch_id, bool(r.side_moved)) for r in c.execute(statement.order_by(b.c.batch_id))]
+
+    def manifest_files(self, name: str, batch_id: int, kind: str | None = None) -> list[FileEntry]:
+        where = {"pipeline": name, "batch_id": batch_id} | ({"kind": kind} if kind else {})
+        with self._store.begin() as c:
+            return [rows.file_entry(f) for f in rows_of(c, schema.batch_files, **where)]
+
+    def values(self, name: str, first_ms: int, last_ms: int | None = None) -> dict[int, set[PartitionValues]]:
+        with self._store.begin() as c:
+            return landed_values(c, name, first_ms, last_ms)
+
+    def gaps(self, name: str, batch_id: int) -> dict[int, tuple[Interval, ...]]:
+        with self._store.begin() as c:
+            found = rows_of(c, schema.batch_ranges, pipeline=name, batch_id=batch_id)
+        return {
+            r.partition: union(from_plain(Interval, i) for i in json.loads(r.gaps))
+            for r in found
+            if r.gaps and r.gaps != "[]"
+        }
+
+    # ------------------------------------------------------------ changing
+
+    def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
+        p, now = schema.pipelines, self._store.instant
+        name, batch_id = plan.pipeline, plan.batch_id
+        with self._store.begin() as c:
+            compare = update(p).where(
+                p.c.name == name,
+                p.c.version == version,
+                p.c.next_batch_id == batch_id,
+            )
+            change = compare.values(version=version + 1, next_batch_id=batch_id + 1)
+            if not plan.is_redrive:  # whose rows may be of a topic that was recreated since
+                change = change.where(or_(p.c.topic_id.is_(None), p.c.topic_id == plan.topic_id))
+                change = change.values(topic_id=plan.topic_id)
+            self._store.compare_and_set(c, change, f"plan of batch {batch_id}")
+            if self._open(c, name) is not None:
+                raise LostComparison(f"another batch of {name} is open")
+            redrives.insert_sources(c, plan)
+            if not plan.is_redrive:
+                resumptions.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
+            c.execute(insert(b).values(**rows.batch_values(plan), planned_ms=now))
+            key = {"pipeline": name, "batch_id": batch_id}
+            ranges = [key | {"partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges]
+            losses = [
+                key | {"partition": x.partition, "start": x.start, "end": x.end, "reason": x.reason}
+                for x in plan.losses
+            ]
+            insert_all(c, schema.batch_ranges, ranges)
+            insert_all(c, schema.batch_partitions, [_partition_values(name, batch_id, p) for p in plan.partitions])
+            insert_all(c, schema.losses, losses)
+            if run is not None:
+                c.execute(insert(schema.run_bindings).values(pipeline=name, run=run, batch_id=batch_id))
+            detail = {"records": plan.records, "ranges": plan.ranges, "losses": plan.losses, "run": run}
+            self._store.note(c, name, "planned", f"batch {batch_id}", detail)
+
+    def bind(self, name: str, run: str, batch_id: int) -> int:
+        try:
+            with self._store.begin() as c:
+                c.execute(insert(schema.run_bindings).values(pipeline=name, run=run, batch_id=batch_id))
+            return batch_id
+        except LostComparison:
+            bound = self.bound(name, run)
+            if bound is None:
+                raise
+            return bound
+
+    def take(self, batch: OpenBatch, nonce: str) -> WritingBatch:
+        epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
+        plan = batch.plan
+        with self._store.begin() as c:
+            began_ms = self._store.instant
+            change = self._from(batch).values(state="WRITING", epoch=epoch + 1, nonce=nonce, began_ms=began_ms)
+            self._store.compare_and_set(c, change, f"taking batch {plan.batch_id}")
+            detail = {"epoch": epoch + 1, "nonce": nonce}
+            self._store.note(c, plan.pipeline, "writing", f"batch {plan.batch_id}", detail)
+        return WritingBatch(plan, epoch + 1, nonce)
+
+    def replan(self, batch: WritingBatch, plan: Plan) -> WritingBatch:
+        old = batch.plan
+        if plan.ranges != old.ranges or plan.revision != old.revision + 1:
+            raise ValueError("a new revision keeps the ranges")
+        with self._store.begin() as c:
+            change = self._from(batch).values(
+                revision=plan.revision,
+                spec_version=plan.spec_version,
+                rules_version=plan.rules_version,
+                floor=dumps(plan.floor),
+                epoch=batch.epoch + 1,
+                began_ms=self._store.instant,
+                refused=None,
+                released=None,
+            )
+            self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
+            detail = {"revision": plan.revision, "spec": [old.spec_version, plan.spec_version]}
+            self._store.note(c, old.pipeline, "replanned", f"batch {old.batch_id}", detail)
+        return WritingBatch(plan, batch.epoch + 1, batch.nonce)
+
+    def refuse(self, batch: WritingBatch, reason: str) -> None:
+        plan = batch.plan
+        with self._store.begin() as c:
+            change = self._from(batch).values(refused=reason)
+            self._store.compare_and_set(c, change, f"refusing batch {plan.batch_id}")
+            self._store.note(c, plan.pipeline, "refused", f"batch {plan.batch_id}", {"reason": reason})
+
+    def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
+        return self._seal(batch, manifest, "sealed")
+
+    def adopt(self, batch: OpenBatch, manifest: Receipt) -> SealedBatch:
+        return self._seal(batch, manifest, "adopted")
+
+    def _seal(self, batch: OpenBatch, manifest: Receipt, what: str) -> SealedBatch:
+        plan = batch.plan
+        key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
+        with self._store.begin() as c:
+            change = self._from(batch).values(
+                state="SEALED",
+                epoch=manifest.epoch,
+                nonce=manifest.nonce,
+                manifest_digest=manifest_digest(manifest.files),
+                receipt=rows.receipt_text(manifest),
+                sealed_ms=self._store.instant,
+                job_ms=round(manifest.seconds * 1000),
+                refused=None,
+                blocked=None,
+            )
+            self._store.compare_and_set(c, change, f"sealing batch {plan.batch_id}")
+            values = [key | {"window_ms": f.window_ms} | rows.file_values(f) for f in manifest.files]
+            insert_all(c, schema.batch_files, values)
+            found = [
+                (key | {"partition": r.range.partition, "start": r.range.start}, rows.range_values(r))
+                for r in manifest.ranges
+            ]
+            update_all(c, schema.batch_ranges, found)
+            detail: dict[str, Any] = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
+            if manifest.overflow:
+                detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
+            if manifest.slow:
+                detail["slow"] = {one.reason: one.messages for one in manifest.slow}
+            self._store.note(c, plan.pipeline, what, f"batch {plan.batch_id}", detail)
+        return SealedBatch(plan, manifest.epoch, manifest.nonce, manifest)
+
+    def land(self, batch: SealedBatch) -> LandedBatch:
+        plan, files = batch.plan, batch.manifest.files
+        side = any(f.kind in (LATE, DIRTY) for f in files)
+        with self._store.begin() as c:
+            before = topic_facts(c, plan.pipeline)
+            change = self._from(batch).values(
+                state="LANDED",
+                landed_ms=self._store.instant,
+                side_moved=not side,
+                side_registered=not side,
+                blocked=None,
+            )
+            self._store.compare_and_set(c, change, f"landing batch {plan.batch_id}")
+            totals = _window_totals(plan, batch.manifest)
+            insert_all(c, schema.batch_window_totals, totals)
+            redrives.take_over(self._store, c, plan)
+            events = {r.range.partition: r.max_event_ms for r in batch.manifest.ranges}
+            key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
+            moved = [
+                (key | {"partition": f.partition}, {name: getattr(f, name) for name in _ADVANCED})
+                for f in advance(before, plan, events).partitions
+            ]
+            update_all(c, schema.batch_partitions, moved)
+            self._store.note(c, plan.pipeline, "landed", f"batch {plan.batch_id}", {"rows": batch.manifest.rows})
+        return LandedBatch(plan, batch.epoch, batch.nonce, not side)
+
+    def mark_side(self, name: str, batch_id: int, flag: str) -> None:
+        column = {"moved": b.c.side_moved, "registered": b.c.side_registered}[flag]
+        where = and_(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "LANDED", column.is_(False))
+        with self._store.begin() as c:
+            if c.execute(update(b).where(where).values({column.name: True})).rowcount:
+                self._store.note(c, name, f"late and dirty files {flag}", f"batch {batch_id}")
+
+    def abandon(self, batch: OpenBatch, reason: str) -> None:
+        plan, detail = batch.plan, {"reason": reason, "kind": batch.plan.kind}
+        with self._store.begin() as c:
+            change = self._from(batch).values(state="ABANDONED", blocked=reason)
+            self._store.compare_and_set(c, change, f"abandoning batch {plan.batch_id}")
+            self._store.raise_version(c, plan.pipeline)
+            self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", detail)
+
+    def block(self, batch: OpenBatch, reason: str) -> None:
+        plan = batch.plan
+        with self._store.begin() as c:
+            change = self._from(batch).values(blocked=reason)
+            self._store.compare_and_set(c, change, f"blocking batch {plan.batch_id}")
+            self._store.note(c, plan.pipeline, "blocked", f"batch {plan.batch_id}", {"reason": reason})
+
+    def _from(self, batch: OpenBatch) -> Any:
+        """UPDATE of this batch if it is still as it was read: the comparison of every change.
+
+        The nonce counts too: in a ledger that lost commits an epoch can come twice, each time with another nonce."""
+        plan = batch.plan
+        epoch, nonce = (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)
+        return update(b).where(
+            b.c.pipeline == plan.pipeline,
+            b.c.batch_id == plan.batch_id,
+            b.c.state == batch.state,
+            b.c.epoch == epoch,
+            b.c.nonce == nonce,
+            b.c.revision == plan.revision,
+        )
+
+
+def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:
+    return {
+        "pipeline": name,
+        "batch_id": batch_id,
+        "partition": part.partition,
+        "planned_end": part.end,
+        "log_start": part.log_start,
+        "last_stable_offset": part.last_stable_offset,
+        "high_watermark": part.high_watermark,
+        "drained": part.drained,
+        "leader_epoch": part.leader_epoch,
+    }
+
+
+def _window_totals(plan: Plan, manifest: Receipt) -> list[dict[str, Any]]:
+    """Rows and offset span for each window, kind and Kafka partition: what a replay reads, and owes."""
+    rerouted = {(plan.floor.reroute_ms, DATA, r.range.partition): r.rerouted for r in manifest.ranges}
+    spans: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 2**62, -1])
+    for f in manifest.files:
+        if f.kind not in (DATA, LATE) or f.window_ms is None:
+            continue
+        for part in f.partitions:
+            entry = spans[f.window_ms, f.kind, part.partition]
+            entry[0] += part.rows
+            entry[1] = min(entry[1], part.min_offset)
+            entry[2] = max(entry[2], part.max_offset)
+    return [
+        {
+            "pipeline": plan.pipeline,
+            "batch_id": plan.batch_id,
+            "window_ms": window,
+            "kind": kind,
+            "partition": partition,
+            "rows": rows_,
+            "min_offset": low,
+            "max_offset": high,
+            "rerouted": rerouted.get((window, kind, partition), 0),
+        }
+        for (window, kind, partition), (rows_, low, high) in sorted(spans.items())
+    ]

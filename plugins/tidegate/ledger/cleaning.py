@@ -1,0 +1,160 @@
+"""What a cleaner asks the ledger, and what it tells it afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+
+from sqlalchemy import and_, exists, func, or_, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
+from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
+from tidegate.core.files.receipt import DATA
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
+
+b, g, i = schema.batches, schema.generations, schema.intents
+_CHUNK = 200
+_WORKING = (BUILDING, BUILT, SWAPPING)
+
+
+class SqlCleaning:
+    """core.ledger.CleaningLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ------------------------------------------------------------ looking
+
+    def batches(self, name: str, ids: Iterable[int]) -> dict[int, BatchFacts]:
+        wanted, found = sorted(set(ids)), {}
+        with self._store.begin() as c:
+            newest = c.scalar(select(func.max(b.c.batch_id)).where(b.c.pipeline == name))
+            for at in range(0, len(wanted), _CHUNK):
+                part = wanted[at : at + _CHUNK]
+                unpublished = self._unpublished(c, name, part)
+                for r in c.execute(select(b).where(b.c.pipeline == name, b.c.batch_id.in_(part))):
+                    found[r.batch_id] = BatchFacts(
+                        r.batch_id,
+                        r.state,
+                        r.epoch,
+                        bool(r.side_moved),
+                        r.landed_ms,
+                        r.cleaned_ms,
+                        r.batch_id == newest,
+                        tuple(unpublished.get(r.batch_id, ())),
+                    )
+        return found
+
+    def _unpublished(self, c: Connection, name: str, ids: list[int]) -> dict[int, list[int]]:
+        """Windows that a batch owes rows to, without a generation in force that was made of it."""
+        t, made = schema.batch_window_totals, schema.generation_batches
+        of_it = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number == g.c.number)
+        in_force = exists().where(
+            g.c.pipeline == name,
+            g.c.window_ms == t.c.window_ms,
+            g.c.state == CURRENT,
+            of_it,
+            made.c.batch_id == t.c.batch_id,
+        )
+        statement = select(t.c.batch_id, t.c.window_ms).distinct()
+        owed = statement.where(t.c.pipeline == name, t.c.batch_id.in_(ids), t.c.kind == DATA, ~in_force)
+        found: dict[int, list[int]] = defaultdict(list)
+        for row in c.execute(owed.order_by(t.c.batch_id, t.c.window_ms)):
+            found[row.batch_id].append(row.window_ms)
+        return found
+
+    def uncleaned_batches(self, name: str, after: int, landed_before_ms: int, limit: int) -> list[int]:
+        statement = select(b.c.batch_id).where(
+            b.c.pipeline == name,
+            b.c.state == "LANDED",
+            b.c.cleaned_ms.is_(None),
+            b.c.landed_ms <= landed_before_ms,
+            b.c.batch_id > after,
+        )
+        with self._store.begin() as c:
+            return list(c.scalars(statement.order_by(b.c.batch_id).limit(limit)))
+
+    def generations(self, name: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], GenerationFacts]:
+        keys = set(wanted)
+        windows, found = sorted({window_ms for window_ms, _ in keys}), {}
+        with self._store.begin() as c:
+            for at in range(0, len(windows), _CHUNK):
+                part = windows[at : at + _CHUNK]
+                doubts: dict[int, list[str]] = defaultdict(list)
+                pending = select(i).where(
+                    i.c.pipeline == name, i.c.window_ms.in_(part), i.c.deadline_ms > self._store.instant
+                )
+                for row in c.execute(pending.order_by(i.c.call_id)):
+                    doubts[row.window_ms].append(row.location)
+                w = schema.windows
+                alarmed = select(w.c.start_ms).where(
+                    w.c.pipeline == name, w.c.start_ms.in_(part), w.c.blocked.is_not(None)
+                )
+                blocked = set(c.scalars(alarmed))
+                rows = defaultdict(list)
+                statement = select(g).where(g.c.pipeline == name, g.c.window_ms.in_(part))
+                for row in c.execute(statement.order_by(g.c.window_ms, g.c.number)):
+                    rows[row.window_ms].append(row)
+                for window_ms, all_of in rows.items():
+                    current = next((r.number for r in all_of if r.state == CURRENT), None)
+                    for r in all_of:
+                        if (window_ms, r.number) not in keys:
+                            continue
+                        newer = sum(o.state == RETIRED and o.number > r.number for o in all_of)
+                        found[window_ms, r.number] = GenerationFacts(
+                            window_ms,
+                            r.number,
+                            r.state,
+                            r.epoch,
+                            r.kind,
+                            r.location,
+                            r.built_ms,
+                            r.retired_ms,
+                            r.cleaned_ms,
+                            current,
+                            newer,
+                            tuple(doubts[window_ms]),
+                            window_ms in blocked,
+                            any(o.state in _WORKING and o.number != r.number for o in all_of),
+                        )
+        return found
+
+    def uncleaned_generations(self, name: str, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
+        window_ms, number = after
+        later = or_(g.c.window_ms > window_ms, and_(g.c.window_ms == window_ms, g.c.number > number))
+        statement = select(g.c.window_ms, g.c.number).where(
+            g.c.pipeline == name, g.c.state.in_((RETIRED, DISCARDED)), g.c.cleaned_ms.is_(None), later
+        )
+        with self._store.begin() as c:
+            found = c.execute(statement.order_by(g.c.window_ms, g.c.number).limit(limit))
+            return [(row.window_ms, row.number) for row in found]
+
+    def history(self, name: str, subject: str, whats: Iterable[str] = ()) -> list[Moment]:
+        e, wanted = schema.events, tuple(whats)
+        statement = select(e.c.at_ms, e.c.what, e.c.detail).where(e.c.pipeline == name, e.c.subject == subject)
+        if wanted:
+            statement = statement.where(e.c.what.in_(wanted))
+        with self._store.begin() as c:
+            return [Moment(r.at_ms, r.what, json.loads(r.detail)) for r in c.execute(statement.order_by(e.c.id))]
+
+    # ------------------------------------------------------------ changing
+
+    def batch_cleaned(self, name: str, batch_id: int) -> None:
+        mine = and_(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "LANDED", b.c.cleaned_ms.is_(None))
+        with self._store.begin() as c:
+            c.execute(update(b).where(mine).values(cleaned_ms=self._store.instant))
+
+    def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
+        mine = and_(g.c.pipeline == name, g.c.window_ms == window_ms, g.c.number == number)
+        over = and_(g.c.state.in_((RETIRED, DISCARDED)), g.c.cleaned_ms.is_(None))
+        with self._store.begin() as c:
+            if c.execute(update(g).where(mine, over).values(cleaned_ms=self._store.instant)).rowcount:
+                self._store.note(c, name, "cleaned", f"window {window_id(window_ms)}", {"generation": number})
+
+    def cleaned(self, name: str, counts: dict[str, int], kept: dict[str, str]) -> None:
+        with self._store.begin() as c:
+            self._store.note(c, name, "cleaned", f"pipeline {name}", {"deleted": counts, "kept": kept})

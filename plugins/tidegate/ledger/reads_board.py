@@ -1,0 +1,323 @@
+"""What the board asks: a few statements for any number of pipelines, and none that walks over ranges or files."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import and_, func, literal_column, select
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import schema
+from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
+from tidegate.ledger.reads_rows import (
+    Snapshots,
+    batch_row,
+    batches,
+    events,
+    generation_row,
+    grouped,
+    window_row,
+)
+from tidegate.ledger.reads_rows import window_total as total_of
+from tidegate.ledger.reads_survey import SPANS, asked
+from tidegate.ledger.store import row_of, rows_of
+from tidegate.ledger.truths import answer_of
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import LATE, DirtySample
+from tidegate.core.files.slow_path import Slow
+from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
+from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.intents import Intent
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
+
+b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
+made, n = schema.generation_batches, schema.notices
+_AT_WORK = literal_column("state <> 'CLOSED' OR blocked IS NOT NULL")
+"""Word by word as the index says it."""
+_WINDOWS = 100
+"""Windows of a batch that are listed."""
+_DIRTY_LOOK = 300
+"""Batches that are looked at for dirty rows."""
+_BATCHES = 500
+"""Ids in one statement."""
+
+
+class BoardReads(Snapshots):
+    """core.glance.GlanceLedger on PostgreSQL or SQLite."""
+
+    # ------------------------------------------------------------ pipelines
+
+    def heads(self) -> dict[str, Head]:
+        p = schema.pipelines
+        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == p.c.name).scalar_subquery()
+        with self._snapshot() as c:
+            e = schema.events
+            said = p.outerjoin(e, e.c.id == newest_of(p.c.name, SUBJECT))
+            rows = c.execute(select(p.c.name, newest.label("newest"), e).select_from(said)).all()
+            ids = {x.name: x.newest for x in rows}
+            pauses = {x.name: pause_of(x) for x in rows if x.id is not None}
+            batches = _newest(c, [(name, i) for name, i in ids.items() if i is not None])
+            closing, alarms = _at_work(c)
+            told = _told(c)
+        return {
+            name: replace(
+                Head(name, *batches.get(name, _NO_BATCH)),
+                closing=closing.get(name, 0),
+                alarms=tuple(alarms.get(name, ())),
+                told=tuple(told.get(name, ())),
+                pause=pauses.get(name),
+            )
+            for name in ids
+        }
+
+    def told(self, name: str) -> list[Told]:
+        with self._snapshot() as c:
+            return _told(c, n.c.pipeline == name).get(name, [])
+
+    def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {name: {} for name in names}
+        statement = select(g.c.pipeline, g.c.state, func.count()).where(g.c.pipeline.in_(sorted(names)))
+        with self._snapshot() as c:
+            for name, state, count in c.execute(statement.group_by(g.c.pipeline, g.c.state)):
+                found[name][state] = count
+        return found
+
+    def spec_versions(self, names: Collection[str]) -> dict[str, int]:
+        v = schema.spec_versions
+        statement = select(v.c.pipeline, func.max(v.c.version)).where(v.c.pipeline.in_(sorted(names)))
+        with self._snapshot() as c:
+            return {name: version for name, version in c.execute(statement.group_by(v.c.pipeline))}
+
+    def specs(self, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], Pipeline]:
+        if not wanted:
+            return {}
+        with self._snapshot() as c:
+            return {(x.pipeline, x.version): loads(Pipeline, x.compiled) for x in asked(c, _SPECS, sorted(wanted))}
+
+    def dirty_shares(self, name: str, most: int) -> list[DirtyShare]:
+        r = schema.batch_ranges
+        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name).scalar_subquery()
+        with self._snapshot() as c:
+            rows = c.execute(
+                select(r.c.batch_id, func.sum(r.c.dirty).label("rows"))
+                .where(r.c.pipeline == name, r.c.batch_id > newest - _DIRTY_LOOK, r.c.dirty > 0)
+                .group_by(r.c.batch_id)
+                .order_by(r.c.batch_id.desc())
+                .limit(most)
+            ).all()
+            ids = [x.batch_id for x in rows]
+            mine = and_(b.c.pipeline == name, b.c.batch_id.in_(ids))
+            kept = (
+                {x.batch_id: x.receipt for x in c.execute(select(b.c.batch_id, b.c.receipt).where(mine))} if ids else {}
+            )
+        return [DirtyShare(x.batch_id, int(x.rows), samples(kept.get(x.batch_id))) for x in rows]
+
+    # ------------------------------------------------------------ windows
+
+    def marks(self, name: str, within: Interval) -> list[Mark]:
+        def inside(table: Any, column: str = "window_ms") -> Any:
+            return and_(table.c.pipeline == name, table.c[column] >= within.start, table.c[column] < within.end)
+
+        with self._snapshot() as c:
+            rows = {x.start_ms: x for x in c.execute(select(w).where(inside(w, "start_ms")))}
+            mine = (g.c.window_ms, g.c.number, g.c.state, g.c.kind, g.c.rows, g.c.published_ms)
+            generations = grouped(c.execute(select(*mine).where(inside(g)).order_by(g.c.number)), lambda x: x.window_ms)
+            late = _late(c, inside)
+            answers = {x.window_ms: answer_of(x) for x in c.execute(select(schema.truths).where(inside(schema.truths)))}
+        starts = sorted({*rows, *generations, *late, *answers})
+        return [_mark(s, rows.get(s), generations.get(s, []), late.get(s, 0), answers.get(s)) for s in starts]
+
+    def window_view(self, name: str, key: WindowKey, events_shown: int = 20) -> WindowView:
+        intents, where = schema.intents, {"pipeline": name, "window_ms": key.start_ms}
+        unanswered = and_(
+            intents.c.pipeline == name,
+            intents.c.window_ms == key.start_ms,
+            intents.c.deadline_ms > self._store.instant,
+        )
+        with self._snapshot() as c:
+            row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+            totals = [total_of(x) for x in rows_of(c, t, **where)]
+            batches_of = grouped(rows_of(c, made, **where), lambda x: x.number)
+            generations = [generation_row(x, batches_of.get(x.number, [])) for x in rows_of(c, g, **where)]
+            ids = {x.batch_id for x in totals} | {i for one in generations for i in one.batches}
+            return WindowView(
+                row and window_row(row),
+                tuple(generations),
+                tuple(totals),
+                tuple(_batches(c, name, sorted(ids))),
+                tuple(
+                    Intent(i.call_id, key, i.location, i.deadline_ms)
+                    for i in c.execute(
+                        select(intents).where(unanswered).order_by(intents.c.deadline_ms, intents.c.call_id)
+                    )
+                ),
+                tuple(events(c, name, events_shown, f"window {window_id(key.start_ms)}")),
+            )
+
+    def file_counts(self, name: str, key: WindowKey) -> dict[int, tuple[int, int]]:
+        f = schema.generation_files
+        statement = select(f.c.number, func.count(), func.sum(f.c.bytes)).where(
+            f.c.pipeline == name, f.c.window_ms == key.start_ms
+        )
+        with self._snapshot() as c:
+            return {
+                number: (count, int(size or 0)) for number, count, size in c.execute(statement.group_by(f.c.number))
+            }
+
+    # ------------------------------------------------------------ batches, events, runs
+
+    def batch(self, name: str, batch_id: int) -> tuple[BatchRow | None, BatchDetail | None, int]:
+        f, lost = schema.batch_files, schema.losses
+        mine = {"pipeline": name, "batch_id": batch_id}
+        with self._snapshot() as c:
+            newest = int(c.scalar(select(func.max(b.c.batch_id)).where(b.c.pipeline == name)) or 0)
+            found = batches(c, name, batch_id, batch_id)
+            if not found:
+                return None, None, newest
+            receipt = c.scalar(select(b.c.receipt).where(b.c.pipeline == name, b.c.batch_id == batch_id))
+            of_files = select(f.c.window_ms, f.c.kind, func.count(), func.sum(f.c.rows), func.sum(f.c.bytes))
+            of_files = of_files.where(f.c.pipeline == name, f.c.batch_id == batch_id)
+            files = c.execute(of_files.group_by(f.c.window_ms, f.c.kind)).all()
+            losses = [LossRow(x.batch_id, x.partition, x.start, x.end, x.reason) for x in rows_of(c, lost, **mine)]
+        windows: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        for at, kind, _, rows, _ in files:
+            if at is not None:
+                windows[at][kind == LATE] += int(rows)
+        shares = [WindowShare(at, *counts) for at, counts in sorted(windows.items())]
+        balances = [x.balance for x in found[0].ranges if x.balance is not None]
+        dirty = DirtyShare(batch_id, sum(x.dirty for x in balances), samples(receipt))
+        count, size = sum(x[2] for x in files), sum(int(x[4]) for x in files)
+        more = max(0, len(shares) - _WINDOWS)
+        detail = BatchDetail(count, size, tuple(shares[:_WINDOWS]), more, tuple(losses), dirty, slow(receipt))
+        return found[0], detail, newest
+
+    def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:
+        e = schema.events
+        mine = [e.c.pipeline == name]
+        mine += [e.c.id < before] if before is not None else []
+        mine += [e.c.subject == subject] if subject else []
+        with self._snapshot() as c:
+            found = c.execute(select(e).where(*mine).order_by(e.c.id.desc()).limit(limit))
+            return [Event(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail)) for x in found]
+
+    def bindings(self, name: str, batch_id: int) -> list[Binding]:
+        with self._snapshot() as c:
+            return [
+                Binding(x.run, x.batch_id) for x in rows_of(c, schema.run_bindings, pipeline=name, batch_id=batch_id)
+            ]
+
+
+_NO_BATCH = (None, None, 0, INGEST, 0, None, None, None)
+_HEADS = """
+WITH asked(pipeline, batch_id) AS (VALUES {rows})
+SELECT t.pipeline, t.batch_id, t.state, t.epoch, t.kind, t.records, t.planned_ms, t.refused, t.blocked
+FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
+"""
+
+_SPECS = """
+WITH asked(pipeline, version) AS (VALUES {rows})
+SELECT t.pipeline, t.version, t.compiled
+FROM asked AS a JOIN spec_versions AS t ON t.pipeline = a.pipeline AND t.version = a.version
+"""
+
+
+def _newest(c: Connection, pairs: Sequence[tuple[str, int]]) -> dict[str, tuple[Any, ...]]:
+    rows = [x for at in range(0, len(pairs), SPANS) for x in asked(c, _HEADS, pairs[at : at + SPANS])]
+    return {x.pipeline: tuple(x)[1:] for x in rows}
+
+
+def samples(receipt: str | None) -> tuple[DirtySample, ...]:
+    """Of a receipt as the ledger keeps it."""
+    kept = json.loads(receipt).get("samples", []) if receipt else []
+    return tuple(from_plain(DirtySample, one) for one in kept)
+
+
+def slow(receipt: str | None) -> tuple[Slow, ...]:
+    kept = json.loads(receipt).get("slow", []) if receipt else []
+    return tuple(from_plain(Slow, one) for one in kept)
+
+
+def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:
+    """Of all pipelines: how many windows are closing, and the alarms of windows."""
+    closing: dict[str, int] = defaultdict(int)
+    alarms: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    found = select(w.c.pipeline, w.c.start_ms, w.c.state, w.c.blocked).where(_AT_WORK)
+    for x in c.execute(found.order_by(w.c.pipeline, w.c.start_ms)):
+        closing[x.pipeline] += x.state == "CLOSING"
+        if x.blocked:
+            alarms[x.pipeline].append((x.start_ms, x.blocked))
+    return closing, alarms
+
+
+def _told(c: Connection, *which: Any) -> dict[str, list[Told]]:
+    """What stands; what happened once has no end, and is left out."""
+    found: dict[str, list[Told]] = defaultdict(list)
+    stands = select(n).where(n.c.ended_ms.is_(None), n.c.closed_ms.is_(None), *which).order_by(n.c.first_ms, n.c.key)
+    for x in c.execute(stands):
+        finding = json.loads(x.content)
+        if isinstance(finding, dict) and not finding.get("once"):
+            found[x.pipeline].append(Told(finding["kind"], finding["what"], finding.get("advice", ""), x.first_ms))
+    return found
+
+
+def _late(c: Connection, inside: Any) -> dict[int, int]:
+    """Rows by window that no generation in force has taken up. The kind is written out: SQLite finds the index so."""
+    late = select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"))
+    late = late.where(inside(t), literal_column("kind = 'late'")).group_by(t.c.window_ms, t.c.batch_id).subquery()
+    current = and_(
+        g.c.pipeline == made.c.pipeline,
+        g.c.window_ms == made.c.window_ms,
+        g.c.number == made.c.number,
+        g.c.state == CURRENT,
+    )
+    taken = select(made.c.window_ms, made.c.batch_id).select_from(made.join(g, current))
+    taken = taken.where(inside(made), made.c.kind == LATE)
+    up = {(x.window_ms, x.batch_id) for x in c.execute(taken)}
+    found: dict[int, int] = defaultdict(int)
+    for x in c.execute(select(late)):
+        if (x.window_ms, x.batch_id) not in up:
+            found[x.window_ms] += int(x.rows)
+    return found
+
+
+def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, answer: Any | None) -> Mark:
+    current = next((x for x in generations if x.state == CURRENT), None)
+    newer = next((x for x in reversed(generations) if x.state not in (CURRENT, RETIRED, DISCARDED)), None)
+    return Mark(
+        start,
+        "OPEN" if row is None else row.state,
+        None if row is None else row.blocked,
+        number=current and current.number,
+        kind=current and current.kind,
+        rows=current and current.rows,
+        published_ms=current and current.published_ms,
+        building=newer and newer.state,
+        late=late,
+        answer=answer,
+    )
+
+
+def _batches(c: Connection, name: str, ids: Sequence[int]) -> list[BatchRow]:
+    """Without ranges; of a redrive its sources."""
+    s = schema.batch_sources
+    found: list[BatchRow] = []
+    for at in range(0, len(ids), _BATCHES):
+        part = ids[at : at + _BATCHES]
+        rows = c.execute(select(*_BATCH_COLUMNS).where(b.c.pipeline == name, b.c.batch_id.in_(part)))
+        sources: dict[int, set[int]] = defaultdict(set)
+        redrives = select(s.c.batch_id, s.c.source).where(s.c.pipeline == name, s.c.batch_id.in_(part)).distinct()
+        for x in c.execute(redrives):
+            sources[x.batch_id].add(x.source)
+        found += [replace(batch_row(x, [], []), sources=tuple(sorted(sources.get(x.batch_id, ())))) for x in rows]
+    return sorted(found, key=lambda x: x.batch_id)
+
+
+_BATCH_COLUMNS = [c for c in b.c if c.name in BatchRow.__dataclass_fields__]

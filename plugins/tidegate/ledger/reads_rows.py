@@ -1,0 +1,153 @@
+"""What read-only queries share: a snapshot, and rows of the ledger as views."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
+from tidegate.core.base.offsets import Interval, OffsetRange, union
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.files.balance import Balance
+from tidegate.core.files.receipt import DIRTY, LATE
+from tidegate.core.look.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
+from tidegate.core.window.lateness import Floor
+from tidegate.core.window.states import WindowKey
+
+COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
+_DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")
+
+
+class Snapshots:
+    """The base of everything that only reads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        """One instant for all that is asked inside. PostgreSQL's default would be an instant for each statement."""
+        with self._store.begin() as c:
+            if c.dialect.name == "postgresql":
+                c.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield c
+
+
+def select_rows(c: Connection, table: Any, *where: Any) -> list[Any]:
+    """In primary-key order."""
+    return list(c.execute(select(table).where(*where).order_by(*table.primary_key.columns)))
+
+
+def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
+    """Those with ids `[first, last]`, with their ranges and partitions."""
+
+    def between(table: Any) -> list[Any]:
+        return select_rows(c, table, table.c.pipeline == name, table.c.batch_id.between(first, last))
+
+    b = schema.batches
+    columns = [b.c[field] for field in BatchRow.__dataclass_fields__ if field not in _DETAILS]  # not the receipt
+    columns.append(b.c.floor)
+    listed = select(*columns).where(b.c.pipeline == name, b.c.batch_id.between(first, last)).order_by(b.c.batch_id)
+    found = c.execute(listed).all()
+    ranges = grouped(between(schema.batch_ranges), lambda row: row.batch_id)
+    parts = grouped(between(schema.batch_partitions), lambda row: row.batch_id)
+    s, o = schema.batch_sources, schema.row_owners
+    sources = grouped(between(s), lambda row: row.batch_id)
+    owners = {row.batch_id: row for row in between(o) if row.kind == DIRTY}
+    return [
+        replace(
+            batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])),
+            sources=tuple(sorted({x.source for x in sources.get(row.batch_id, [])})),
+            floor=_floor(row.floor),
+            **_ownership(owners.get(row.batch_id)),
+        )
+        for row in found
+    ]
+
+
+def _floor(text: str) -> Floor | None:
+    """A damaged row must not stop the audit that is there to report it."""
+    try:
+        return loads(Floor, text)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _ownership(row: Any | None) -> dict[str, Any]:
+    return {} if row is None else {"redriven_by": row.owner, "set_aside": bool(row.cleared)}
+
+
+def grouped(items: Iterable[Any], key: Callable[[Any], int]) -> dict[int, list[Any]]:
+    groups: dict[int, list[Any]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return groups
+
+
+def batch_row(row: Any, ranges: list[Any], parts: list[Any]) -> BatchRow:
+    values = {name: getattr(row, name) for name in BatchRow.__dataclass_fields__ if name not in _DETAILS}
+    values |= {"side_moved": bool(row.side_moved), "side_registered": bool(row.side_registered)}
+    return BatchRow(
+        **values,
+        ranges=tuple(range_row(row.topic, x) for x in ranges),
+        ends={p.partition: p.planned_end for p in parts},
+        log_starts={p.partition: p.log_start for p in parts},
+    )
+
+
+def range_row(topic: str, row: Any) -> RangeRow:
+    # a damaged row must not stop the audit that is there to report it
+    planned = OffsetRange(topic, row.partition, row.start, max(row.start, row.end))
+    if row.read is None:
+        return RangeRow(planned, None)
+    gaps = union(from_plain(Interval, i) for i in json.loads(row.gaps or "[]"))
+    counts = {k: getattr(row, k) or 0 for k in COUNTS}
+    return RangeRow(planned, Balance(offsets=planned.count, gaps=sum(map(len, gaps)), **counts), gaps)
+
+
+def window_row(row: Any) -> WindowRow:
+    return WindowRow(WindowKey(row.start_ms, row.end_ms), row.state, row.closing_batch, row.closed_ms, row.blocked)
+
+
+def window_total(row: Any) -> WindowTotal:
+    return WindowTotal(
+        row.window_ms, row.batch_id, row.kind, row.partition, row.rows, row.min_offset, row.max_offset, row.rerouted
+    )
+
+
+def generation_row(row: Any, made: Iterable[Any] = (), files: Iterable[Any] = ()) -> GenerationRow:
+    """`made`: its rows of generation_batches."""
+    names = [f for f in GenerationRow.__dataclass_fields__ if f not in ("batches", "files", "late", "set_aside")]
+    values = {field: getattr(row, field) for field in names}
+    made = tuple(made)
+    late = [x for x in made if x.kind == LATE]
+    return GenerationRow(
+        **values,
+        batches=tuple(x.batch_id for x in made),
+        files=tuple(files),
+        late=tuple(x.batch_id for x in late),
+        set_aside=tuple(x.batch_id for x in late if x.cleared),
+    )
+
+
+def events(c: Connection, name: str, limit: int, subject: str | None) -> list[Event]:
+    """The newest, newest first."""
+    e = schema.events
+    statement = select(e).where(e.c.pipeline == name)
+    if subject is not None:
+        statement = statement.where(e.c.subject == subject)
+    found = c.execute(statement.order_by(e.c.id.desc()).limit(limit))
+    return [Event(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail)) for x in found]
+
+
+def newest_event(c: Connection, name: str) -> int:
+    e = schema.events
+    return int(c.scalar(select(func.max(e.c.id)).where(e.c.pipeline == name)) or 0)

@@ -1,0 +1,190 @@
+"""Which batches a generation is made of; late rows that wait, or whose files still have to leave the late table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import and_, exists, func, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of, rows_of, scalar
+from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.late.reopen import LateBatch, LateWindow, Unfinished
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import (
+    BUILDING,
+    BUILT,
+    CURRENT,
+    DISCARDED,
+    FORGOTTEN,
+    REOPEN,
+    RETIRED,
+    SWAPPING,
+    WindowKey,
+)
+
+b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
+_FINISHED = (CURRENT, RETIRED, DISCARDED)
+_BEGUN = ("generation begun", "assembling")
+
+
+class SqlReopenings:
+    """core.ledger.ReopenLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def candidates(self, name: str, window_ms: int | None = None, since_ms: int | None = None) -> list[LateWindow]:
+        moved = and_(b.c.side_moved.is_(True), b.c.side_registered.is_(True))
+        statement = (
+            select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"), b.c.landed_ms, moved.label("settled"))
+            .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
+            .where(t.c.pipeline == name, t.c.kind == LATE, b.c.state == "LANDED", ~_taken_up(name))
+            .group_by(t.c.window_ms, t.c.batch_id, b.c.landed_ms, b.c.side_moved, b.c.side_registered)
+            .order_by(t.c.window_ms, t.c.batch_id)
+        )
+        if window_ms is not None:
+            statement = statement.where(t.c.window_ms == window_ms)
+        if since_ms is not None:
+            statement = statement.where(t.c.window_ms >= since_ms)
+        with self._store.begin() as c:
+            found: dict[int, list[LateBatch]] = defaultdict(list)
+            for row in c.execute(statement):
+                found[row.window_ms].append(LateBatch(row.batch_id, int(row.rows), row.landed_ms, bool(row.settled)))
+            return [_window(c, name, start, batches) for start, batches in found.items()]
+
+    def duties(self, name: str) -> list[tuple[int, int, int]]:
+        with self._store.begin() as c:
+            return duties(c, name)
+
+    def unfinished(self, name: str) -> list[Unfinished]:
+        w = schema.windows
+        mine = and_(g.c.pipeline == name, g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind == REOPEN)
+        statement = (
+            select(g.c.window_ms, g.c.number, g.c.state)
+            .select_from(g.join(w, and_(w.c.pipeline == g.c.pipeline, w.c.start_ms == g.c.window_ms)))
+            .where(mine, w.c.blocked.is_(None))
+        )
+        with self._store.begin() as c:
+            found = c.execute(statement.order_by(g.c.window_ms)).all()
+            return [Unfinished(x.window_ms, x.number, x.state, _begun_ms(c, name, x.window_ms)) for x in found]
+
+    def cleared(self, name: str, window_ms: int, number: int, batch_id: int) -> None:
+        mine = and_(x.c.pipeline == name, x.c.window_ms == window_ms, x.c.number == number, x.c.batch_id == batch_id)
+        change = update(x).where(mine, x.c.kind == LATE, x.c.cleared.is_(False)).values(cleared=True)
+        with self._store.begin() as c:
+            if c.execute(change).rowcount:
+                detail = {"batch": batch_id, "generation": number}
+                self._store.note(c, name, "late files set aside", f"window {window_id(window_ms)}", detail)
+
+
+def _begun_ms(c: Connection, name: str, window_ms: int) -> int | None:
+    e = schema.events
+    mine = and_(e.c.pipeline == name, e.c.subject == f"window {window_id(window_ms)}", e.c.what.in_(_BEGUN))
+    return scalar(c, select(func.max(e.c.at_ms)).where(mine), int)
+
+
+def unfinished_below(c: Connection, name: str, batch_id: int) -> list[int]:
+    """R5: batches planned before this one that may still bring rows to a window."""
+    below = and_(b.c.pipeline == name, b.c.batch_id < batch_id, b.c.state.not_in(("LANDED", "ABANDONED")))
+    return list(c.scalars(select(b.c.batch_id).where(below).order_by(b.c.batch_id)))
+
+
+def contributors(c: Connection, name: str, window_ms: int) -> list[int]:
+    """Batches with data rows of the window."""
+    statement = select(t.c.batch_id).where(t.c.pipeline == name, t.c.window_ms == window_ms, t.c.kind == DATA)
+    return sorted(set(c.scalars(statement)))
+
+
+def insert_building(
+    c: Connection,
+    name: str,
+    key: WindowKey,
+    number: int,
+    kind: str,
+    batches: Iterable[int],
+    late: Mapping[int, bool] = MappingProxyType({}),
+    spec_version: int | None = None,
+) -> None:
+    """A generation that begins. `late`: batches that came late -> whether their files have left the late table."""
+    where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
+    c.execute(insert(g).values(**where, state=BUILDING, epoch=0, nonce="", kind=kind, spec_version=spec_version))
+    made = [where | {"batch_id": i, "kind": DATA, "cleared": False} for i in batches]
+    made += [where | {"batch_id": i, "kind": LATE, "cleared": done} for i, done in late.items()]
+    if made:
+        c.execute(insert(x), made)
+
+
+def forgotten(c: Connection, name: str, key: WindowKey, number: int) -> int | None:
+    """FORGOTTEN for a generation of such rows: what takes them over has it too; else None."""
+    row = row_of(c, g, pipeline=name, window_ms=key.start_ms, number=number)
+    return FORGOTTEN if row is not None and row.spec_version == FORGOTTEN else None
+
+
+def duties(c: Connection, name: str) -> list[tuple[int, int, int]]:
+    """See core.reopening.ReopenLedger."""
+    statement = (
+        select(x.c.window_ms, x.c.number, x.c.batch_id)
+        .select_from(x.join(g, _same_generation()))
+        .where(x.c.pipeline == name, x.c.kind == LATE, x.c.cleared.is_(False), g.c.state == CURRENT)
+    )
+    return [tuple(row) for row in c.execute(statement.order_by(x.c.window_ms, x.c.batch_id))]
+
+
+def carried(c: Connection, name: str, key: WindowKey, number: int) -> dict[int, bool]:
+    """Batches whose late rows a generation holds -> whether their files have left the late table."""
+    made = rows_of(c, x, pipeline=name, window_ms=key.start_ms, number=number, kind=LATE)
+    return {row.batch_id: bool(row.cleared) for row in made}
+
+
+def show_again(c: Connection, name: str, key: WindowKey, late: Iterable[int]) -> None:
+    """Late rows that no generation in force holds are due in the late table again (R13): a swap that a database has
+    forgotten may have taken them out. Adding what is there changes nothing."""
+    current = c.scalar(
+        select(g.c.number).where(g.c.pipeline == name, g.c.window_ms == key.start_ms, g.c.state == CURRENT)
+    )
+    due = sorted(set(late) - set(carried(c, name, key, current or 0)))
+    if due:
+        c.execute(update(b).where(b.c.pipeline == name, b.c.batch_id.in_(due)).values(side_registered=False))
+
+
+def settled(c: Connection, name: str, key: WindowKey, taken: Iterable[int]) -> list[int]:
+    """Other LANDED batches with late rows of the window that are in the late table, by the ledger."""
+    statement = (
+        select(t.c.batch_id)
+        .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
+        .where(t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == LATE)
+        .where(b.c.state == "LANDED", b.c.side_moved.is_(True), b.c.side_registered.is_(True))
+    )
+    return sorted(set(c.scalars(statement)) - set(taken))
+
+
+def _same_generation() -> Any:
+    return and_(g.c.pipeline == x.c.pipeline, g.c.window_ms == x.c.window_ms, g.c.number == x.c.number)
+
+
+def _taken_up(name: str) -> Any:
+    """Whether the window's generation in force holds the batch's late rows."""
+    mine = and_(g.c.pipeline == name, g.c.window_ms == t.c.window_ms, g.c.state == CURRENT, _same_generation())
+    return exists().where(mine, x.c.batch_id == t.c.batch_id, x.c.kind == LATE)
+
+
+def _window(c: Connection, name: str, window_ms: int, batches: list[LateBatch]) -> LateWindow:
+    made = rows_of(c, g, pipeline=name, window_ms=window_ms)
+    w = schema.windows
+    blocked = c.scalar(select(w.c.blocked).where(w.c.pipeline == name, w.c.start_ms == window_ms))
+    current = next((row.number for row in made if row.state == CURRENT), None)
+    reopenings = [row for row in made if row.kind == REOPEN]
+    return LateWindow(
+        window_ms,
+        tuple(batches),
+        current,
+        sum(row.state != DISCARDED for row in reopenings),
+        any(row.state not in _FINISHED for row in made),
+        blocked,
+        sum(row.state == DISCARDED and row.number > (current or 0) for row in reopenings),
+    )

@@ -1,0 +1,48 @@
+"""Replays in the ledger: what has been rebuilt by which spec, and dry runs."""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, exists, or_, select
+
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
+from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, Rehearsal, Unfinished
+from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
+
+g = schema.generations
+
+
+class SqlReplays:
+    """core.rehearsing.ReplayLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
+        made = g.alias()
+        joined = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number >= g.c.number)
+        newer = g.alias()
+        mine = and_(newer.c.pipeline == g.c.pipeline, newer.c.window_ms == g.c.window_ms, newer.c.number > g.c.number)
+        begun = exists().where(mine, newer.c.state.in_((BUILDING, BUILT, SWAPPING)))
+        same = or_(made.c.state == CURRENT, and_(made.c.state == DISCARDED, made.c.digest == g.c.digest))
+        statement = (
+            select(g.c.window_ms, g.c.number)
+            .select_from(g.join(made, joined))
+            .where(g.c.pipeline == name, g.c.state == CURRENT)
+            .where(made.c.kind == "replay", made.c.spec_version == spec_version, same, ~begun)
+        )
+        with self._store.begin() as c:
+            return {row.window_ms: row.number for row in c.execute(statement)}
+
+    def unfinished(self, name: str) -> list[Unfinished]:
+        working = g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind.in_(("replay", ROLLBACK))
+        columns = g.c.window_ms, g.c.number, g.c.kind, g.c.state, g.c.began_ms
+        statement = select(*columns).where(g.c.pipeline == name, *working).order_by(g.c.window_ms)
+        with self._store.begin() as c:
+            return [Unfinished(*row) for row in c.execute(statement)]
+
+    def rehearsed(self, name: str, key: WindowKey | None, attempt: str) -> None:
+        at = NO_WINDOW if key is None else key.start_ms
+        with self._store.begin() as c:
+            self._store.note(c, name, EVENT, Rehearsal(at).subject, {"attempt": attempt})

@@ -1,0 +1,112 @@
+"""Cut logs, and where reading goes on if not at the planned end: decided once, read by the next plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import and_, delete, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of, rows_of
+from tidegate.core.batch.states import Plan
+from tidegate.core.source.log_cut import Cut, Resumption
+
+s, k = schema.resumptions, schema.log_cuts
+
+
+class SqlCuts:
+    """core.logcut.CutLedger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def open(self, name: str) -> tuple[Cut, ...]:
+        with self._store.begin() as c:
+            pipeline = row_of(c, schema.pipelines, name=name)
+            return () if pipeline is None else open_cuts(c, name, pipeline.topic_id)
+
+    def remember(self, name: str, version: int, cuts: Iterable[Cut]) -> None:
+        with self._store.begin() as c:
+            self._store.raise_version(c, name, version)
+            for cut in cuts:
+                c.execute(delete(k).where(k.c.pipeline == name, k.c.partition == cut.partition))
+                c.execute(insert(k).values(pipeline=name, found_ms=self._store.now_ms(), **_values(cut)))
+                self._store.note(c, name, "log cut", f"partition {cut.partition}", {"reason": cut.words()})
+
+    def settle(self, name: str, cut: Cut, resumed: Resumption) -> None:
+        with self._store.begin() as c:
+            same = and_(*(k.c[column].is_not_distinct_from(value) for column, value in _values(cut).items()))
+            gone = delete(k).where(k.c.pipeline == name, same)
+            self._store.compare_and_set(c, gone, f"the cut of partition {cut.partition}")
+            self._store.raise_version(c, name)
+            put(c, name, resumed)
+            detail = {"cut": [cut.start, cut.end], "goes on at": resumed.offset, "why": resumed.why}
+            what = "rewound" if resumed.lost_start is None else "skipped"
+            self._store.note(c, name, what, f"partition {cut.partition}", detail)
+
+    def resumptions(self, name: str) -> tuple[Resumption, ...]:
+        with self._store.begin() as c:
+            return decided(c, name)
+
+    def restore(self, name: str, resumed: Iterable[Resumption]) -> None:
+        with self._store.begin() as c:
+            for one in resumed:
+                put(c, name, one)
+
+
+def open_cuts(c: Connection, name: str, topic_id: str | None) -> tuple[Cut, ...]:
+    found = rows_of(c, k, pipeline=name, topic_id=topic_id)
+    return tuple(Cut(r.partition, r.topic_id, r.after_batch, r.start, r.end, r.leader_epoch) for r in found)
+
+
+def decided(c: Connection, name: str, **where: Any) -> tuple[Resumption, ...]:
+    """Of cut logs; oldest first."""
+    found = (r for r in rows_of(c, s, pipeline=name, **where) if r.after_batch)
+    return tuple(
+        Resumption(r.partition, r.after_batch, r.topic_id, r.offset, r.lost_start, r.leader_epoch, r.why) for r in found
+    )
+
+
+def put(c: Connection, name: str, one: Resumption) -> None:
+    """In place of an earlier decision about the same batch and partition."""
+    row = {"pipeline": name, "after_batch": one.after_batch, "partition": one.partition}
+    c.execute(delete(s).where(*(s.c[column] == value for column, value in row.items())))
+    kept = {"topic_id": one.topic_id, "offset": one.offset, "lost_start": one.lost_start, "why": one.why}
+    c.execute(insert(s).values(**row, **kept, leader_epoch=one.leader_epoch))
+
+
+def keep_starts(c: Connection, plan: Plan, why: str) -> None:
+    """The first batch on its topic is forgotten: the next one begins where it began, not where `source.start` says
+    by then."""
+    if plan.is_redrive:
+        return
+    begun = {p.partition: p.start for p in plan.partitions} | {x.partition: x.start for x in plan.losses}
+    for partition, offset in begun.items():
+        put(c, plan.pipeline, Resumption(partition, 0, plan.topic_id, offset, why=why))
+
+
+def taken_up(c: Connection, plan: Plan, newest: int) -> None:
+    """The plan goes on where this was decided after batch `newest`."""
+    mine = (s.c.pipeline == plan.pipeline, s.c.topic_id == plan.topic_id, s.c.after_batch == newest)
+    c.execute(update(s).where(*mine).values(batch_id=plan.batch_id))
+
+
+def rewound(c: Connection, name: str, topic_id: str | None, before: int | None = None) -> int:
+    """The newest batch after which reading went back, 0 for none. `before`: of those before this batch."""
+    mine = [s.c.pipeline == name, s.c.topic_id == topic_id, s.c.after_batch > 0, s.c.lost_start.is_(None)]
+    mine += [] if before is None else [s.c.after_batch < before]
+    newest = select(s.c.after_batch).where(*mine).order_by(s.c.after_batch.desc()).limit(1)
+    return c.scalar(newest) or 0
+
+
+def _values(cut: Cut) -> dict[str, Any]:
+    return {
+        "partition": cut.partition,
+        "topic_id": cut.topic_id,
+        "after_batch": cut.after_batch,
+        "start": cut.start,
+        "end": cut.end,
+        "leader_epoch": cut.leader_epoch,
+    }

@@ -1,0 +1,336 @@
+"""The ledger's tables. Times are UTC ms, offsets exclusive at the end, JSON and 64-bit checksums are text (`texts`).
+
+`migrations/versions` makes these tables; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+from tidegate.ledger.texts import String, Text
+
+metadata = MetaData()
+_NAME = String(200)
+_ROWID = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
+
+
+def _table(name: str, *columns: Column | PrimaryKeyConstraint | UniqueConstraint | Index) -> Table:
+    return Table(name, metadata, *columns)
+
+
+def _required(name: str, kind: type | object, default: object = None) -> Column:
+    return Column(name, kind, nullable=False, default=default)
+
+
+def _partial_index(name: str, where: str, *columns: str) -> Index:
+    """Of the rows that meet `where`; a statement uses it only if it says the same."""
+    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
+
+
+pipelines = _table(
+    "pipelines",
+    Column("name", _NAME, primary_key=True),
+    _required("version", BigInteger),
+    _required("next_batch_id", BigInteger),
+    Column("topic_id", String(100)),
+    _required("created_ms", BigInteger),
+)
+spec_versions = _table(
+    "spec_versions",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    _required("fingerprint", String(64)),
+    _required("compiled", Text),
+    _required("created_ms", BigInteger),
+    UniqueConstraint("pipeline", "fingerprint", name="uq_spec_fingerprint"),
+)
+batches = _table(
+    "batches",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    _required("state", String(16)),
+    _required("epoch", Integer),
+    _required("nonce", String(32)),
+    _required("revision", Integer),
+    _required("spec_version", Integer),
+    _required("rules_version", Integer),
+    _required("topic", String(249)),
+    _required("topic_id", String(100)),
+    _required("clock_ms", BigInteger),
+    _required("floor", Text),
+    _required("records", BigInteger),
+    Column("manifest_digest", String(64)),
+    Column("receipt", Text),  # the receipt without its files, which are rows of batch_files
+    _required("side_moved", Boolean),
+    _required("side_registered", Boolean),
+    Column("refused", Text),
+    Column("blocked", Text),
+    _required("planned_ms", BigInteger),
+    Column("sealed_ms", BigInteger),
+    Column("landed_ms", BigInteger),
+    Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
+    Column("kind", String(16), nullable=False, server_default="ingest"),  # ingest | redrive
+    Column("began_ms", BigInteger),  # when the epoch in force began to be written
+    Column("job_ms", BigInteger),  # how long the job ran whose attempt was sealed
+    Column("released", Text),  # who lifted the limits of dirty records for this batch, and why
+    Column("zone", Text),  # zone data that it was planned by; null where clocks never change
+    Index("ix_batches_state", "pipeline", "state"),
+    Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
+)
+batch_ranges = _table(
+    "batch_ranges",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("start", BigInteger),
+    _required("end", BigInteger),
+    Column("read", BigInteger),
+    Column("data", BigInteger),
+    Column("late", BigInteger),
+    Column("dirty", BigInteger),
+    Column("filtered", BigInteger),
+    Column("dropped", BigInteger),
+    Column("gaps", Text),
+    Column("rerouted", BigInteger),  # of the data: late rows in the window that was the oldest open one
+    Column("bytes", BigInteger),  # keys and values as Kafka delivered them, uncompressed
+    Column("max_kafka_ms", BigInteger),  # the largest Kafka timestamp read
+    Index("ix_batch_ranges_offsets", "pipeline", "partition", "start"),
+)
+batch_partitions = _table(
+    "batch_partitions",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("planned_end", BigInteger),
+    _required("log_start", BigInteger),
+    _required("last_stable_offset", BigInteger),
+    _required("high_watermark", BigInteger),
+    _required("drained", Boolean),
+    Column("max_event_ms", BigInteger),  # over all batches up to this one; set when it lands, like the three below
+    Column("advanced_ms", BigInteger),
+    Column("open_transaction_since_ms", BigInteger),
+    Column("timed_ms", BigInteger),  # when an event time was read here last
+    Column("leader_epoch", Integer),  # of the leader that told the ends
+)
+
+
+def _file_columns() -> list[Column]:
+    return [
+        Column("path", Text, primary_key=True),
+        _required("kind", String(8)),
+        _required("partition_values", Text),
+        _required("rows", BigInteger),
+        _required("bytes", BigInteger),
+        Column("min_event_ms", BigInteger),
+        Column("max_event_ms", BigInteger),
+        _required("checksum", String(20)),
+        _required("partitions", Text),
+    ]
+
+
+batch_files = _table(
+    "batch_files",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("window_ms", BigInteger),  # null for dirty files
+    *_file_columns(),
+    Index("ix_batch_files_window", "pipeline", "window_ms", "batch_id"),
+)
+batch_window_totals = _table(
+    "batch_window_totals",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(8), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("rows", BigInteger),
+    _required("min_offset", BigInteger),
+    _required("max_offset", BigInteger),
+    Column("rerouted", BigInteger, nullable=False, server_default="0"),  # of the rows: late ones that were sent here
+    _partial_index("ix_totals_late", "kind = 'late'", "pipeline", "window_ms"),
+)
+batch_sources = _table(  # of a redrive: the dirty rows that it takes up; offsets inclusive
+    "batch_sources",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", BigInteger, primary_key=True, autoincrement=False),  # the batch whose rows these were
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("rows", BigInteger),
+    _required("min_offset", BigInteger),
+    _required("max_offset", BigInteger),
+)
+row_owners = _table(  # a batch's rows of this kind belong to another batch since that one has landed
+    "row_owners",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(8), primary_key=True),
+    _required("owner", BigInteger),
+    _required("cleared", Boolean),  # whether their files have left the side table
+    Index("ix_row_owners_owner", "pipeline", "owner"),
+)
+windows = _table(
+    "windows",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
+    _required("end_ms", BigInteger),
+    _required("state", String(16)),
+    _required("closing_batch", BigInteger),
+    Column("closed_ms", BigInteger),
+    Column("blocked", Text),
+    _partial_index("ix_windows_at_work", "state <> 'CLOSED' OR blocked IS NOT NULL", "pipeline"),
+)
+generations = _table(
+    "generations",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    _required("state", String(16)),
+    _required("epoch", Integer),
+    _required("nonce", String(32)),
+    _required("kind", String(16)),
+    Column("directory", String(2000)),
+    Column("location", String(2000)),
+    Column("rows", BigInteger),
+    Column("digest", String(64)),
+    Column("built_ms", BigInteger),
+    Column("published_ms", BigInteger),
+    Column("announced_ms", BigInteger),
+    Column("retired_ms", BigInteger),
+    Column("cleaned_ms", BigInteger),  # when its files were deleted; only RETIRED and DISCARDED ones
+    Column("began_ms", BigInteger),  # when it was begun
+    Column("origin", Integer),  # of a rollback: the generation whose rows these are
+    Column("why", Text),  # of a rollback
+    Column("spec_version", Integer),  # of a replay, heal: by whose columns its rows are; null: some; 0: forgotten
+    Index("ix_generations_state", "pipeline", "state"),
+)
+generation_batches = _table(
+    "generation_batches",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    # data | late: a batch has rows of one kind for a window; late ones belong to the generations that took them up
+    Column("kind", String(8), nullable=False, server_default="data"),
+    Column("cleared", Boolean, nullable=False, server_default=false()),  # whether late files have left the late table
+)
+generation_files = _table(
+    "generation_files",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    *_file_columns(),
+)
+certificates = _table(
+    "certificates",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    _required("ready", Boolean),
+    _required("content", Text),
+    _required("decided_ms", BigInteger),
+)
+truths = _table(  # what another system said of a window when it was last asked
+    "truths",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    _required("source", Text),
+    _required("rows", BigInteger),  # ours, landed before it was asked
+    Column("expected", BigInteger),
+    Column("problem", Text),
+    _required("asked_ms", BigInteger),
+    _required("since_ms", BigInteger),
+    Column("accepted", Text),
+)
+archive_notes = _table(  # what the maintenance DAG last saw of a pipeline's windows and their runs
+    "archive_notes",
+    Column("pipeline", _NAME, primary_key=True),
+    _required("content", Text),
+)
+totals = _table(  # sums over the ranges of all batches up to one; what has landed is final
+    "totals",
+    Column("pipeline", _NAME, primary_key=True),
+    _required("through_batch", BigInteger),
+    _required("content", Text),
+)
+notices = _table(  # what people are to be told, once for each key
+    "notices",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("key", String(300), primary_key=True),
+    _required("content", Text),
+    _required("first_ms", BigInteger),
+    Column("told_ms", BigInteger),
+    Column("ended_ms", BigInteger),
+    Column("closed_ms", BigInteger),  # when there was nothing left to tell of it
+)
+intents = _table(
+    "intents",
+    Column("call_id", String(40), primary_key=True),
+    _required("pipeline", _NAME),
+    _required("window_ms", BigInteger),
+    _required("location", String(2000)),
+    _required("deadline_ms", BigInteger),
+    Column("number", Integer, nullable=False, server_default="0"),  # the generation that it is for
+    Index("ix_intents_window", "pipeline", "window_ms"),
+)
+losses = _table(
+    "losses",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    # part of the key: a recreated topic can lose the same offsets again
+    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    _required("end", BigInteger),
+    _required("reason", Text),
+)
+log_cuts = _table(  # logs that end below what was planned, or did: nothing is planned until somebody has decided
+    "log_cuts",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("topic_id", String(100)),
+    _required("after_batch", BigInteger),  # the newest one when it was found
+    _required("start", BigInteger),
+    _required("end", BigInteger),
+    Column("leader_epoch", Integer),
+    _required("found_ms", BigInteger),
+)
+resumptions = _table(  # where the batch after this one goes on in a partition, if not at the planned end
+    "resumptions",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("after_batch", BigInteger, primary_key=True, autoincrement=False),  # 0: before the first on the topic
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    _required("topic_id", String(100)),
+    _required("offset", BigInteger),
+    Column("lost_start", BigInteger),  # offsets from here up to `offset` are a loss of the next batch
+    Column("leader_epoch", Integer),  # of the log that was looked at when this was decided
+    Column("batch_id", BigInteger),  # which one went on there
+    _required("why", Text),
+)
+run_bindings = _table(
+    "run_bindings",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("run", String(500), primary_key=True),
+    _required("batch_id", BigInteger),
+)
+events = _table(
+    "events",
+    Column("id", _ROWID, primary_key=True),
+    _required("at_ms", BigInteger),
+    _required("pipeline", _NAME),
+    _required("actor", String(500)),
+    _required("what", String(100)),
+    _required("subject", String(200)),
+    _required("detail", Text),
+    Index("ix_events_pipeline", "pipeline", "id"),
+    Index("ix_events_subject", "pipeline", "subject", "id"),
+)

@@ -1,0 +1,169 @@
+"""Running sums over landed batches, and those over what has landed since they were last advanced.
+
+What is LANDED or ABANDONED is final, and at most one batch of a pipeline is neither: the newest. So the sums up to a
+batch below it never change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of
+from tidegate.core.base.plain import dumps, from_plain, to_plain
+from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
+
+t, b = schema.totals, schema.batches
+MOST = 20_000
+"""Batches that one transaction adds up."""
+NEWEST = 2**62
+ROWS = 5_000
+"""VALUES in one statement; SQLite takes no more than about 32,000 of their fields."""
+_SPANS = {
+    "plan": ("b.planned_ms", "b.clock_ms"),
+    "start": ("b.began_ms", "b.planned_ms"),
+    "write": ("b.sealed_ms", "b.began_ms"),
+    "job": ("b.job_ms", "0"),
+    "land": ("b.landed_ms", "b.sealed_ms"),
+}
+"""Step -> end and beginning; one that is null is not known."""
+
+
+class SqlTotals:
+    """core.totals.TotalsLedger on PostgreSQL or SQLite."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def advance(self, name: str) -> bool:
+        with self._store.begin() as c:
+            row = row_of(c, t, pipeline=name)
+            through, old = _read(row)
+            last = _last_final(c, name)
+            upto = min(last, through + MOST)
+            if upto <= through:
+                return False
+            new = old + _newer(c, {name: (through, upto)}).get(name, Totals())
+            values = {"through_batch": upto, "content": dumps(new)}
+            if row is None:
+                c.execute(insert(t).values(pipeline=name, **values))
+            else:
+                same = and_(t.c.through_batch == row.through_batch, t.c.content == row.content)
+                change = update(t).where(t.c.pipeline == name, same).values(**values)
+                self._store.compare_and_set(c, change, f"the sums of {name}")
+        return upto < last
+
+
+def totals(c: Connection, names: Sequence[str]) -> dict[str, Totals]:
+    """Of each pipeline: four statements, whatever the number of pipelines and of batches. In one snapshot."""
+    standing = {row.pipeline: _read(row) for row in c.execute(select(t).where(t.c.pipeline.in_(names)))}
+    known = {name: standing.get(name, (0, Totals())) for name in names}
+    newer = _newer(c, {name: (through, NEWEST) for name, (through, _) in known.items()})
+    return {name: old + newer.get(name, Totals()) for name, (_, old) in known.items()}
+
+
+def _read(row: Any | None) -> tuple[int, Totals]:
+    """Sums of a version that knew other ones are none: they are made again from the first batch on."""
+    if row is None:
+        return 0, Totals()
+    try:
+        found: Totals = from_plain(Totals, _plain(row.content))
+    except ValueError:
+        return 0, Totals()
+    return row.through_batch, found
+
+
+def _plain(content: str) -> Any:
+    """Raises ValueError unless it has every field: a dataclass would take a default for one that is missing."""
+    plain = json.loads(content)
+    if not _same_shape(plain, to_plain(Totals())):
+        raise ValueError("other sums")
+    return plain
+
+
+def _same_shape(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same_shape(one[k], other[k]) for k in one)
+    return type(one) is type(other)
+
+
+def _last_final(c: Connection, name: str) -> int:
+    newest = select(b.c.batch_id).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
+    last = c.scalar(newest) or 0
+    unfinished = select(func.min(b.c.batch_id)).where(
+        b.c.pipeline == name, b.c.state.in_(("PLANNED", "WRITING", "SEALED"))
+    )
+    first_open = c.scalar(unfinished)
+    return last if first_open is None else min(last, first_open - 1)
+
+
+# ---------------------------------------------------------------- what has landed since
+
+
+def _newer(c: Connection, spans: Mapping[str, tuple[int, int]]) -> dict[str, Totals]:
+    """Sums over each pipeline's batches with ids in `(low, high]`."""
+    asked = [(name, low, high) for name, (low, high) in spans.items()]
+    found: dict[str, Totals] = {}
+    for at in range(0, len(asked), ROWS):
+        part = asked[at : at + ROWS]
+        for row in _rows(c, _RANGES, part):
+            sums = Sums(*(int(getattr(row, f.name) or 0) for f in fields(Sums)))
+            one = Totals(ingested=sums) if row.kind == INGEST else Totals(redriven=sums)
+            found[row.pipeline] = found.get(row.pipeline, Totals()) + one
+        for row in _rows(c, _TAKEN, part):
+            found[row.pipeline] = found.get(row.pipeline, Totals()) + Totals(taken=int(row.taken or 0))
+        for row in _rows(c, _STEPS, part):
+            spent = BatchSteps(
+                **{k: Spent(int(getattr(row, f"{k}_ms") or 0), int(getattr(row, f"{k}_n") or 0)) for k in _SPANS}
+            )
+            found[row.pipeline] = found.get(row.pipeline, Totals()) + Totals(steps=spent)
+    return found
+
+
+def _rows(c: Connection, statement: str, asked: Sequence[tuple[str, int, int]]) -> list[Any]:
+    """`statement` with these rows in place of `{rows}`. Joined with them as rows: with IN, PostgreSQL walks over the
+    whole table."""
+    sqlite = c.dialect.paramstyle == "qmark"
+    row = "(?, ?, ?)" if sqlite else "(%s, CAST(%s AS BIGINT), CAST(%s AS BIGINT))"
+    sql = statement.format(rows=", ".join([row] * len(asked)))
+    return list(c.exec_driver_sql(sql, tuple(value for one in asked for value in one)))
+
+
+_LANDED = (
+    "FROM asked AS a JOIN batches AS b ON b.pipeline = a.pipeline AND b.batch_id > a.low AND b.batch_id <= a.high "
+    "AND b.state = 'LANDED' "
+)
+_ASKED = "WITH asked(pipeline, low, high) AS (VALUES {rows}) SELECT a.pipeline, "
+_FATES = ("data", "late", "dirty", "filtered", "dropped")
+_PLAIN = ("read", *_FATES, "rerouted", "bytes")
+_RANGES = (
+    _ASKED
+    + 'b.kind, sum(r."end" - r.start) AS offsets, '
+    + ", ".join(f'sum(r."{name}") AS "{name}"' for name in _PLAIN)
+    + ", sum(abs(r.read - ("
+    + " + ".join(f"r.{name}" for name in _FATES)
+    + "))) AS unaccounted "
+    + _LANDED
+    + "JOIN batch_ranges AS r ON r.pipeline = b.pipeline AND r.batch_id = b.batch_id GROUP BY a.pipeline, b.kind"
+)
+_TAKEN = (
+    _ASKED + "sum(r.dirty) AS taken FROM asked AS a "
+    "JOIN row_owners AS o ON o.pipeline = a.pipeline AND o.owner > a.low AND o.owner <= a.high AND o.kind = 'dirty' "
+    "JOIN batch_ranges AS r ON r.pipeline = o.pipeline AND r.batch_id = o.batch_id GROUP BY a.pipeline"
+)
+_STEPS = (
+    _ASKED
+    + ", ".join(
+        f"sum(CASE WHEN {end} > {start} THEN {end} - {start} ELSE 0 END) AS {step}_ms, "
+        f"count({end} - {start}) AS {step}_n"
+        for step, (end, start) in _SPANS.items()
+    )
+    + f" {_LANDED}AND b.kind = '{INGEST}' GROUP BY a.pipeline"
+)

@@ -1,0 +1,140 @@
+"""What an Airflow connection of type spark says of where jobs run, and which of it cannot work.
+
+Both launchers read it here: the tasks' (the provider's hook repeats it for its own arguments) and the command line's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate.adapters.connections import Connection
+from tidegate.spark.conf import is_local
+from tidegate.core.base.errors import JobFailed
+
+CLIENT, CLUSTER = "client", "cluster"
+WAIT = "spark.yarn.submit.waitAppCompletion"
+KUBERNETES_SECRETS = "spark.kubernetes.driverEnv.TIDEGATE_SECRETS_FILE"
+"""Where the driver finds them on Kubernetes in cluster mode: a mounted Secret. `--files` would upload them in clear."""
+
+
+@dataclass(frozen=True)
+class SparkConnection:
+    """`deploy_mode` is the one in force: the connection's, else the one of the pipeline's settings, else client.
+
+    `keytab` is the content, base64, as the provider's hook takes it."""
+
+    conn_id: str
+    master: str
+    deploy_mode: str = CLIENT
+    queue: str | None = None
+    namespace: str | None = None
+    principal: str | None = None
+    keytab: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, connection: Connection, conf: Mapping[str, str]) -> SparkConnection:
+        """`conf` is the pipeline's."""
+        extra = connection.extra
+        mode = extra.get("deploy-mode") or conf.get("spark.submit.deployMode") or CLIENT
+        named = {key: extra.get(key) or None for key in ("queue", "namespace", "principal", "keytab")}
+        return cls(connection.conn_id, master_of(connection), str(mode), **named)
+
+    @property
+    def yarn(self) -> bool:
+        return self.master.startswith("yarn")
+
+    @property
+    def kubernetes(self) -> bool:
+        return self.master.startswith("k8s")
+
+    @property
+    def here(self) -> bool:
+        """Whether the driver runs on this machine."""
+        return is_local(self.master) or self.deploy_mode != CLUSTER
+
+    def check(self, conf: Mapping[str, str], secrets: bool = False) -> None:
+        """Raises JobFailed (no retry) for what can never succeed. `secrets`: whether the job needs any."""
+        if self.here:
+            return
+        if self.master.startswith("spark"):
+            raise refused(
+                f"{self.conn_id}: a standalone cluster ({self.master}) runs no Python driver, and the deploy mode is "
+                "cluster",
+                f"set the deploy mode of {self.conn_id} to client; the driver then runs on the Airflow worker",
+            )
+        if self.yarn and conf.get(WAIT, "true").strip().lower() == "false":
+            raise refused(
+                f"ingest.spark.conf has {WAIT}: false: spark-submit would say that all is well before the job has "
+                "begun",
+                "remove it from the pipeline's YAML",
+            )
+        if self.kubernetes and secrets and KUBERNETES_SECRETS not in conf:
+            raise refused(
+                f"{self.conn_id}: Kubernetes in cluster mode would get the secrets of Kafka as an upload in clear",
+                f"mount a Secret with them and name its path in ingest.spark.conf as {KUBERNETES_SECRETS} and "
+                "spark.executorEnv.TIDEGATE_SECRETS_FILE, or set the deploy mode to client",
+            )
+
+    def carries_files(self) -> bool:
+        """Whether `--files` is the way by which a driver gets its secrets."""
+        return self.here or not self.kubernetes
+
+    def keytab_file(self, folder: Path) -> str | None:
+        """The keytab's path, written into `folder`, which is this user's alone; None without one."""
+        return str(_keytab_file(folder, self.keytab)) if self.keytab else None
+
+    def options(self, folder: Path) -> list[str]:
+        """What spark-submit is told besides the master; `folder` as above."""
+        told = {"--deploy-mode": self.deploy_mode if self.deploy_mode != CLIENT else None, "--queue": self.queue,
+                "--principal": self.principal, "--keytab": self.keytab_file(folder)}  # fmt: skip
+        words = [word for name, value in told.items() if value for word in (name, value)]
+        if self.namespace and self.kubernetes:
+            words += ["--conf", f"spark.kubernetes.namespace={self.namespace}"]
+        return words
+
+
+def master_of(connection: Connection) -> str:
+    """The master's URL as Airflow's Spark hook reads it from a connection."""
+    host, port = connection.host or "", f":{connection.port}" if connection.port else ""
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        return host + port
+    return f"{connection.conn_type}://{host}{port}"
+
+
+def refused(what: str, advice: str) -> JobFailed:
+    """An error that no retry heals."""
+    error = JobFailed(what, advice=advice)
+    error.retry = False
+    return error
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only this user can enter. Raises JobFailed (no retry) for one that is there and is not so."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        advice = f"remove {folder}, or set AIRFLOW__TIDEGATE__SPARK_SESSION_FOLDER to a folder of this user alone"
+        raise refused(f"{folder} must be a directory that only this user can enter", advice)
+
+
+def _keytab_file(folder: Path, encoded: str) -> Path:
+    """The same file for the same content: a warm session that was started with it goes on reading it."""
+    try:
+        content = base64.b64decode("".join(encoded.split()), validate=True)
+    except (binascii.Error, ValueError):
+        # without the cause: its message may quote the keytab
+        raise refused("the keytab of the Spark connection is not base64", "run `base64 <keytab>`, use that") from None
+    private_folder(folder)
+    path = folder / f"keytab-{hashlib.sha256(content).hexdigest()[:16]}"
+    fresh = path.with_suffix(f".{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    fresh.replace(path)
+    return path

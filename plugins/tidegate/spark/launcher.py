@@ -1,0 +1,268 @@
+"""Running `land.py` by spark-submit: what every launcher needs, and the one that is a plain subprocess."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tidegate.spark.conf import SHORT_LIVED, is_yarn
+from tidegate.spark.yarn import end_applications, tagged
+from tidegate.core.base.errors import JobFailed, JobKilled
+
+SECRETS_FILE = "tidegate-secrets.json"
+"""What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""
+LAST_WORDS = 20
+"""Lines of a job's output that its error quotes."""
+_END_S = 5.0
+_SHELLS_SAY = {128 + s: s for s in (signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)}
+_EXIT_CODE = re.compile(r"exit(?:ed with| ?code(?: is)?)[: ]+(?:exitcode: *)?(\d+)\b", re.IGNORECASE)
+"""What Spark says of its Python driver, YARN of a container."""
+_TROUBLE = re.compile(r"Error\b|Exception\b|^tidegate: | ERROR ")
+
+
+class SubprocessLauncher:
+    """Implements `core.ports.Launcher` for tests and the command line."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        binary: str = "spark-submit",
+        master: str = "local[2]",
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        py_files: str = "",
+        user: str | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """`say` gets the job's log, line by line; `env` comes on top of this process's environment;
+        `user` is who asks HDFS; `options` are further words for spark-submit."""
+        self._say, self._binary, self._master = say, binary, master
+        self._conf, self._env, self._secrets = dict(conf or {}), dict(env or {}), dict(secrets or {})
+        self._py_files, self._user, self._options = py_files, user, tuple(options)
+        self._plan_path, self._tag = "", ""
+
+    def run(self, plan_path: str) -> None:
+        """Raises JobFailed."""
+        self._plan_path = plan_path
+        last: deque[str] = deque(maxlen=LAST_WORDS)
+        with secrets_file(self._secrets) as files:
+            conf = self._conf
+            if is_yarn(self._master):
+                self._tag = new_tag()
+                conf = tagged(conf, self._tag)
+            command = submit_command(self._binary, self._master, conf, self._py_files, self._options)
+            command += ["--files", files] if files else []
+            command += [str(land_application()), *application_arguments(plan_path, self._user)]
+            job = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                env=os.environ | local_environment() | self._env,
+            )  # fmt: skip
+            try:
+                for line in _lines(job.stdout or (), last):
+                    self._say(line)
+                code = job.wait()
+            except BaseException:
+                self.kill()
+                raise
+        if code:
+            raise job_ended(code, last)
+
+    def kill(self) -> None:
+        """End the job's JVM and Python driver, and the application on YARN. One that survives can only write into its
+        own attempt's directory."""
+        end_processes(processes_of(self._plan_path))
+        if self._tag:
+            end_applications(self._tag, self._say, os.environ | self._env)
+
+
+def submit_command(
+    binary: str, master: str, conf: Mapping[str, str], py_files: str = "", options: Sequence[str] = ()
+) -> list[str]:
+    """spark-submit's, without an application. Raises JobFailed when there is no such program."""
+    settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    carried = ["--py-files", py_files] if py_files else []
+    return [absolute_binary(binary), "--master", master, *settings, *options, *carried]
+
+
+def new_tag() -> str:
+    """By which one job's application is found on YARN."""
+    return f"tidegate-{uuid.uuid4().hex}"
+
+
+def application_arguments(plan_path: str, user: str | None) -> list[str]:
+    """Of land.py and merge.py: the plan, and who asks HDFS for it and for all that follows, if it is another user."""
+    return [plan_path, *([user] if user else [])]
+
+
+def local_environment() -> dict[str, str]:
+    """What a driver on this machine needs to import Tidegate when it is a plugins folder, not an installed wheel.
+
+    And what shortens the life of the JVM in which spark-class builds the driver's command line.
+    """
+    own = [str(Path(__file__).resolve().parents[2]), str(land_application().parent.parent)]
+    path = [*own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    found = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))}
+    return found if "SPARK_LAUNCHER_OPTS" in os.environ else found | {"SPARK_LAUNCHER_OPTS": SHORT_LIVED}
+
+
+def land_application() -> Path:
+    """`land.py`: installed with the wheel, or beside `plugins/` in a checkout. Raises JobFailed without it."""
+    spec = importlib.util.find_spec("spark_jobs")
+    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    folders.append(Path(__file__).resolve().parents[3] / "spark_jobs")
+    for folder in folders:
+        if (folder / "land.py").is_file():
+            return folder / "land.py"
+    error = JobFailed(
+        "spark_jobs/land.py is neither installed nor beside the plugins folder",
+        advice="install the tidegate wheel on this worker, or put spark_jobs/ beside plugins/",
+    )
+    error.retry = False
+    raise error
+
+
+def absolute_binary(name: str) -> str:
+    """The spark-submit to run. Raises JobFailed when there is none."""
+    found = shutil.which(name)
+    if found is None:
+        error = JobFailed(
+            f"no executable {name} on this worker",
+            advice="set AIRFLOW__TIDEGATE__SPARK_BINARY to spark-submit's absolute path",
+        )
+        error.retry = False
+        raise error
+    return os.path.abspath(found)
+
+
+def job_ended(code: int, last: Sequence[str], whose: str = "the Spark driver") -> JobFailed:
+    """The error of a job whose process ended with this code: JobKilled where a signal ended it, or by its words the
+    process that it watched."""
+    sign = signal_of(code) or _signal_in(last)
+    if sign is not None:
+        return job_killed(f"{whose} was {_by(sign)}", last)
+    name = "spark-submit" if whose == "the Spark driver" else whose
+    return job_failed(f"{name} ended with exit code {code}", last)
+
+
+def job_vanished(whose: str, when: str, last: Sequence[str]) -> JobFailed:
+    """The error of a job that is gone, with a process that was nobody's child: its exit code is not known."""
+    sign = _signal_in(last)
+    if sign is not None:
+        return job_killed(f"{whose}'s driver was {_by(sign)} {when}", last)
+    if any(_TROUBLE.search(line) for line in last):
+        return job_failed(f"{whose} ended {when}", last)
+    return job_killed(f"{whose} ended {when} and said nothing, as if killed by signal 9 (SIGKILL)", last)
+
+
+def signal_of(code: int) -> signal.Signals | None:
+    """The signal that ended a process. A shell, and spark-submit for its Python driver, say 128 and its number."""
+    try:
+        return signal.Signals(-code) if code < 0 else _SHELLS_SAY.get(code)
+    except ValueError:
+        return None
+
+
+def _signal_in(last: Iterable[str]) -> signal.Signals | None:
+    found = [int(m[1]) for line in last for m in _EXIT_CODE.finditer(line)]
+    return next((_SHELLS_SAY[code] for code in found if code in _SHELLS_SAY), None)
+
+
+def _by(sign: signal.Signals) -> str:
+    return f"{'killed' if sign == signal.SIGKILL else 'ended'} by signal {int(sign)} ({sign.name})"
+
+
+def job_killed(what: str, last: Iterable[str]) -> JobKilled:
+    """The error with the lines that the job wrote before."""
+    return JobKilled(_quoting(what, last))
+
+
+def job_failed(what: str, last: Iterable[str]) -> JobFailed:
+    """The error with the job's own last words."""
+    last = list(last)
+    return JobFailed(_quoting(what, last) if last else f"{what} without a word")
+
+
+def _quoting(what: str, last: Iterable[str]) -> str:
+    words = "\n".join(f"  | {line}" for line in last)
+    return f"{what}; its last words:\n{words}" if words else what
+
+
+@contextmanager
+def secrets_file(secrets: Mapping[str, str]) -> Iterator[str | None]:
+    """A file for `--files`, readable by this user only and gone afterwards; None if there is nothing to hide."""
+    if not secrets:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:  # 0700
+        path = os.path.join(folder, SECRETS_FILE)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(dict(secrets), file)
+        yield path
+
+
+def processes_of(plan_path: str) -> list[psutil.Process]:
+    """Our descendants that have the plan in their arguments: JVM and Python driver.
+
+    Ask before the JVM is killed: its orphaned driver is nobody's descendant.
+    """
+    if not plan_path:
+        return []
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if plan_path in process.cmdline():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def end_processes(processes: Iterable[psutil.Process]) -> None:
+    """SIGTERM, then SIGKILL for those that stay."""
+    processes = list(processes)
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            try:
+                process.send_signal(sign)
+            except psutil.NoSuchProcess:
+                pass
+        let_end(processes, _END_S)
+        processes = [process for process in processes if _alive(process)]
+
+
+def let_end(processes: Sequence[psutil.Process], seconds: float) -> None:
+    """Return when all of them have ended, or after so long."""
+    deadline = time.monotonic() + seconds
+    while any(map(_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _alive(process: psutil.Process) -> bool:
+    # psutil's own wait would take the exit code from under whoever started the process
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _lines(output: Iterable[str], last: deque[str]) -> Iterator[str]:
+    for raw in output:
+        line = raw.rstrip()
+        if line:
+            last.append(line)
+            yield line

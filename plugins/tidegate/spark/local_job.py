@@ -1,0 +1,53 @@
+"""Small jobs in a child process of the control plane, which itself must not import the worker's libraries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+
+from tidegate.spark.launcher import (LAST_WORDS, application_arguments, job_ended, job_failed, land_application, local_environment)
+
+_END_S = 5.0
+
+
+class LocalLauncher:
+    """Implements `core.ports.Launcher` for plans of mode `merge`: `spark_jobs/merge.py`, without Spark."""
+
+    def __init__(self, say: Callable[[str], None], python: str = sys.executable, user: str | None = None) -> None:
+        """`say` gets the job's output, line by line; `user` is who asks HDFS."""
+        self._say, self._python, self._user = say, python, user
+
+    def run(self, plan_path: str) -> None:
+        """Raises JobFailed."""
+        command = [self._python, str(land_application().with_name("merge.py"))]
+        command += application_arguments(plan_path, self._user)
+        try:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", env=os.environ | local_environment(),
+            )  # fmt: skip
+        except OSError as e:
+            raise job_failed("the merge could not be started", [str(e)]) from e
+        last: deque[str] = deque(maxlen=LAST_WORDS)
+        try:
+            for line in filter(None, map(str.rstrip, child.stdout or ())):
+                last.append(line)
+                self._say(line)
+            code = child.wait()
+        except BaseException:
+            _end(child)
+            raise
+        if code:
+            raise job_ended(code, last, "the merge")
+
+
+def _end(child: subprocess.Popen) -> None:
+    child.terminate()
+    try:
+        child.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

@@ -1,0 +1,28 @@
+"""Storage adapters, chosen by a URI's scheme. Workers and the control plane use the same ones.
+
+Paths are taken literally: `carrier=%2F` is the name of a directory, not an encoded slash (as in Hadoop's `Path`).
+"""
+
+from __future__ import annotations
+
+from tidegate.storage.hdfs import HdfsStorage
+from tidegate.storage.local import LocalStorage
+from tidegate.core.base.errors import StorageError
+
+__all__ = ["HdfsStorage", "LocalStorage", "for_uri"]
+
+
+def for_uri(uri: str, user: str | None = None) -> LocalStorage | HdfsStorage:
+    """The adapter for `uri`'s scheme: `hdfs://...`, `file:///...` or a plain absolute path; none connects before it is
+    used. `user` is who asks HDFS, where that is not the process's own. Raises StorageError for another scheme."""
+    scheme, colon, _ = uri.partition(":")
+    if uri.startswith("/") or (colon and scheme == "file"):
+        return LocalStorage()
+    if colon and scheme == "hdfs":
+        return HdfsStorage(user)
+    error = StorageError(
+        f"{uri}: not a URI that Tidegate can store files at",
+        advice="set sink.location to hdfs://<nameservice>/<path> or file:///<absolute path>",
+    )
+    error.retry = False
+    raise error
