@@ -15,10 +15,10 @@ help: ## this list
 
 setup: ## create .venv from the lock (a second run does nothing)
 	@$(if $(PYTHON),:,echo "Python 3.11 is needed: no python3.11 on PATH (or say make PYTHON=/path/to/python3.11)" >&2; exit 1)
-	@$(PYTHON) plugins/tidegate/embedded/bootstrap.py
+	@$(PYTHON) dev/bootstrap.py
 
 demo: setup ## run the main job on real parts and print what happened
-	@$(VENV)/python -m tidegate.demo
+	@$(VENV)/python -m dev.demo
 
 test: setup ## every test, of the slowest a sample
 	@$(VENV)/python -m pytest -n auto --dist loadfile tests
@@ -48,7 +48,7 @@ test-install: setup ## `make dist` for every platform, then install the wheel, a
 
 # ARGS=--help lists what can be asked: this platform only, executors of another one, no C library.
 dist: setup ## the wheels of all platforms and the archive for executors on other machines, in dist/
-	@$(VENV)/python -m tidegate.embedded.dist $(ARGS)
+	@$(VENV)/python -m dev.dist $(ARGS)
 
 fuzz: setup ## 100,000 partition values and 1,000,000 mutated messages (about 10 minutes; `make test` takes some thousands)
 	@TIDEGATE_FUZZ=full $(VENV)/python -m pytest tests/fuzz/test_inputs.py tests/unit/test_replay_values.py --durations=0
@@ -88,10 +88,10 @@ lint: setup ## style, import rules and types
 	@$(VENV)/mypy
 
 stack-up: setup ## start Kafka, PostgreSQL, Hive and Airflow for a trial of your own
-	@$(VENV)/python -m tidegate.embedded up
+	@$(VENV)/python -m dev.stack up
 
 stack-down: ## end them; the data stays
-	@test ! -x $(VENV)/python || $(VENV)/python -m tidegate.embedded down
+	@test ! -x $(VENV)/python || $(VENV)/python -m dev.stack down
 
 # Resolves requirements.txt anew. No address of a registry gets into a lock.
 UV = $(firstword $(wildcard .tidegate/bootstrap/*/bin/uv))

@@ -47,7 +47,7 @@ def main() -> int:
 
 def measure(big: Big, *options: str) -> bool:
     """Run the command, print its peak memory; whether it says balanced within the limit."""
-    words = [sys.executable, "-m", "tidegate.cli.main", "audit", "big", "--json", "-q", "--no-catalogue", "--no-kafka"]
+    words = [sys.executable, "-m", "tidegate.cli", "audit", "big", "--json", "-q", "--no-catalogue", "--no-kafka"]
     started = time.monotonic()
     command = subprocess.Popen([*words, *options], env=big.environment(), cwd=big.folder, stdout=subprocess.PIPE)
     assert command.stdout is not None

@@ -21,15 +21,15 @@ import pyarrow.parquet as pq
 from sqlalchemy import create_engine, insert
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.rows import file_values
 from tidegate.core.base.plain import dumps
 from tidegate.core.files.receipt import DATA, FileEntry, PartitionRows, content_digest, manifest_digest
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout
 from tidegate.core.window.cut import time_values, window_end
 from tidegate.core.window.lateness import Floor
+from tidegate.ledger import schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.rows import file_values
 from tidegate.spec import fingerprint, load_file
 
 HOUR = 3_600_000

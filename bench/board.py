@@ -26,10 +26,10 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT), str(ROOT / "plugins")]
 import board_app  # noqa: E402 (first of all that knows Airflow: it sets its home)
 
 from tests import board_ledger  # noqa: E402
-from tidegate.ledger.migrate import migrate  # noqa: E402
-from tidegate.ledger.store import make_engine  # noqa: E402
 from tidegate.core.base.instants import iso  # noqa: E402
 from tidegate.core.spec.pipeline import Pipeline  # noqa: E402
+from tidegate.ledger.migrate import migrate  # noqa: E402
+from tidegate.ledger.store import make_engine  # noqa: E402
 
 BUDGET_MS = 300
 YAML = """version: 1
@@ -78,7 +78,7 @@ def _ledger(sqlite: bool, folder: str) -> Iterator[str]:
     if sqlite:
         yield f"sqlite:///{folder}/ledger.db"
         return
-    from tidegate.embedded.stack import Stack
+    from dev.stack.stack import Stack
 
     stack = Stack(Path(folder) / "stack", parts=("postgres",), progress=lambda line: None)
     try:

@@ -27,9 +27,9 @@ import psutil
 from sqlalchemy import create_engine, text
 
 from bench.parts import TreeCpu, make_topic
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.places import Places
-from tidegate.embedded.stack import Stack
+from dev.stack.info import StackInfo
+from dev.stack.places import Places
+from dev.stack.stack import Stack
 
 NAME, START, RECORDS = "hours", datetime(2013, 1, 1, tzinfo=UTC), 100
 YAML = """version: 1

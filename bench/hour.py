@@ -35,9 +35,9 @@ from confluent_kafka.admin import NewTopic
 
 from bench.events import APPS, HOUR, START, event
 from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.topics import create_topic
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.topics import create_topic
 
 OURS, SPARK = "tidegate", "Spark streaming + compaction"
 DISTINCT = 40_000

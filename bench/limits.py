@@ -30,17 +30,17 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.events import CLOCK, FLOOR, START, event, pipeline
 from bench.load import fill
 from bench.parts import broker, circumstances
+from dev.stack.places import Places
 from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart, JobPlan
-from tidegate.embedded.places import Places
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.storage.local import LocalStorage
 
 CHUNK = 20_000
 Stage = Callable[[], None]

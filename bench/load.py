@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.events import START, event
-from tidegate.embedded.topics import create_topic
+from dev.stack.topics import create_topic
 
 
 def fill(

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from dev.stack.stack import Stack
 from tidegate.ledger.migrate import migrate, revisions
 from tidegate.ledger.store import HEAD, make_engine
-from tidegate.embedded.stack import Stack
 
 _TEXT = "repeat('x', 300)"
 _FILL = (

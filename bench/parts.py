@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.jars import ensure_jars, write_lock
-from tidegate.embedded.places import Places
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.topics import create_topic
+from dev.stack.info import StackInfo
+from dev.stack.jars import ensure_jars, write_lock
+from dev.stack.places import Places
+from dev.stack.stack import Stack
+from dev.stack.topics import create_topic
 
 LOCKS = Path(__file__).with_name("jars")
 SAMPLE_S = 0.02

@@ -31,13 +31,13 @@ import psutil
 
 from bench.load import fill
 from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
-from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
-from tidegate.spark.warm_session import WarmLauncher, end_sessions
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
 from tidegate.core.base.plain import dumps
 from tidegate.core.batch.launcher import Launcher
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
+from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
+from tidegate.spark.warm_session import WarmLauncher, end_sessions
 
 PLAIN, FLAGS, COLD, FIRST, WARM = (
     "plain",

@@ -30,8 +30,8 @@ import duckdb
 
 from bench.load import fill
 from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
+from dev.stack.java import find_java
+from dev.stack.places import Places
 
 OURS = "tidegate"
 SMALL = 20_000

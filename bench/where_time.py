@@ -73,7 +73,7 @@ def connection(ledger: str | None) -> str | None:
 
 def ask(big: Big, offset: int, url: str | None) -> tuple[float, float, str]:
     """(seconds, CPU seconds with its child, what it said). The files are not there: it answers by the ledger."""
-    words = [sys.executable, "-m", "tidegate.cli.main", "where", "big", "1", str(offset), "--json"]
+    words = [sys.executable, "-m", "tidegate.cli", "where", "big", "1", str(offset), "--json"]
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(words, env=big.environment(url), cwd=big.folder, capture_output=True, text=True)
     taken, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -24,10 +24,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from spark_jobs.engine.sinks import finished
-from tidegate.storage import for_uri
 from tidegate.core.base.errors import PathMissing
 from tidegate.core.dirty.redrive import shape
 from tidegate.core.spec.pipeline import DIRTY_COLUMNS
+from tidegate.storage import for_uri
 
 _COLUMNS = ["reason", "field", "_partition", "_offset", "raw_value"]
 _BATCH_ROWS = 4_096

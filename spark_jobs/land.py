@@ -38,9 +38,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _land(plan_uri: str, user: str | None = None) -> int:
-    from tidegate.storage import for_uri
     from tidegate.core.base.plain import loads
     from tidegate.core.batch.jobs import JobPlan
+    from tidegate.storage import for_uri
 
     open_storage = functools.partial(for_uri, user=user)
     storage = open_storage(plan_uri)
@@ -71,8 +71,8 @@ def carry_out(
 
         return merge.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
-    from tidegate.spark.conf import is_local
     from tidegate.core.base.wording import many
+    from tidegate.spark.conf import is_local
 
     # only a local master's cores are known: a cluster's executors may not be there yet
     cores = context.defaultParallelism if is_local(context.master) else None

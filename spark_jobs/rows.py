@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.sinks import Columns, Finished, finished
-from tidegate.storage import for_uri
 from tidegate.core.base.errors import PathMissing
+from tidegate.storage import for_uri
 
 _COORDINATES = ("_partition", "_offset", "_batch_id")
 _DIRTY = ("reason", "field", "raw_value")

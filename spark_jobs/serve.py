@@ -23,9 +23,9 @@ def main(arguments: Sequence[str]) -> int:
     lean.pyspark_from_its_folder()
     from spark_jobs.land import carry_out, new_context
     from spark_jobs.session import Message, Session, Terms
-    from tidegate.storage import for_uri
     from tidegate.core.base.plain import loads
     from tidegate.core.batch.jobs import JobPlan
+    from tidegate.storage import for_uri
 
     folder, identity, idle_s, batches, log = arguments
     context, jvm = new_context("tidegate session"), os.getppid()

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from spark_jobs import lean
 from spark_jobs.engine.failures import JobError, died, from_exception
 from spark_jobs.engine.secrets import use
-from tidegate.spark.conf import tries
 from tidegate.core.files.receipt import Failure
+from tidegate.spark.conf import tries
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -16,7 +16,6 @@ from sqlalchemy import insert
 from sqlalchemy.engine import Engine
 
 from tests.world import HOUR, make_pipeline
-from tidegate.ledger import schema
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.batch.totals import Sums, Totals
@@ -27,6 +26,7 @@ from tidegate.core.window import watermark
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import schema
 
 MINUTE = 60_000
 SHOPS = (

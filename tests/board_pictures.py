@@ -21,11 +21,11 @@ from tests import board_ledger, board_site
 from tests.unit.test_board_actions import dags
 from tests.unit.test_cli_commands import add_yaml
 from tests.world import World, record
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.store import make_engine
 from tidegate.board import reach as reaching
 from tidegate.core.source.port import PartitionOffsets, TopicState
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
 from tidegate.spec import load_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/images"

@@ -16,15 +16,15 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from dev.stack.info import StackInfo
+from dev.stack.stack import Stack
+from dev.stack.topics import await_leaders, create_topic
 from spark_jobs.engine.fetch import Chunk, KafkaReader
 from tests.world import World, record
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.source.port import TopicState
 from tidegate.core.spec.pipeline import Column
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.topics import await_leaders, create_topic
 from tidegate.sources.kafka.control import KafkaSource
 
 PATIENCE_S = 120.0

@@ -1,6 +1,6 @@
 """Real parts for tests, one of each per test run, started when the first test asks and ended with the run.
 
-Every fixture gives a `tidegate.embedded.info.StackInfo` (kafka_bootstrap, ledger_url, hive_host, hive_port, ...).
+Every fixture gives a `dev.stack.info.StackInfo` (kafka_bootstrap, ledger_url, hive_host, hive_port, ...).
 Tests share the part: use topic, table and schema names of your own.
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.places import Places
-from tidegate.embedded.processes import Identity
-from tidegate.embedded.stack import Stack
+from dev.stack.errors import StackError
+from dev.stack.info import StackInfo
+from dev.stack.places import Places
+from dev.stack.processes import Identity
+from dev.stack.stack import Stack
 
 
 @pytest.fixture(scope="session")

@@ -28,10 +28,6 @@ from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.truth import FakeTruth
-from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.store import make_engine
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.base.plain import loads
@@ -51,7 +47,11 @@ from tidegate.core.spec.pipeline import (
 )
 from tidegate.core.target.tables import told_columns
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
 from tidegate.spec import fingerprint
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.replay import replay

@@ -20,17 +20,17 @@ from typing import Any
 from bench.events import HOUR, START, pipeline
 from spark_jobs.engine.job import run_plan
 from tests.fakes.catalogue import FakeCatalogue
-from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.store import make_engine
-from tidegate.spark.local_job import LocalLauncher
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.spec.pipeline import IngestRun, Pipeline
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.spark.local_job import LocalLauncher
 from tidegate.spec import fingerprint
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.window import archive

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from bench.contenders.tidegate_plan import plan
-from tidegate.spark.launcher import SubprocessLauncher
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
 from tidegate.core.base.plain import dumps
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
+from tidegate.spark.launcher import SubprocessLauncher
 
 if __name__ == "__main__":
     path = Path(os.environ["WORK_DIR"]) / "plan.json"

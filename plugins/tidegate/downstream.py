@@ -14,8 +14,8 @@ Airflow.
 
 from __future__ import annotations
 
-from tidegate.files import files_in_force
 from tidegate.airflow.datasets import table
 from tidegate.airflow.downstream import WindowPublishedSensor, window_published
+from tidegate.files import files_in_force
 
 __all__ = ["WindowPublishedSensor", "files_in_force", "table", "window_published"]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.adapters.connections import Lookup
-    from tidegate.ledger import SqlLedger
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.target.catalogue import Catalogue
+    from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
 
 
@@ -26,8 +26,8 @@ def context(
 ) -> Context:
     """`spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
     from tidegate.adapters.clock import SystemClock
-    from tidegate.storage import for_uri
     from tidegate.spec.compiled import fingerprint
+    from tidegate.storage import for_uri
     from tidegate.workflow.base.context import Context
 
     return Context(

@@ -26,9 +26,9 @@ from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
 from tidegate.workflow.base.context import Context
 
 if TYPE_CHECKING:
+    from tidegate.core.window.waits import WaitLedger
     from tidegate.spark.connection import SparkConnection
     from tidegate.spark.warm_session import WarmLauncher
-    from tidegate.core.window.waits import WaitLedger
     from tidegate.workflow.look.files import FilesLedger
     from tidegate.workflow.window.waits import SpecsInForce
 
@@ -50,11 +50,11 @@ def context_for(
     `actor` says who acts, for the event log. Close `ledger` of the result when done. Raises TidegateError.
     """
     from tidegate.adapters.clock import SystemClock
-    from tidegate.spark.local_job import LocalLauncher
-    from tidegate.storage import for_uri
     from tidegate.completeness.open import truth_of
+    from tidegate.spark.local_job import LocalLauncher
     from tidegate.spark.watchdog import Watched
     from tidegate.spec.compiled import fingerprint
+    from tidegate.storage import for_uri
     from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
     hive = resolve(pipeline.sink.conn_id, lookup)
@@ -186,8 +186,8 @@ class SparkByConnection:
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed, ConnectionMissing."""
-        from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
         from tidegate.spark.connection import SparkConnection
+        from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
 
         settings, run = load(), self._pipeline.ingest
         connection = SparkConnection.of(resolve(run.spark_conn_id, self._lookup), run.spark_conf)

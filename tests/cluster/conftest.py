@@ -12,13 +12,13 @@ from pathlib import Path
 import airflow_home  # noqa: F401 - before anything of Airflow's
 import pytest
 
+from dev import dist
+from dev.stack.info import StackInfo
+from dev.stack.stack import Stack
 from tests.cluster.life import CLIENT, ON_YARN, SMALL, Held, Life
 from tests.cluster.standalone import standalone
 from tests.integration.test_worker_archive import installed
 from tidegate.storage import HdfsStorage
-from tidegate.embedded import dist
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.stack import Stack
 
 BARE = {
     "spark.pyspark.python": sys._base_executable,  # type: ignore[attr-defined]

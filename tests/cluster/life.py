@@ -23,12 +23,16 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
+from dev.stack.info import StackInfo
+from dev.stack.java import find_java
+from dev.stack.kafka import SASL_USER
+from dev.stack.ports import LOOPBACK
+from dev.stack.spark import spark_home
+from dev.stack.topics import create_topic
 from tests.soak.catalogue import FileCatalogue
 from tidegate.adapters.connections import resolve
 from tidegate.adapters.footers import FooterProcess
-from tidegate.ledger.migrate import migrate
-from tidegate.storage import for_uri
-from tidegate.spark.warm_session import end_sessions
+from tidegate.airflow.launcher import AirflowSparkLauncher
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.files.receipt import DATA
@@ -45,14 +49,10 @@ from tidegate.core.spec.pipeline import (
     Windows,
 )
 from tidegate.core.window.states import WindowKey
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.java import find_java
-from tidegate.embedded.kafka import SASL_USER
-from tidegate.embedded.ports import LOOPBACK
-from tidegate.embedded.spark import spark_home
-from tidegate.embedded.topics import create_topic
-from tidegate.airflow.launcher import AirflowSparkLauncher
+from tidegate.ledger.migrate import migrate
 from tidegate.settings import load
+from tidegate.spark.warm_session import end_sessions
+from tidegate.storage import for_uri
 from tidegate.wiring import SparkByConnection, context_for, job_secrets
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Context

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from json import load
 from pathlib import Path
 
-from tidegate.embedded.java import find_java
-from tidegate.embedded.ports import LOOPBACK, choose_ports
-from tidegate.embedded.spark import spark_home
+from dev.stack.java import find_java
+from dev.stack.ports import LOOPBACK, choose_ports
+from dev.stack.spark import spark_home
 
 _START_S = 60.0
 _DEPLOY = "org.apache.spark.deploy"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack.info import StackInfo
 from tests.cluster.conftest import ALL, BARE, Make
 from tests.cluster.life import Held, end_sessions_of, parents_named
-from tidegate.embedded.info import StackInfo
 from tidegate.workflow.batch import ingest
 
 all_of_them = pytest.mark.skipif(not ALL, reason="make test-cluster")

@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dev.stack.info import StackInfo
+from dev.stack.stack import Stack
 from tests.cluster.conftest import ALL, Make
 from tests.cluster.life import Held, Life, end_sessions_of, me, parents_named, until
-from tidegate.storage import HdfsStorage
 from tidegate.core.base.errors import JobFailed
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.stack import Stack
+from tidegate.storage import HdfsStorage
 from tidegate.workflow.batch import ingest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ALL, reason="make test-cluster")]

@@ -16,9 +16,6 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.schema import metadata
 from tidegate.core.base.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
@@ -26,6 +23,9 @@ from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, R
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import BuiltGeneration, WindowKey
 from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.schema import metadata
 
 HOUR = 3_600_000
 NAME = "readings"

@@ -14,15 +14,15 @@ from sqlalchemy.engine import Engine
 from tests import board_ledger
 from tests.contract.test_ledger import database, url
 from tests.world import HOUR
-from tidegate.ledger import SqlLedger, reads_board, requests, schema
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.requests import SqlRequests
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.notices import Finding
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import SqlLedger, reads_board, requests, schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.requests import SqlRequests
 
 __all__ = ["url"]  # a fixture
 NOW = 500_000 * HOUR

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, landed, ledger, now, open_ledger, planned, url
-from tidegate.ledger import SqlLedger
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

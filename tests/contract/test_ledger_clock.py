@@ -10,9 +10,9 @@ from sqlalchemy import select
 from tests.contract.test_ledger import NAME, WINDOW, built, url
 from tests.contract.test_ledger_swap import HOUR
 from tests.world import make_pipeline
+from tidegate.core.base.errors import CatalogueUnsure
 from tidegate.ledger import SqlLedger, schema, store
 from tidegate.ledger.migrate import migrate
-from tidegate.core.base.errors import CatalogueUnsure
 
 __all__ = ["url"]  # fixture
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_ledger import NAME, landed, ledger, now, open_ledger, plan, url
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.source.log_cut import Cut, Resumption, resumption
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

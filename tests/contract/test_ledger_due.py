@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import event, insert, update
 
 from tests.contract.test_ledger import HOUR, NAME, ledger, now, open_ledger, url
-from tidegate.ledger import SqlLedger, schema
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.window.due import ArchiveNote
+from tidegate.ledger import SqlLedger, schema
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

@@ -13,9 +13,9 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     planned,
     url,
 )
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.tell.notices import NEWS, AuditOutcome, Finding, Notice
+from tidegate.ledger import SqlLedger
 
 NEWS_OF = Finding("schema_change", "event/7", "spec 2", "new: x int", "", True)
 

@@ -11,12 +11,12 @@ from sqlalchemy import create_engine, insert, select
 from sqlalchemy.engine import make_url
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.ledger import SqlLedger, reads_audit
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.schema import metadata
 from tidegate.core.audit.problems import Books
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
+from tidegate.ledger import SqlLedger, reads_audit
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.schema import metadata
 from tidegate.spec import fingerprint
 from tidegate.workflow.batch import ingest
 

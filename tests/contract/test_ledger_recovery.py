@@ -21,11 +21,11 @@ from tests.contract.test_ledger import (
     url,
 )  # fmt: skip
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, Moved, pack, unpack
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

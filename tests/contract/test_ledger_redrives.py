@@ -18,14 +18,14 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     url,
 )
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.states import REDRIVE, DirtySource, Plan, PlannedBatch, SealedBatch
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, DirtyBatch
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
 
 SOURCES = (DirtySource(1, 0, 2, 1, 4),)
 

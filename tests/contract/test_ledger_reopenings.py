@@ -8,13 +8,13 @@ import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, planned, url
 from tests.contract.test_ledger_recovery import record_of
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.files.landed import OwedSpan
 from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.late.reopen import LateBatch, LateWindow, Unfinished
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 FIRST, LATE_ROWS = OwedSpan(1, 0, 4, 0, 3), OwedSpan(2, 0, 2, 5, 8)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from tests.contract.test_ledger import NAME, WINDOW, ledger, now, open_ledger, url
 from tests.contract.test_ledger_swap import first_published
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger
 from tidegate.core.late.reopen import QUIET_MS
 from tidegate.core.replay.rehearsal import EVENT, Unfinished
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

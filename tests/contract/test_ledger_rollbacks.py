@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import create_engine, insert, update
 
 from tests.contract.test_ledger import NAME, WINDOW, now, open_ledger, url
-from tidegate.ledger import schema
-from tidegate.ledger.sql import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
+from tidegate.ledger import schema
+from tidegate.ledger.sql import SqlLedger
 
 __all__ = ["now", "open_ledger", "url"]
 g, x = schema.generations, schema.generation_batches

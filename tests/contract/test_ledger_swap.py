@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, url
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import CatalogueUnsure, LostComparison
 from tidegate.core.restore.record import Moved
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

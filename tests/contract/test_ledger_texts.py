@@ -9,9 +9,9 @@ import sqlalchemy
 from sqlalchemy import select
 
 from tests.contract.test_ledger import NAME, WINDOW, closed, ledger, now, open_ledger, planned, url
+from tidegate.core.base.errors import LostComparison
 from tidegate.ledger import SqlLedger, schema
 from tidegate.ledger.texts import String, Text, storable
-from tidegate.core.base.errors import LostComparison
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

@@ -22,13 +22,13 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
 from tests.contract.test_ledger_redrives import dirty_batch, insert, sealed
 from tests.full_sums import full_sums
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger, schema
-from tidegate.ledger import totals as sums
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.states import DirtySource, PlannedBatch
 from tidegate.core.files.receipt import RangeResult
 from tidegate.core.files.slow_path import Slow
+from tidegate.ledger import SqlLedger, schema
+from tidegate.ledger import totals as sums
 
 
 def standing(ledger: SqlLedger) -> tuple[int, str] | None:  # noqa: F811

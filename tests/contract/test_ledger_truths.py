@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_ledger import HOUR, NAME, WINDOW, landed, ledger, now, open_ledger, ready, url
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.completeness.rules import LARGEST_COUNT
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
+from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 

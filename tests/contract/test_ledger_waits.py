@@ -11,12 +11,12 @@ from sqlalchemy import create_engine, event, insert
 from sqlalchemy.engine import make_url
 
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger, schema
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.waits import SqlWaits, waits_engine
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import NOTHING_LANDED, Standing
+from tidegate.ledger import SqlLedger, schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.waits import SqlWaits, waits_engine
 
 HOUR = 3_600_000
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from fakes.kafka import FakeKafka
 
+from dev.stack.topics import create_topic
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import KafkaReader, Reader
 from tests.real_kafka import PATIENCE_S
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import JobPart, JobPlan
 from tidegate.core.window.lateness import Floor
-from tidegate.embedded.topics import create_topic
 from tidegate.sources.kafka.control import KafkaSource
 
 

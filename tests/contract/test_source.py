@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fakes.kafka import FakeKafka
 
+from dev.stack.topics import await_leaders, create_topic
 from tests.real_kafka import PATIENCE_S
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.source.port import PartitionOffsets, Source, TopicState
-from tidegate.embedded.topics import await_leaders, create_topic
 from tidegate.sources.kafka.control import KafkaSource
 
 

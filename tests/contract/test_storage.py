@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fakes.storage import MemoryStorage
 
-from tidegate.storage import HdfsStorage, LocalStorage
 from tidegate.core.base.errors import PathExists, PathMissing, StorageError
 from tidegate.core.base.storage import FileStat, Storage
+from tidegate.storage import HdfsStorage, LocalStorage
 
 
 @pytest.fixture(params=["local", "memory", "hdfs"])

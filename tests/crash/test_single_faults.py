@@ -181,7 +181,8 @@ def test_every_changing_call_is_a_site(matrix: Matrix) -> None:
 
 def protocols() -> dict[str, Any]:
     """Every protocol class of the core."""
-    modules = [importlib.import_module(f"tidegate.core.{m.name}") for m in pkgutil.iter_modules(core.__path__)]
+    names = [m.name for m in pkgutil.walk_packages(core.__path__, "tidegate.core.")]
+    modules = [importlib.import_module(name) for name in names]
     return {
         name: found
         for module in modules

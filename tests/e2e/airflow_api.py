@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tidegate.embedded.info import StackInfo
+from dev.stack.info import StackInfo
 
 T = TypeVar("T")
 

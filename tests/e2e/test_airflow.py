@@ -24,9 +24,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from pyhive import hive
 
-from tidegate.embedded.places import Places
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.topics import create_topic
+from dev.stack.places import Places
+from dev.stack.stack import Stack
+from dev.stack.topics import create_topic
 
 INGEST, ARCHIVE, REPLAY, MAINTAIN = (f"tram_positions.{kind}" for kind in ("ingest", "archive", "replay", "maintain"))
 TABLE = "transit.tram_positions"

@@ -21,11 +21,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from dev import dist
+from dev.stack.info import StackInfo
+from dev.stack.java import find_java
+from dev.stack.topics import create_topic
 from spark_jobs.engine import native
-from tidegate.embedded import dist
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.java import find_java
-from tidegate.embedded.topics import create_topic
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs/install.md"

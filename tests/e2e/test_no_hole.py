@@ -25,18 +25,18 @@ from airflow_api import AirflowApi, eventually
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from dev.stack.places import Places
+from dev.stack.stack import Stack
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.kafka import FakeKafka
 from tests.world import InProcessLauncher
 from tidegate.adapters.clock import SystemClock
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.ledger import SqlLedger
 from tidegate.ledger.migrate import migrate
-from tidegate.storage.local import LocalStorage
-from tidegate.core.spec.pipeline import Pipeline
-from tidegate.embedded.places import Places
-from tidegate.embedded.stack import Stack
 from tidegate.spec import fingerprint
 from tidegate.spec.loader import load_file
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 

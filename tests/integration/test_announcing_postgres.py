@@ -19,11 +19,11 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.orm import Session
 
+from dev.stack.info import StackInfo
 from tests.world import HOUR, T0, make_pipeline
+from tidegate.airflow import datasets
 from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import WindowKey
-from tidegate.embedded.info import StackInfo
-from tidegate.airflow import datasets
 
 PIPELINE = make_pipeline("file:///lake/readings")
 NOTICE = Notice(WindowKey(T0, T0 + HOUR), 1, "archive", 3, "d", "file:///x", T0, False, 1, 1, 1, 1, 1, 0, 0, 0, None)

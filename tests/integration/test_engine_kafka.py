@@ -19,20 +19,20 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from engine_fixtures import DAY_ONE, all_rows, attempt_path, event, job_plan, pipeline
 
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
+from dev.stack.topics import create_topic
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tests.real_kafka import eventually
-from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_errors
 from tidegate.core.spec.pipeline import RAW_PARTS, Column, EventTime, Format, Pipeline
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
-from tidegate.embedded.topics import create_topic
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.storage import LocalStorage
 
 ROOT = Path(__file__).parents[2]
 ODD = [b"", b"a\nb\r\n", b'{"at":1}{"at":2}', b"\xff\x00", None, b"\xef\xbb\xbf{}"]

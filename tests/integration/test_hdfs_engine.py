@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from engine_fixtures import event, job_plan, pipeline, serving
 
+from dev.stack.info import StackInfo
 from spark_jobs import footers
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.storage import HdfsStorage, for_uri
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.target.paths import RECEIPT
-from tidegate.embedded.info import StackInfo
+from tidegate.storage import HdfsStorage, for_uri
 
 SITES = ("a", "città", "x/y", "%2F", "")
 TOPIC = {0: [(n, event(site=SITES[n % len(SITES)], count=n)) for n in range(500)]}

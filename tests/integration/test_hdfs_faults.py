@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from fakes.proxy import Fate, LossyProxy
 
+from dev.stack import keeper
+from dev.stack.hdfs import java_command, site_xml
+from dev.stack.info import StackInfo
+from dev.stack.places import Places
+from dev.stack.processes import Identity
+from dev.stack.state import State
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.storage import HdfsStorage
 from tidegate.storage.hdfs import split
 from tidegate.storage.hdfs_clients import CLIENTS
-from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
-from tidegate.embedded import keeper
-from tidegate.embedded.hdfs import java_command, site_xml
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.places import Places
-from tidegate.embedded.processes import Identity
-from tidegate.embedded.state import State
 
 SHORT_S, PATIENCE_S = 0.5, 120.0
 """Limits: for what never answers, and for what does, on a busy machine."""

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from fakes.proxy import Fate, LossyProxy
 
+from dev.stack.info import StackInfo
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess
+from tidegate.core.base.errors import ReplayRefused, TidegateError
 from tidegate.storage import HdfsStorage
 from tidegate.storage.hdfs import split
-from tidegate.core.base.errors import ReplayRefused, TidegateError
-from tidegate.embedded.info import StackInfo
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.replay import replay, rollback

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
-from tidegate.cli.main import main
+from dev.stack.errors import StackError
+from dev.stack.info import StackInfo
+from dev.stack.produce import produce_lines
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.produce import produce_lines
 from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spec import load_file
 

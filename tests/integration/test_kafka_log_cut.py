@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack.info import StackInfo
+from dev.stack.stack import Stack
 from tests.real_kafka import RealKafka, Topic, eventually, numbered, ranges, world_on
 from tidegate.core.base.errors import LogCut
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.stack import Stack
 from tidegate.workflow.source import log_cut
 
 

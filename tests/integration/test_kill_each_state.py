@@ -28,10 +28,10 @@ from tests.soak.scene import HOUR, NAME, T0, Scene
 from tests.soak.servers import KAFKA, POSTGRES, Servers
 from tests.soak.states import BATCH, WINDOW, States
 from tidegate.adapters.footers import FooterProcess
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.window.states import PublishedGeneration, WindowKey
+from tidegate.ledger import SqlLedger
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.maintain import reconcile
 

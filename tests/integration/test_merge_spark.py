@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
 from tests.world import World, make_pipeline, record, window
-from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.core.spec.pipeline import Merge
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.late import reopen
 from tidegate.workflow.window import archive

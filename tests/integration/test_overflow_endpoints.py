@@ -11,7 +11,6 @@ import pytest
 
 from spark_jobs.engine.job import run_plan
 from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.base.partitions import PartitionValues, metastore_name_length
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
@@ -19,6 +18,7 @@ from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.target.tables import data_table
 from tidegate.core.window.cut import time_values
+from tidegate.storage.local import LocalStorage
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.workflow.base.tables import bring_up
 

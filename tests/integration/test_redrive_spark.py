@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
 from tests.unit.redrives import balanced, mend, odd, once
 from tests.world import World, make_pipeline, record
 from tidegate.adapters.dirty_rows import DirtyProcess
 from tidegate.spark.launcher import SubprocessLauncher
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
 from tidegate.workflow.dirty import redrive, rehearsal
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from dev.stack.info import StackInfo
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
-from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files.receipt import ReplayReceipt
 from tidegate.core.spec.pipeline import Column
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.replay import replay
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack.info import StackInfo
 from tests.integration.test_replay_spark import with_spark
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
@@ -18,7 +19,6 @@ from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.rows import RowProcess
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.spec.pipeline import Column
-from tidegate.embedded.info import StackInfo
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Context, Published

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dev.stack.info import StackInfo
 from tests.real_kafka import Topic
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.embedded.info import StackInfo
 from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spec import load_file
 

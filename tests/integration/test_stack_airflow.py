@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded.airflow import POOLS
-from tidegate.embedded.info import StackInfo
-from tidegate.embedded.processes import RUN_MARK, sweep
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.state import State
+from dev.stack.airflow import POOLS
+from dev.stack.info import StackInfo
+from dev.stack.processes import RUN_MARK, sweep
+from dev.stack.stack import Stack
+from dev.stack.state import State
 
 _DAG = '''
 """An airflow dag for the test: one task looks around, one stays, with a child in a session of its own."""

@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import create_engine, text
 
-from tidegate.embedded.cli import stack as commands
-from tidegate.embedded.errors import PartDied, StackError
-from tidegate.embedded.processes import RUN_MARK, sweep
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.state import State
+from dev.stack.cli import stack as commands
+from dev.stack.errors import PartDied, StackError
+from dev.stack.processes import RUN_MARK, sweep
+from dev.stack.stack import Stack
+from dev.stack.state import State
 
 _OWNER = """
 import sys, time
 from pathlib import Path
-from tidegate.embedded.stack import Stack
+from dev.stack.stack import Stack
 with Stack(Path(sys.argv[1]), parts=("kafka", "postgres")):
     print("up", flush=True)
     time.sleep(600)
@@ -84,8 +84,8 @@ def test_up_and_down_keep_data_ports_and_passwords(root: Path) -> None:
 
 
 def run_elsewhere(root: Path, command: str) -> None:
-    """`python -m tidegate.embedded COMMAND` in another process; raises StackError with what it said."""
-    argv = [sys.executable, "-m", "tidegate.embedded", command, "--root", str(root)]
+    """`python -m dev.stack COMMAND` in another process; raises StackError with what it said."""
+    argv = [sys.executable, "-m", "dev.stack", command, "--root", str(root)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode:
         raise StackError(done.stderr)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import keeper
-from tidegate.embedded.errors import PartDied, StackError
-from tidegate.embedded.processes import Identity, Launcher, Program, Running, end_all, sweep
+from dev.stack import keeper
+from dev.stack.errors import PartDied, StackError
+from dev.stack.processes import Identity, Launcher, Program, Running, end_all, sweep
 
 # A program that does all that makes a tree hard to end: ignores SIGTERM, and has a grandchild in a session of its own
 # whose parent is gone. Each writes its pid.

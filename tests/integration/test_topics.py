@@ -7,7 +7,7 @@ import uuid
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from tidegate.embedded.topics import create_topic
+from dev.stack.topics import create_topic
 from tidegate.sources.kafka.control import KafkaSource
 
 TOPICS, PARTITIONS = 10, 20

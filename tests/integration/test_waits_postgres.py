@@ -18,16 +18,16 @@ from airflow.triggers.base import BaseTrigger
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine, make_url
 
+from dev.stack.info import StackInfo
 from tests.world import HOUR, T0, make_pipeline
 from tidegate import wiring
-from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.waits import SqlWaits
-from tidegate.core.base.plain import dumps
-from tidegate.embedded.info import StackInfo
 from tidegate.airflow import hub as hubs
 from tidegate.airflow.downstream import WindowPublishedTrigger
 from tidegate.airflow.sensors import WindowReadyTrigger
+from tidegate.core.base.plain import dumps
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.waits import SqlWaits
 from tidegate.workflow.window import waits as awaiting
 
 PIPELINES, WINDOWS, BATCHES, PARTITIONS = 50, 10, 400, 4

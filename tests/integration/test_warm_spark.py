@@ -16,20 +16,20 @@ import psycopg2
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
+from dev.stack.topics import create_topic
 from tests.soak import acknowledged
 from tests.soak.compare import compare
 from tests.soak.producer import Feed
 from tests.soak.scene import NAME, Scene, python_path
-from tidegate.ledger.migrate import migrate
-from tidegate.spark.launcher import submit_command
-from tidegate.spark.warm_session import Patience, WarmLauncher, end_sessions
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.target.paths import RECEIPT
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
-from tidegate.embedded.topics import create_topic
+from tidegate.ledger.migrate import migrate
+from tidegate.spark.launcher import submit_command
+from tidegate.spark.warm_session import Patience, WarmLauncher, end_sessions
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from dev import dist
+from dev.bootstrap import CHECKOUT
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.spark import recommended_conf
 from tests.world import World, make_pipeline, record, window
-from tidegate.spark.launcher import SubprocessLauncher
-from tidegate.spark.conf import with_worker_archive
 from tidegate.core.spec.pipeline import Merge
-from tidegate.embedded import dist
-from tidegate.embedded.bootstrap import CHECKOUT
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.spark import recommended_conf
+from tidegate.spark.conf import with_worker_archive
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.workflow.window import archive
 
 MASTER = "local-cluster[1,1,1024]"

@@ -19,16 +19,16 @@ import psycopg2
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from dev.stack.processes import Identity
+from dev.stack.topics import create_topic
 from tests.soak import acknowledged, victims
 from tests.soak.compare import compare
 from tests.soak.producer import Feed
 from tests.soak.scene import NAME, Scene, python_path
-from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import JobKilled, LostComparison
 from tidegate.core.batch.states import LandedBatch, SealedBatch, WritingBatch
 from tidegate.core.target.paths import RECEIPT
-from tidegate.embedded.processes import Identity
-from tidegate.embedded.topics import create_topic
+from tidegate.ledger.migrate import migrate
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest, sealing
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.mutants import seams
 from tests.mutants.names import HEALS, ONCE
 from tests.mutants.planting import Bug, Patch, always, nothing
+from tidegate.core.files.receipt import LATE
 from tidegate.ledger import schema
 from tidegate.ledger.store import rows_of
-from tidegate.core.files.receipt import LATE
 
 
 def _takes_nothing_up(original, ctx, chooser, choices):

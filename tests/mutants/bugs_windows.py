@@ -9,11 +9,11 @@ from sqlalchemy import and_
 from tests.mutants import seams
 from tests.mutants.names import HEALS, IN_FORCE, ONCE, STOPS, THERE, WHOLE
 from tests.mutants.planting import Bug, Patch, always, nothing, without
-from tidegate.ledger import intents
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.files.rereading import Rereading
 from tidegate.core.target.paths import join
 from tidegate.core.target.swap import Do
+from tidegate.ledger import intents
 from tidegate.workflow.window import publication
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.mutants.core_score                       all of it, recorded in core_score.json
     python -m tests.mutants.core_score --changed             files that are not as recorded; nothing is recorded
-    python -m tests.mutants.core_score --only planning       one file, to work on its tests
+    python -m tests.mutants.core_score --only batch/planning one file, to work on its tests
 
 An interrupted full run goes on where it stopped as long as neither the code nor the tests change. What survives is
 written below `.tidegate/mutation`, with file, line and difference.
@@ -96,11 +96,16 @@ def recorded() -> dict[str, Score]:
 def changed() -> list[str]:
     """Core modules that are not as they were when the score was recorded."""
     known = recorded()
-    return [p.stem for p in _modules() if p.stem not in known or known[p.stem].hash != hash_of(p)]
+    return [n for p in _modules() if (n := _name(p)) not in known or known[n].hash != hash_of(p)]
 
 
 def _modules() -> list[Path]:
-    return [p for p in sorted(CORE.glob("*.py")) if p.stem != "__init__"]
+    return [p for p in sorted(CORE.rglob("*.py")) if p.stem != "__init__"]
+
+
+def _name(module: Path) -> str:
+    """Such as `batch/planning`."""
+    return str(module.relative_to(CORE).with_suffix(""))
 
 
 def test_files() -> list[Path]:
@@ -198,7 +203,7 @@ def survivors(stage: Path, modules: Iterable[str]) -> str:
 
 
 def table(scores: dict[str, Score]) -> str:
-    lines = [f"{'module':<16}{'mutants':>8}{'killed':>8}{'survived':>9}{'untested':>9}{'left':>6}{'score':>8}"]
+    lines = [f"{'module':<24}{'mutants':>8}{'killed':>8}{'survived':>9}{'untested':>9}{'left':>6}{'score':>8}"]
     total = Score(
         "",
         *(sum(getattr(s, f) for s in scores.values()) for f in ("mutants", "killed", "survived", "untested", "left")),
@@ -206,7 +211,7 @@ def table(scores: dict[str, Score]) -> str:
     for name, s in [*sorted(scores.items()), ("all", total)]:
         if s.mutants:
             lines.append(
-                f"{name:<16}{s.mutants:>8}{s.killed:>8}{s.survived:>9}{s.untested:>9}{s.left:>6}{s.percent:>7}%"
+                f"{name:<24}{s.mutants:>8}{s.killed:>8}{s.survived:>9}{s.untested:>9}{s.left:>6}{s.percent:>7}%"
             )
     return "\n".join(lines)
 
@@ -218,7 +223,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    modules = changed() if options.changed else options.only or [p.stem for p in _modules()]
+    modules = changed() if options.changed else options.only or [_name(p) for p in _modules()]
     if not modules:
         print("no core file has changed since the score was recorded")
         return 0

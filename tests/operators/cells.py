@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
+from dev.stack.places import Places
 from tests.operators.ways import SCOPES, WAYS
-from tidegate.embedded.places import Places
 from tidegate.airflow.factory import build_dags
 from tidegate.airflow.timetable import WindowTimetable
 from tidegate.settings import load

@@ -34,22 +34,22 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
+from dev.stack.places import Places
+from dev.stack.stack import Stack
+from dev.stack.topics import create_topic
 from spark_jobs.engine.job import run_plan
 from tests.e2e.airflow_api import AirflowApi, eventually
 from tests.operators import digest, ways
 from tests.operators.lines import Line
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.footers import FooterProcess
-from tidegate.ledger import SqlLedger
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
-from tidegate.embedded.places import Places
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.topics import create_topic
+from tidegate.ledger import SqlLedger
 from tidegate.spec.loader import load_file
+from tidegate.storage.local import LocalStorage
 from tidegate.wiring import context_for
 from tidegate.workflow.audit import audit
 from tidegate.workflow.base.context import Context

@@ -12,12 +12,12 @@ from itertools import takewhile
 
 import psutil
 
+from dev.stack import keeper
+from dev.stack.airflow_db import airflow_binary
+from dev.stack.processes import Identity, Launcher, Program
+from dev.stack.state import State
 from tests.operators.harness import Lane, Rig
 from tests.soak.victims import DRIVER, JVM, kind_of
-from tidegate.embedded import keeper
-from tidegate.embedded.airflow_db import airflow_binary
-from tidegate.embedded.processes import Identity, Launcher, Program
-from tidegate.embedded.state import State
 
 MARKED, TASK, SUPERVISOR = "marked failed", "task process", "its supervisor"
 BROKER, HIVE = "broker", "Hive"

@@ -6,10 +6,10 @@ import re
 
 import airflow_home  # noqa: F401  (before airflow)
 
+from dev.stack.places import Places
 from tests.operators.cells import STATES, every, sample, tasks, traits
 from tests.operators.clearing import SCENES
 from tests.operators.ways import SCOPES, WAYS
-from tidegate.embedded.places import Places
 
 
 def test_every_task_meets_every_state_and_way() -> None:

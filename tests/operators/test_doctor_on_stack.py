@@ -29,7 +29,7 @@ def lane(rig: Rig) -> Lane:
 def doctor(rig: Rig, *words: str) -> tuple[int, list[dict[str, str]]]:
     """Exit code and findings, as a process with Airflow's environment."""
     path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
-    command = [sys.executable, "-m", "tidegate.cli.main", "doctor", *words, "--json", "--timeout", "30"]
+    command = [sys.executable, "-m", "tidegate.cli", "doctor", *words, "--json", "--timeout", "30"]
     env = {**rig.info.env, "PYTHONPATH": path}
     done = subprocess.run(command, env=env, cwd=rig.info.root, capture_output=True, text=True, timeout=300)
     assert done.stdout.count("\n") == 1, done.stdout + done.stderr

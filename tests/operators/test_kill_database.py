@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack.ports import LOOPBACK, choose_ports
+from dev.stack.postgres import USER
+from dev.stack.secrets import Secrets
+from dev.stack.state import State
 from tests.operators import kills
 from tests.operators.harness import Lane, Rig
 from tests.operators.kills import PUBLISH, SCHEDULER, TRIGGERER, WRITE
 from tests.operators.lines import Line
-from tidegate.embedded.ports import LOOPBACK, choose_ports
-from tidegate.embedded.postgres import USER
-from tidegate.embedded.secrets import Secrets
-from tidegate.embedded.state import State
 
 FULL = os.environ.get("TIDEGATE_OPERATORS") == "all"
 AWAY_S = float(os.environ.get("TIDEGATE_AWAY_S", 120))

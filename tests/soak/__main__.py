@@ -9,11 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
+from dev.stack.errors import StackError
+from dev.stack.locks import file_lock
+from dev.stack.places import Places
+from dev.stack.processes import sweep
 from tests.soak.course import Bounds, Course
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.locks import file_lock
-from tidegate.embedded.places import Places
-from tidegate.embedded.processes import sweep
 
 
 def main(arguments: list[str]) -> int:

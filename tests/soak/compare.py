@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 
 from tests.soak import acknowledged
 from tests.soak.scene import NAME, Scene
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.paths import Layout
 from tidegate.core.target.tables import data_table, dirty_table, late_table
+from tidegate.ledger import SqlLedger
 
 WAITING = "waiting"
 _EXAMPLES = 5

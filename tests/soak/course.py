@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dev.stack.processes import RUN_MARK, sweep
 from tests.soak import acknowledged, report
 from tests.soak.compare import compare
 from tests.soak.killer import Killer
@@ -21,7 +22,6 @@ from tests.soak.scene import HOUR, NAME, Scene, python_path
 from tests.soak.scheduler import Archive, Crew, Ingest, Lane, wait_for_zombies
 from tests.soak.servers import Servers
 from tidegate.adapters.footers import FooterProcess
-from tidegate.embedded.processes import RUN_MARK, sweep
 from tidegate.workflow.audit.audit import audit
 
 PARTITIONS = 2

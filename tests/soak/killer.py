@@ -14,12 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from dev.stack.processes import Identity
 from tests.soak import victims
 from tests.soak.processes import Task, is_stopped
 from tests.soak.scheduler import Archive, Lane
 from tests.soak.servers import KAFKA, POSTGRES, Servers
 from tests.soak.states import BATCH, WINDOW, States
-from tidegate.embedded.processes import Identity
 
 _AIM_S = 20.0
 _STOPPED_S = (2.0, 25.0)

@@ -12,8 +12,8 @@ import threading
 import time
 from pathlib import Path
 
+from dev.stack.processes import RUN_MARK, Identity, sweep
 from tests.soak.scene import python_path
-from tidegate.embedded.processes import RUN_MARK, Identity, sweep
 
 GIVEN_UP, KILLED = -1, -2
 """What `Task.wait` says of a task that the scheduler was told to go on without, and of one that a signal has ended."""

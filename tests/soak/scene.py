@@ -10,12 +10,13 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+from dev.stack.java import find_java
+from dev.stack.places import Places
+from dev.stack.ports import LOOPBACK
+from dev.stack.spark import recommended_conf
 from tests.hooks import Hook
 from tests.soak.catalogue import FileCatalogue
 from tidegate.adapters.clock import SystemClock
-from tidegate.ledger import SqlLedger
-from tidegate.spark.launcher import SubprocessLauncher
-from tidegate.storage.local import LocalStorage
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
@@ -31,12 +32,11 @@ from tidegate.core.spec.pipeline import (
     Windows,
 )
 from tidegate.core.window.states import WindowKey
-from tidegate.embedded.java import find_java
-from tidegate.embedded.places import Places
-from tidegate.embedded.ports import LOOPBACK
-from tidegate.embedded.spark import recommended_conf
+from tidegate.ledger import SqlLedger
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.spec import fingerprint
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base.context import Context
 
 HOUR = 3_600_000

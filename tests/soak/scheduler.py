@@ -14,9 +14,9 @@ from pathlib import Path
 from tests.soak import task
 from tests.soak.processes import GIVEN_UP, KILLED, Nursery, Task
 from tests.soak.scene import HOUR, NAME, Scene
-from tidegate.ledger import SqlLedger
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.window.states import PublishedGeneration, WindowKey
+from tidegate.ledger import SqlLedger
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.maintain import reconcile
 

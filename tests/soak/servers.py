@@ -13,13 +13,13 @@ import psycopg2
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from dev.stack import keeper
+from dev.stack.errors import StackError
+from dev.stack.processes import Identity
+from dev.stack.stack import Stack
+from dev.stack.state import State
+from dev.stack.topics import create_topic
 from tidegate.ledger.migrate import migrate
-from tidegate.embedded import keeper
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.processes import Identity
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.state import State
-from tidegate.embedded.topics import create_topic
 
 KAFKA, POSTGRES = "kafka", "postgres"
 PARTS = (KAFKA, POSTGRES)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
+from dev.stack.errors import StackError
+from dev.stack.processes import Identity
 from tests.soak.servers import KAFKA, POSTGRES, Servers
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.processes import Identity
 
 TASK, JVM, DRIVER, WORKER = "task", "driver JVM", "Python driver", "Python worker"
 BROKER, POSTMASTER, BACKEND = "broker", "postgres", "postgres backend"

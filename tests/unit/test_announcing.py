@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import create_engine, insert, select
 
 from tests.world import HOUR, World, record, window
-from tidegate.ledger import schema
+from tidegate.airflow import datasets
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.tell import announcement as rules
 from tidegate.core.window.answer import Comparison
-from tidegate.airflow import datasets
+from tidegate.ledger import schema
 from tidegate.workflow.late import reopen
 from tidegate.workflow.tell import announcements
 from tidegate.workflow.window import archive

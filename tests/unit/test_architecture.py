@@ -14,7 +14,7 @@ import pytest
 from tests.mutants import core_score
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [p for top in ("plugins", "spark_jobs", "dags") for p in sorted((ROOT / top).rglob("*.py"))]
+SOURCES = [p for top in ("plugins", "spark_jobs", "dags", "dev") for p in sorted((ROOT / top).rglob("*.py"))]
 
 
 def test_the_arrows_between_packages() -> None:
@@ -59,7 +59,8 @@ def test_types() -> None:
 def test_the_core_uses_the_standard_library_only() -> None:
     code = (
         "import sys, pkgutil, importlib, tidegate.core as core\n"
-        "for m in pkgutil.iter_modules(core.__path__): importlib.import_module('tidegate.core.' + m.name)\n"
+        "for m in pkgutil.walk_packages(core.__path__, 'tidegate.core.'): importlib.import_module(m.name)\n"
+        "assert 'tidegate.core.batch.planning' in sys.modules\n"
         "extra = {n.split('.')[0] for n in sys.modules} - sys.stdlib_module_names - {'tidegate', '__main__'}\n"
         "extra = {n for n in extra if not n.startswith(('_', 'sitecustomize', 'usercustomize'))}\n"
         "print(sorted(extra))"

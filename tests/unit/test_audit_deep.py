@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.test_audit import built, forge, look, published, sql, world
 from tests.world import TOPIC, World, record
-from tidegate.ledger import reads_audit
 from tidegate.core.base.slabs import UNBOUNDED, Slab, slabs
+from tidegate.ledger import reads_audit
 
 __all__ = ["built", "world"]  # fixtures
 

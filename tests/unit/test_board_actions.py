@@ -23,10 +23,10 @@ from airflow.utils.types import DagRunType
 
 from tests.unit.test_cli_commands import add_yaml
 from tests.world import HOUR, T0, TOPIC, World, record
+from tidegate.airflow import replay_conf
 from tidegate.board.reach import Reach
 from tidegate.core.base.errors import BatchRefused
 from tidegate.core.spec.pipeline import DirtyLimits, Reopening
-from tidegate.airflow import replay_conf
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile

@@ -15,9 +15,6 @@ from sqlalchemy import event, text
 
 from tests import board_ledger
 from tests.world import HOUR, T0, World, make_pipeline, record
-from tidegate.ledger import schema
-from tidegate.ledger.migrate import migrate
-from tidegate.ledger.store import make_engine
 from tidegate.board import views
 from tidegate.board.topics import WAIT_S, Topics
 from tidegate.core.base.errors import BatchRefused, SourceUnavailable
@@ -26,6 +23,9 @@ from tidegate.core.base.plain import dumps
 from tidegate.core.source.port import PartitionOffsets, TopicState
 from tidegate.core.tell.notices import Finding
 from tidegate.core.window.due import RunsSeen
+from tidegate.ledger import schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import make_engine
 from tidegate.settings import load
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look import overview

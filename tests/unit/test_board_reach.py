@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import event
 
 from tests.world import make_pipeline
-from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
 from tidegate.board import reach as reaching
 from tidegate.board import views
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.migrate import migrate
 
 
 def ledger_of(folder: Path, spec: Pipeline) -> str:

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import insert
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.ledger import grounds as reads
-from tidegate.ledger import schema
 from tidegate.core.base.plain import from_plain
 from tidegate.core.publish import grounds as rules
 from tidegate.core.publish.grounds import Gap, Grounds, Lost, PartitionGround, RangeGround
 from tidegate.core.spec.pipeline import Column
+from tidegate.ledger import grounds as reads
+from tidegate.ledger import schema
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.generation import assembly

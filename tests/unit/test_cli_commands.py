@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.world import TOPIC, World, record, window
-from tidegate.ledger.migrate import migrate
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
+from tidegate.ledger.migrate import migrate
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 
@@ -304,19 +304,13 @@ def test_names_are_completed(tide: Tide, world: World) -> None:
         os.environ.update(before)
 
 
-def test_without_the_embedded_extras_stack_says_what_to_install(tide: Tide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tidegate.embedded.stack", None)
-    monkeypatch.delitem(sys.modules, "tidegate.embedded.cli", raising=False)
-
-    class Missing:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "psutil" or name == "tidegate.embedded.cli":
-                raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
-
-    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+def test_an_installed_package_has_no_stack_and_says_where_it_is(
+    tide: Tide, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tidegate.cli.main.__file__", str(tmp_path / "a/tidegate/cli/main.py"))
     result = tide("stack", "status")
     assert result.exit_code == 2
-    assert "tidegate[embedded,worker,postgres]" in result.output
+    assert "in a checkout of Tidegate only" in result.output
 
 
 HEAVY = ("airflow", "pyarrow", "duckdb", "pyspark", "pendulum")

@@ -16,8 +16,8 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World, window
-from tidegate.cli.main import main
 from tidegate.cli import reference, surroundings
+from tidegate.cli.main import main
 
 __all__ = ["tide", "world"]
 
@@ -55,7 +55,7 @@ def test_facts_are_printed_as_json_when_asked_for(name: str) -> None:
 
 def test_every_command_that_a_page_or_an_error_names_is_there() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    sources = [p for top in ("plugins", "spark_jobs") for p in (ROOT / top).rglob("*.py")]
+    sources = [p for top in ("plugins", "spark_jobs", "dev") for p in (ROOT / top).rglob("*.py")]
     found = 0
     for file in [*pages, *sources]:
         for words in re.findall(r"`(tidegate(?: [a-z][a-z-]*)+)", file.read_text()):
@@ -140,7 +140,7 @@ def run(world: World, *words: str, **env: str) -> subprocess.CompletedProcess[by
     """As a process, in the world's folder."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "TIDEGATE", "LC_", "LANG", "PYTHON"))}
     path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
-    command = [sys.executable, "-m", "tidegate.cli.main", *words]
+    command = [sys.executable, "-m", "tidegate.cli", *words]
     world.close()
     return subprocess.run(
         command, cwd=world.folder, env=kept | {"PYTHONPATH": path} | env, capture_output=True, timeout=600
@@ -161,7 +161,7 @@ def test_a_terminal_that_is_not_unicode(world: World) -> None:
 def test_a_reader_that_has_gone(world: World) -> None:
     world.close()
     path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])
-    command = f"{shlex.quote(sys.executable)} -m tidegate.cli.main spec docs | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    command = f"{shlex.quote(sys.executable)} -m tidegate.cli spec docs | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=world.folder,

@@ -15,9 +15,9 @@ from airflow.utils.session import create_session
 
 from tests.unit.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World
-from tidegate.ledger import SqlLedger
-from tidegate.core.tell.pauses import ALL
 from tidegate.airflow.switches import Switches
+from tidegate.core.tell.pauses import ALL
+from tidegate.ledger import SqlLedger
 
 __all__ = ["tide", "world"]
 

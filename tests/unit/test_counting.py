@@ -17,12 +17,12 @@ from sqlalchemy import create_engine, delete
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.ledger import schema
+from tidegate.airflow import counts, sensors
 from tidegate.core.base.errors import LedgerError, TidegateError, WrongRevision
 from tidegate.core.base.plain import dumps
 from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.window.waits import Answer
-from tidegate.airflow import counts, sensors
+from tidegate.ledger import schema
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.window import archive
 

@@ -13,9 +13,9 @@ import pytest
 from airflow.exceptions import AirflowException, AirflowFailException
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.airflow import datasets, operators
 from tidegate.airflow.timetable import from_ms
+from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.workflow.base import outcome
 from tidegate.workflow.replay import replay
 

@@ -25,12 +25,12 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
-from tidegate.core.window.due import RunsSeen
-from tidegate.core.window.states import WindowKey
 from tidegate.airflow import runs as module
 from tidegate.airflow.backfill.rerunnable import sweep, to_scheduled
-from tidegate.airflow.runs import (MOST_AT_ONCE, Filled, create_missing_runs, trigger_after_backlog)
+from tidegate.airflow.runs import MOST_AT_ONCE, Filled, create_missing_runs, trigger_after_backlog
 from tidegate.airflow.timetable import from_ms, to_ms
+from tidegate.core.window.due import RunsSeen
+from tidegate.core.window.states import WindowKey
 
 ARCHIVE, INGEST = "tram_positions.archive", "tram_positions.ingest"
 FIRST = pendulum.datetime(2024, 10, 27, 1)

@@ -20,12 +20,12 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
 from tests.unit.test_dags_backfill import ARCHIVE, FIRST, QUARTER, add_run, dag, front, session, set_task, windows
-from tidegate.core.base.offsets import Interval
-from tidegate.core.tell.announcement import Notice
 from tidegate.airflow import catchup, gauges, messages, pools, runs, switches
 from tidegate.airflow.clear import leftovers
 from tidegate.airflow.operators import CatchUpOperator, MaintainOperator
 from tidegate.airflow.timetable import to_ms
+from tidegate.core.base.offsets import Interval
+from tidegate.core.tell.announcement import Notice
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.look import certificates
 from tidegate.workflow.maintain import reconcile

@@ -14,9 +14,9 @@ from airflow.models.dagbag import DagBag
 from airflow.serialization.serialized_objects import SerializedDAG
 from airflow.utils import dag_parsing_context
 
-from tidegate.core.base.instants import MINUTE_MS
 from tidegate.airflow import factory
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable
+from tidegate.core.base.instants import MINUTE_MS
 
 FIXTURES = airflow_home.CHECKOUT / "tests/fixtures/pipelines"
 DAG_FILE = airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"
@@ -207,7 +207,7 @@ import sys, os
 opened = []
 sys.addaudithook(lambda event, args: opened.append((event, str(args[0]))) if event in recorded else None)
 recorded = ()
-from tidegate.orchestration import factory
+from tidegate.airflow import factory
 from tidegate.settings import load
 factory.build_dags()  # lazy imports of the standard library's zones and the like
 recorded = ("open", "socket.connect", "subprocess.Popen", "sqlite3.connect")

@@ -15,8 +15,8 @@ from airflow.metrics.validators import stat_name_default_handler
 from airflow.stats import Stats
 
 from tests.world import HOUR, TOPIC, World
-from tidegate.core.look.measures import FAMILIES, SUMMARY, Measure
 from tidegate.airflow import gauges
+from tidegate.core.look.measures import FAMILIES, SUMMARY, Measure
 
 DAY = 24 * HOUR
 NAMES = [n for f, (kind, _) in FAMILIES.items() for n in ((f,) if kind != SUMMARY else (f"{f}_sum", f"{f}_count"))]

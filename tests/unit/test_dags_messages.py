@@ -16,9 +16,9 @@ from airflow.serialization.serialized_objects import SerializedDAG
 from tests.unit.test_webhook import Receiver
 from tests.world import World, make_pipeline
 from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.airflow import factory, messages
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.spec.pipeline import Notify
-from tidegate.airflow import factory, messages
 
 LOG = logging.getLogger("task")
 

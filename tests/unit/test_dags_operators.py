@@ -15,13 +15,13 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tests.world import make_pipeline
+from tidegate.airflow import datasets, gauges, hub, operators, replay_runs, runs, sensors, switches
 from tidegate.core.base.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
 from tidegate.core.base.plain import dumps
 from tidegate.core.replay.rehearsal import AtWork
 from tidegate.core.window.due import RunsSeen
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import Look, Standing
-from tidegate.airflow import (datasets, gauges, hub, operators, replay_runs, runs, sensors, switches)
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look import certificates
@@ -164,9 +164,13 @@ def test_an_interval_that_is_no_window_is_refused(
 def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
-    monkeypatch.setattr("tidegate.airflow.backfill.rerunnable.sweep", lambda ids, session: done.append("sweep") or ["x"])
+    monkeypatch.setattr(
+        "tidegate.airflow.backfill.rerunnable.sweep", lambda ids, session: done.append("sweep") or ["x"]
+    )
     monkeypatch.setattr("tidegate.airflow.clear.leftovers.revive", lambda ids, session: done.append("revive") or ["y"])
-    monkeypatch.setattr("tidegate.airflow.clear.leftovers.hand_on", lambda ids, session: done.append("hand on") or ["h"])
+    monkeypatch.setattr(
+        "tidegate.airflow.clear.leftovers.hand_on", lambda ids, session: done.append("hand on") or ["h"]
+    )
     monkeypatch.setattr("tidegate.airflow.clear.leftovers.start", lambda dag_id, session: done.append("start") or ["z"])
 
     def fill(dag: str, windows: list[str], looked_ms: int, session: None, create: bool) -> runs.Filled:

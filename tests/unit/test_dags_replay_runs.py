@@ -15,9 +15,9 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
 from tests.unit.test_range_runs import ARCHIVE, FIRST, QUARTER, REPLAY, dags, session
-from tidegate.core.window.states import WindowKey
 from tidegate.airflow.replay_runs import at_work
 from tidegate.airflow.timetable import to_ms
+from tidegate.core.window.states import WindowKey
 
 __all__ = ["dags", "session"]  # fixtures
 WINDOWS = [WindowKey(to_ms(FIRST + n * QUARTER), to_ms(FIRST + (n + 1) * QUARTER)) for n in range(4)]

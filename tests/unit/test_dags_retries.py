@@ -14,9 +14,9 @@ from airflow.models.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 
+from tidegate.airflow import factory
 from tidegate.cli import examination
 from tidegate.core.base import patience
-from tidegate.airflow import factory
 
 START = pendulum.datetime(2024, 10, 27)
 RUNS = 25

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 from tests import zone_windows
 from tests.world import make_pipeline
+from tidegate.airflow import timetable as module
+from tidegate.airflow.operators import window_of
+from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms, to_ms
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_start
-from tidegate.airflow import timetable as module
-from tidegate.airflow.operators import window_of
-from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms, to_ms
 
 BERLIN = "Europe/Berlin"
 ZONES = [BERLIN, "UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"]

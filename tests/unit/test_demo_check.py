@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.demo import check, flights
+from dev.demo import check, flights
 
 SPAN = check.Span(
     datetime(2013, 1, 26, 16, tzinfo=UTC), datetime(2013, 1, 27, 15, tzinfo=UTC), datetime(2013, 1, 27, 22, tzinfo=UTC)

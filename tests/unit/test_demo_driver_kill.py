@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.demo.driver_kill import KillMissed, kill_next_driver
+from dev.demo.driver_kill import KillMissed, kill_next_driver
 
 # A driver whose workers go on without it, and who writes the receipt as soon as they have written all files: many, for
 # on a busy machine it takes long to find it; a few more once it is dead.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate.demo import flights
+from dev.demo import flights
 
 HOUR_MS = 3_600_000
 

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import event, insert
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.ledger import schema
 from tidegate.core.base.instants import MINUTE_MS
 from tidegate.core.base.offsets import Interval
 from tidegate.core.window.due import ArchiveNote, Due, RunsSeen
+from tidegate.ledger import schema
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.maintain import reconcile
 

@@ -25,12 +25,12 @@ from tests.unit.test_where_chaos import InProcessRows
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
 from tidegate.adapters.rows import RowProcess
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import FileEntry, PartitionRows
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.core.target.tables import told_columns
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.audit.audit import Depth, Report, audit
 from tidegate.workflow.look.where import where
 

@@ -18,7 +18,6 @@ from tests.fakes.registry import FakeRegistry, serving
 from tests.protobuf_values import SETS
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, record
 from tidegate import descriptors
-from tidegate.spark.launcher import secrets_file
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.spec.pipeline import (
     RAW_HEADERS,
@@ -31,6 +30,7 @@ from tidegate.core.spec.pipeline import (
     Pipeline,
     ProtobufFormat,
 )
+from tidegate.spark.launcher import secrets_file
 
 SCHEMA = {
     "type": "record",

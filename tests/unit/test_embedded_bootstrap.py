@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import bootstrap
-from tidegate.embedded.places import Places
+from dev import bootstrap
+from dev.stack.places import Places
 
 
 @pytest.fixture

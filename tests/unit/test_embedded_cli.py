@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from dev.stack import produce, query
+from dev.stack.errors import StackError
+from dev.stack.produce import Sent
+from dev.stack.stack import Stack
 from tidegate.cli.main import main
-from tidegate.embedded import produce, query
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.produce import Sent
-from tidegate.embedded.stack import Stack
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import jars
-from tidegate.embedded.errors import StackError
-from tidegate.embedded.jars import Artifact, ensure_jars, format_lock, parse_lock
-from tidegate.embedded.places import Places
+from dev.stack import jars
+from dev.stack.errors import StackError
+from dev.stack.jars import Artifact, ensure_jars, format_lock, parse_lock
+from dev.stack.places import Places
 
 PLAIN = Artifact("org.example", "lake", "1.0")
 NATIVE = Artifact("org.example", "tide", "2.1", "linux-x86_64")

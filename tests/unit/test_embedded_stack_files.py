@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded.environment import read_env_file, write_env_file
-from tidegate.embedded.errors import PartDied, StackError, last_lines
-from tidegate.embedded.kafka import cluster_id
-from tidegate.embedded.locks import file_lock
-from tidegate.embedded.ports import LOOPBACK, choose_ports, is_free
-from tidegate.embedded.processes import inherited
-from tidegate.embedded.secrets import Secrets
-from tidegate.embedded.stack import Stack
-from tidegate.embedded.state import State
+from dev.stack.environment import read_env_file, write_env_file
+from dev.stack.errors import PartDied, StackError, last_lines
+from dev.stack.kafka import cluster_id
+from dev.stack.locks import file_lock
+from dev.stack.ports import LOOPBACK, choose_ports, is_free
+from dev.stack.processes import inherited
+from dev.stack.secrets import Secrets
+from dev.stack.stack import Stack
+from dev.stack.state import State
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from engine_fixtures import event, job_plan, pipeline, serving
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.storage import LocalStorage
 from tidegate.core.base.errors import StorageError
 from tidegate.core.target.paths import RECEIPT
+from tidegate.storage import LocalStorage
 
 TOPIC = {0: [(n, event(site=site)) for n, site in enumerate(("AA", "B6", "DL", "UA"))]}
 

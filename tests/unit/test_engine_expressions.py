@@ -17,13 +17,13 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.formats import Bad, decoder_for
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.types import arrow_type
-from tidegate.storage import LocalStorage
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import to_plain
 from tidegate.core.files.receipt import DATA, DIRTY, LATE
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 from tidegate.core.window.lateness import Floor
+from tidegate.storage import LocalStorage
 
 NOON = datetime(2013, 1, 5, 12, 34, 56, 789_000, tzinfo=UTC)
 INPUTS = {

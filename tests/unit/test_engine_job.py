@@ -25,10 +25,10 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.tally import Tally, merge
-from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import loads
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, Failure, RangeResult, Receipt, arithmetic_errors
+from tidegate.storage import LocalStorage
 
 
 def run(plan, topic, **options):

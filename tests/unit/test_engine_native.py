@@ -29,9 +29,9 @@ from tests import wire_differential
 from tests.avro_recording import recorded_avro
 from tests.csv_recording import recorded_csv
 from tests.json_differential import CASES, compare, messages, spec_of
-from tidegate.storage.local import LocalStorage
 from tidegate.core.files.receipt import DATA, DIRTY
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
+from tidegate.storage.local import LocalStorage
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "spark_jobs/engine/native"

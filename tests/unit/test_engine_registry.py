@@ -15,8 +15,8 @@ from tests.engine_fixtures import chunk_of
 from tests.fakes.registry import FakeRegistry, serving
 from tests.format_fixtures import spec
 from tidegate.adapters.connections import Connection
-from tidegate.spark.launcher import secrets_file
 from tidegate.core.spec.pipeline import AvroFormat, Format
+from tidegate.spark.launcher import secrets_file
 from tidegate.wiring import registry_secrets
 
 INT = json.dumps({"type": "record", "name": "R", "fields": [{"name": "c", "type": "int"}]})

@@ -10,13 +10,13 @@ from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_pl
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart
 from tidegate.core.files.receipt import DATA, arithmetic_errors, content_digest
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.window.lateness import Floor
+from tidegate.storage import LocalStorage
 
 OPEN = Floor(DAY_ONE)
 CLOSED = Floor(DAY_ONE, (Interval(DAY_ONE, DAY_ONE + HOUR),))

@@ -27,7 +27,6 @@ from spark_jobs.engine import gather, together, write
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import cut, run_plan
 from spark_jobs.engine.route import window_starts
-from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange, union
 from tidegate.core.base.partitions import HIVE_NULL
 from tidegate.core.files.overflow import OVERFLOW_VALUE
@@ -35,6 +34,7 @@ from tidegate.core.files.receipt import DATA, DIRTY, LATE, arithmetic_errors
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Windows
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.lateness import Floor
+from tidegate.storage import LocalStorage
 
 
 def run(plan, topic, **options):

@@ -12,8 +12,8 @@ from engine_fixtures import DAY_ONE, HOUR, attempt_path, event, job_plan, pipeli
 from spark_jobs.engine import gather, spill, together
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.storage import LocalStorage
 from tidegate.core.files.receipt import DATA, DIRTY, LATE
+from tidegate.storage import LocalStorage
 
 ROWS = 240
 

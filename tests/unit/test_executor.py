@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dev import dist, wheels
 from spark_jobs import executor
 from spark_jobs.engine.failures import from_exception
-from tidegate.embedded import dist, wheels
 
 
 def test_what_make_dist_writes_is_what_executors_look_for() -> None:

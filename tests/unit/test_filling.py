@@ -13,12 +13,12 @@ import pytest
 
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import World, record
+from tidegate.airflow.backfill.range_runs import Ground
 from tidegate.cli import backfill as command
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.publish.filling import Run
 from tidegate.core.window.states import WindowKey
-from tidegate.airflow.backfill.range_runs import Ground
 from tidegate.workflow.window import filling
 
 __all__ = ["add_yaml", "tide", "world"]

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
+from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.storage import HdfsStorage, for_uri
 from tidegate.storage.hdfs import split
 from tidegate.storage.hdfs_clients import Users
 from tidegate.storage.hdfs_errors import of_a_change, translated
-from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 
 PIPELINE = """version: 1
 name: p

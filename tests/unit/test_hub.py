@@ -13,11 +13,11 @@ from typing import Any
 import airflow_home  # noqa: F401  (before airflow)
 import pytest
 
+from tidegate.airflow import hub as hubs
+from tidegate.airflow.hub import Hub, hub
 from tidegate.core.base.errors import LedgerError, WrongRevision
 from tidegate.core.window.waits import Answer, Look, Standing, Wait, WindowRef
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
-from tidegate.airflow import hub as hubs
-from tidegate.airflow.hub import Hub, hub
 
 SOON_S = 20.0
 

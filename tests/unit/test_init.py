@@ -14,8 +14,8 @@ from engine_fixtures import DAY_ONE, HOUR, FakeReader, records
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from spark_jobs.draft import Look, kind_of
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
 from tidegate.core.base.errors import SourceError
 from tidegate.core.source.port import PartitionOffsets, TopicState
 from tidegate.core.spec.pipeline import Pipeline

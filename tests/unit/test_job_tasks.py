@@ -15,10 +15,10 @@ from spark_jobs.engine import secrets as engine_secrets
 from spark_jobs.engine import unreadable
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.tasks import Again, Ended, FailedAttempts, attempt, reason, run_on
-from tidegate.spark.conf import tries, with_tries
 from tidegate.core.base.errors import PathExists, SpecError, StorageError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.receipt import Failure
+from tidegate.spark.conf import tries, with_tries
 
 RANGE = OffsetRange("readings", 3, 0, 10)
 STALLED = unreadable.stalled(RANGE, 4, 60, "broker transport failure")

@@ -13,10 +13,10 @@ import pytest
 from spark_jobs.engine.failures import from_exception
 from tests.unit.test_spark_launcher import LAUNCHERS, PLAN, airflow_launcher, spark
 from tests.world import World, record
-from tidegate.spark.local_job import LocalLauncher
-from tidegate.spark.launcher import job_ended
-from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.airflow import last_words, operators
+from tidegate.core.base.errors import JobFailed, JobKilled
+from tidegate.spark.launcher import job_ended
+from tidegate.spark.local_job import LocalLauncher
 from tidegate.workflow.batch import ingest
 
 __all__ = ["spark"]

@@ -22,9 +22,9 @@ from thrift.transport.TTransport import TTransportException
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.spark.launcher import job_ended, job_failed
-from tidegate.core.base import errors
 from tidegate.airflow import last_words, operators
+from tidegate.core.base import errors
+from tidegate.spark.launcher import job_ended, job_failed
 
 PIPELINE = make_pipeline("file:///lake/readings")
 FOUR = pendulum.datetime(2013, 1, 5, 4)

@@ -14,10 +14,10 @@ from sqlalchemy import create_engine, event, insert, select
 
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import HOUR, T0, TOPIC, World, record, window
-from tidegate.ledger.schema import metadata
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
 from tidegate.core.look.measures import COUNTER, FAMILIES, GAUGE, SUMMARY, Measure, broken, exposition
+from tidegate.ledger.schema import metadata
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.measures import measure_all

@@ -16,14 +16,14 @@ from tests.calls import Calls
 from tests.hooks import Died, Hook, Once
 from tests.unit.test_audit import in_process
 from tests.world import World, make_pipeline, record, window
-from tidegate.spark.local_job import LocalLauncher
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.files.merge import Merge, Merged, MergeReceipt, Source, errors, groups, sum_of
 from tidegate.core.files.receipt import DATA, FileEntry, PartitionRows, content_digest
 from tidegate.core.spec.pipeline import Column, Format
 from tidegate.core.window.states import PublishedGeneration
+from tidegate.spark.local_job import LocalLauncher
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.clean.duties import clean

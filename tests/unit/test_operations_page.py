@@ -25,9 +25,9 @@ from tests.unit.operations_scenes import BEGINS_MS, RUN, SCENES
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import World, window
 from tidegate import looking
-from tidegate.ledger.store import Store
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
+from tidegate.ledger.store import Store
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.window import archive

@@ -13,10 +13,10 @@ from engine_fixtures import DAY_ONE, HOUR, all_rows, attempt_path, event, job_pl
 from spark_jobs.engine import gather, places, together, write
 from spark_jobs.engine.job import run_plan
 from tests.world import World, record
-from tidegate.storage import LocalStorage
 from tidegate.core.files.overflow import MAX_COUNTED, OVERFLOW_VALUE, Known, Overflow, overflow_values, told
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.spec.pipeline import Column
+from tidegate.storage import LocalStorage
 
 BEYOND = (("site", OVERFLOW_VALUE),)
 

@@ -15,11 +15,11 @@ from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.task import Task, TaskResult
 from tests.engine_fixtures import FakeReader, Record, all_rows, attempt_path, event, job_plan, pipeline, records
-from tidegate.storage import LocalStorage
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files.receipt import DATA, DIRTY, Receipt
 from tidegate.core.target.paths import RECEIPT
+from tidegate.storage import LocalStorage
 
 
 def test_what_compaction_took_between_the_readings_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record, window
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import StorageAhead
 from tidegate.core.window.states import PublishedGeneration
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean.duties import clean

@@ -23,11 +23,11 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.core.publish.filling import Run
-from tidegate.core.window.states import WindowKey
 from tidegate.airflow import runs
 from tidegate.airflow.backfill.range_runs import Ground, RangeRuns
 from tidegate.airflow.timetable import to_ms
+from tidegate.core.publish.filling import Run
+from tidegate.core.window.states import WindowKey
 
 ARCHIVE, REPLAY, POOL = "tram_positions.archive", "tram_positions.replay", "tidegate_archive"
 FIRST = pendulum.datetime(2024, 10, 27, 1)

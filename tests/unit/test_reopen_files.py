@@ -11,9 +11,9 @@ import pytest
 from tests.unit.reopenings import BOTH, begun, once, reopened
 from tests.unit.test_each_format import FORMATS, SAID
 from tests.world import World, make_pipeline, record, window
-from tidegate.spark.local_job import LocalLauncher
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import Column, Merge
+from tidegate.spark.local_job import LocalLauncher
 from tidegate.workflow.late import reopen
 
 

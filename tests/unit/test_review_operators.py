@@ -12,12 +12,12 @@ from tests.unit.test_cli_complete import counts
 from tests.unit.test_cli_rollback import working
 from tests.unit.test_filling import FILL, Scheduler, scheduler
 from tests.world import World, record
+from tidegate.airflow.backfill.range_runs import Ground
+from tidegate.airflow.last_words import explained
 from tidegate.core.base.errors import BatchRefused, StepMissing, TidegateError
 from tidegate.core.publish.filling import Run
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.states import WindowKey
-from tidegate.airflow.last_words import explained
-from tidegate.airflow.backfill.range_runs import Ground
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 

@@ -12,10 +12,10 @@ import pytest
 from tests.hooks import Died, Hook, die
 from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
-from tidegate.ledger.migrate import migrate
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.restore.record import GenerationRecord, pack, unpack
 from tidegate.core.spec.pipeline import Column
+from tidegate.ledger.migrate import migrate
 from tidegate.workflow.late import reopen
 from tidegate.workflow.replay import replay, rollback
 from tidegate.workflow.restore import adoption

@@ -17,8 +17,8 @@ from engine_fixtures import FakeReader, event, records
 from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.secrets import registry_settings
 from spark_jobs.sample import sample
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
 from tidegate.core.base.errors import LedgerError, SourceError, SpecError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain

@@ -13,12 +13,12 @@ from spark_jobs.engine.secrets import client_secrets, registry_settings
 from tests.world import make_pipeline
 from tidegate import wiring
 from tidegate.adapters.connections import Connection, ConnectionMissing
-from tidegate.ledger.migrate import migrate
-from tidegate.spark.launcher import secrets_file
-from tidegate.spark.connection import master_of
 from tidegate.core.base.errors import LedgerError, TidegateError
 from tidegate.core.spec.pipeline import AvroFormat, Format
+from tidegate.ledger.migrate import migrate
 from tidegate.settings import load
+from tidegate.spark.connection import master_of
+from tidegate.spark.launcher import secrets_file
 
 CFG = """
 [core]

@@ -14,7 +14,6 @@ from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.slowness import Slowness, together
 from tests.world import World, record
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.plain import loads
 from tidegate.core.files import slow_path
 from tidegate.core.files.receipt import Receipt
@@ -22,6 +21,7 @@ from tidegate.core.files.slow_path import REASONS, Slow, told
 from tidegate.core.restore.record import BatchRecord, unpack
 from tidegate.core.spec.pipeline import Column, EventTime, Format
 from tidegate.core.target.paths import RECEIPT
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.look.measures import measure_all
 
 ROOT = Path(__file__).parents[2]

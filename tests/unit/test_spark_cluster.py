@@ -28,16 +28,16 @@ from spark_jobs.engine.job import cut
 from tests.unit.test_spark_launcher import PLAN, SECRETS, airflow_launcher, seen, settings, spark  # noqa: F401
 from tests.world import make_pipeline
 from tidegate import wiring
-from tidegate.spark import yarn
 from tidegate.adapters.connections import Connection
-from tidegate.spark.launcher import SECRETS_FILE, SubprocessLauncher
-from tidegate.spark.conf import driver_conf, with_worker_archive
-from tidegate.spark.connection import SparkConnection
+from tidegate.airflow.launcher import AirflowSparkLauncher
 from tidegate.cli.spark_checks import impossible_jobs
 from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.airflow.launcher import AirflowSparkLauncher
+from tidegate.spark import yarn
+from tidegate.spark.conf import driver_conf, with_worker_archive
+from tidegate.spark.connection import SparkConnection
+from tidegate.spark.launcher import SECRETS_FILE, SubprocessLauncher
 
 KEYTAB = b"\x05\x02keytab"
 ARCHIVE = "hdfs:///apps/tidegate-worker-0.1.0.tar.gz"

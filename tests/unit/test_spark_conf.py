@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import lean
-from tidegate.spark.conf import (DEFAULT_JAVA, EXTRA_JAVA, LOCAL, SHORT_LIVED, YARN, driver_conf, is_local)
+from tidegate.spark.conf import DEFAULT_JAVA, EXTRA_JAVA, LOCAL, SHORT_LIVED, YARN, driver_conf, is_local
 
 ROOT = Path(__file__).parents[2]
 RUN: dict = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.adapters import storage as adapters
-from tidegate.storage import LocalStorage, for_uri, local
 from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
+from tidegate.storage import LocalStorage, for_uri, local
 
 
 @pytest.mark.parametrize("uri", ["file:///a/b", "file:/a/b", "/a/b", "file:///a/b/"])

@@ -14,12 +14,12 @@ import pytest
 
 from tests.hooks import Died
 from tests.unit.swaps import KEY, VALUES, Kept, Life, Reader, assert_three_is_published, changing, two_swaps, whole
-from tidegate.storage.local import LocalStorage
 from tidegate.core.base.errors import Alarm
 from tidegate.core.base.renames import Seen
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.target.paths import join
 from tidegate.core.target.swap import Do, Hour, decide
+from tidegate.storage.local import LocalStorage
 from tidegate.workflow.window import publication, verification
 
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import HOUR, TOPIC, World
-from tidegate.cli.main import main
 from tidegate.cli import surroundings
+from tidegate.cli.main import main
 from tidegate.core.source.loss import CRITICAL, OK, UNKNOWN, WARN
 from tidegate.core.source.progress import Look
 from tidegate.core.source.retention import AHEAD, NEVER, PASSING

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.spark import warm_session
 from tidegate.spark.warm_session import Patience, WarmLauncher, end_sessions
-from tidegate.core.base.errors import JobFailed, JobKilled
 
 ROOT = Path(__file__).parents[2]
 # As spark-submit does, it waits for a driver below it, whose arguments it has too.

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from dev import bootstrap, dist, elf, wheels
+from dev.wheels import PLATFORMS, Platform
 from spark_jobs.engine import native
-from tidegate.embedded import bootstrap, dist, elf, wheels
-from tidegate.embedded.wheels import PLATFORMS, Platform
 
 LIBRARY = next(Path(native.__file__).parent.glob("_native*.so"), None)
 needs_library = pytest.mark.skipif(LIBRARY is None, reason="no C library here")

@@ -54,7 +54,7 @@ def _world(worlds: Any, folder: Path) -> Any:
 
 
 def _catalogue(world: Any, shown: dict[str, Any]) -> None:
-    from tidegate.core.target.tables import data_table, dirty_table, late_table
+    from tidegate.core.tables import data_table, dirty_table, late_table
 
     for table in (data_table(world.pipeline), late_table(world.pipeline), dirty_table(world.pipeline)):
         world.catalogue.ensure_table(table)
@@ -64,12 +64,10 @@ def _catalogue(world: Any, shown: dict[str, Any]) -> None:
 
 
 def _step(worlds: Any, world: Any, ctx: Any, step: str, argument: str) -> str:
-    from tidegate.workflow.batch import ingest
-    from tidegate.workflow.replay import replay
-    from tidegate.workflow.window import archive
+    from tidegate.workflow import archive, ingest, replay
 
     if step == "adopt":
-        from tidegate.workflow.restore import adoption
+        from tidegate.workflow import adoption
 
         adoption.adopt(ctx, adoption.survey(ctx), argument)
         return "adopted"

@@ -85,7 +85,7 @@ def renamed(content: bytes, old: str, new: str) -> bytes:
 
 def main(place: Path) -> None:
     from tests.world import World, record
-    from tidegate.workflow.batch import ingest
+    from tidegate.workflow import ingest
 
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
+from tidegate.adapters.ledger.migrate import migrate, revisions
+from tidegate.adapters.ledger.store import HEAD, make_engine
 
 import tests.world
 from tests.unit.test_audit import in_process
 from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
 from tests.world import World, make_pipeline, record, window
-from tidegate.adapters.ledger.migrate import migrate, revisions
-from tidegate.adapters.ledger.store import HEAD, make_engine
 from tidegate.core.base.errors import LedgerError, WrongRevision
 from tidegate.core.target.tables import data_table, dirty_table, late_table
 from tidegate.core.window.cut import window_id

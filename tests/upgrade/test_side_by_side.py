@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tidegate.adapters.ledger import schema
+from tidegate.adapters.ledger.migrate import migrate
+from tidegate.adapters.ledger.store import HEAD
 
 from tests.full_sums import full_sums
 from tests.unit.test_audit import in_process
 from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.upgrade.test_ledger_upgrade import EARLIER, MADE_BY_OLD_CODE, restored
 from tests.world import World, record
-from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.store import HEAD
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.jobs import JobPlan
@@ -162,7 +162,7 @@ def test_an_old_command_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, 
         ["db", "migrate"],
     ]
     code = (
-        "import json, sys; from click.testing import CliRunner; from tidegate.cli.main import main\n"
+        "import json, sys; from click.testing import CliRunner; from tidegate.cli import main\n"
         "ran = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]\n"
         "print(json.dumps([[r.exit_code, r.output] for r in ran]))\n"
     )
@@ -298,8 +298,8 @@ def test_an_old_worker_takes_a_plan_that_says_nothing_new_and_refuses_any_other(
                 path.write_text(dumps(replace(plan, parts=tuple(replace(p, zone=zone) for p in plan.parts))))
             code = (
                 "import sys, json; from pathlib import Path\n"
-                "from tests.world import World, record; from tidegate.core.batch.states import JobPlan\n"
-                "from tidegate.core.base.plain import loads; from tidegate.adapters.storage.local import LocalStorage\n"
+                "from tests.world import World, record; from tidegate.core.batch import JobPlan\n"
+                "from tidegate.core.plain import loads; from tidegate.adapters.storage.local import LocalStorage\n"
                 "from spark_jobs.engine.job import run_plan\n"
                 f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import scene\n"
                 "import tempfile; world = World(Path(tempfile.mkdtemp()))\n"

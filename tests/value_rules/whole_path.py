@@ -12,9 +12,9 @@ from tests.engine_fixtures import all_rows, job_plan, serving
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tests.value_rules.oracle_values import kind_of
 from tests.value_rules.plain_values import plain
-from tidegate.storage import LocalStorage
 from tidegate.core.files.receipt import DATA, DIRTY, LATE
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.storage import LocalStorage
 
 Place = tuple[int, int]
 """(partition, offset)"""

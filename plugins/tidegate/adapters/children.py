@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from tidegate.spark.launcher import land_application, local_environment
 from tidegate.core.base.errors import StorageError
+from tidegate.spark.launcher import land_application, local_environment
 
 LAST_WORDS = 5
 

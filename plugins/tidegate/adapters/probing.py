@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tidegate.storage import for_uri
-from tidegate.storage.local import local_path
 from tidegate.core.base.errors import StorageError, TidegateError
 from tidegate.core.base.storage import Storage
 from tidegate.core.target.paths import join
+from tidegate.storage import for_uri
+from tidegate.storage.local import local_path
 
 CONTENT = b"tidegate doctor\n"
 

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.exceptions import AirflowSkipException
 from airflow.utils import timezone
 
+from tidegate.airflow import datasets, pools
+from tidegate.airflow import runs as runs_module
+from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.wording import many, those
 from tidegate.core.publish import catchup as rules
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
-from tidegate.airflow import datasets, pools
-from tidegate.airflow import runs as runs_module
-from tidegate.airflow.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance

@@ -16,12 +16,12 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from tidegate.airflow.threads import in_thread
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import loads
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import Answer
-from tidegate.airflow.threads import in_thread
 
 if TYPE_CHECKING:
     from tidegate.core.completeness.port import Truth
@@ -88,8 +88,8 @@ def look(pipeline: str, window: WindowKey) -> Certificate:
 @functools.lru_cache(maxsize=128)
 def parts(pipeline: str) -> tuple[Pipeline, Truth | None]:
     """Once for each spec, so that calls that hang are counted."""
-    from tidegate.completeness.open import truth_of
     from tidegate.airflow.connections import airflow_connection
+    from tidegate.completeness.open import truth_of
 
     spec = loads(Pipeline, pipeline)
     return spec, truth_of(spec, airflow_connection)

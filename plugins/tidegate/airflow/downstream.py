@@ -11,11 +11,11 @@ from airflow.models.baseoperator import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
+from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.waits import PublishedWait
-from tidegate.airflow.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context

@@ -18,13 +18,21 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.dag_parsing_context import get_parsing_context
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
-from tidegate.core.base.errors import SpecError
-from tidegate.core.spec.pipeline import Pipeline
 from tidegate.airflow import docs, messages, weights
 from tidegate.airflow.backfill.rerunnable import to_scheduled
-from tidegate.airflow.operators import (CatchUpOperator, LandOperator, MaintainOperator, PlanOperator, PublishOperator, ReplayOperator, WriteOperator)
+from tidegate.airflow.operators import (
+    CatchUpOperator,
+    LandOperator,
+    MaintainOperator,
+    PlanOperator,
+    PublishOperator,
+    ReplayOperator,
+    WriteOperator,
+)
 from tidegate.airflow.sensors import WindowReadySensor
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
+from tidegate.core.base.errors import SpecError
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.settings import Settings, load
 from tidegate.spec import loader
 from tidegate.spec.expressions import Judge

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from tidegate.airflow.threads import in_background, in_thread
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.window.waits import Answer, Look, Wait, WindowRef, settled, union
-from tidegate.airflow.threads import in_background, in_thread
 
 if TYPE_CHECKING:
     from tidegate.core.window.waits import WaitLedger

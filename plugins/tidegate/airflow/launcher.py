@@ -11,14 +11,27 @@ from airflow.exceptions import AirflowException
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from tidegate.spark.launcher import (LAST_WORDS, absolute_binary, application_arguments, end_processes, job_ended, job_failed, land_application, let_end, local_environment, new_tag, processes_of, secrets_file)
-from tidegate.spark.conf import is_local
-from tidegate.spark.connection import SparkConnection, refused
-from tidegate.spark.yarn import end_applications, tagged
+from tidegate.airflow.connections import airflow_connection
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.airflow.connections import airflow_connection
 from tidegate.settings import Settings, load
+from tidegate.spark.conf import is_local
+from tidegate.spark.connection import SparkConnection, refused
+from tidegate.spark.launcher import (
+    LAST_WORDS,
+    absolute_binary,
+    application_arguments,
+    end_processes,
+    job_ended,
+    job_failed,
+    land_application,
+    let_end,
+    local_environment,
+    new_tag,
+    processes_of,
+    secrets_file,
+)
+from tidegate.spark.yarn import end_applications, tagged
 from tidegate.wiring import spark_conf, warm_launcher
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.models.baseoperator import BaseOperator
 from airflow.utils import timezone
 
+from tidegate.airflow import datasets, last_words
+from tidegate.airflow.links import BoardLink
+from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import GivesWay, SpecError, StillClosing, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.states import WindowKey
-from tidegate.airflow import datasets, last_words
-from tidegate.airflow.links import BoardLink
-from tidegate.airflow.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
@@ -269,8 +269,8 @@ class MaintainOperator(PipelineOperator):
         """Runs that a killed backfill left behind."""
         from airflow.utils.session import create_session
 
-        from tidegate.airflow.clear import leftovers
         from tidegate.airflow.backfill.rerunnable import sweep
+        from tidegate.airflow.clear import leftovers
 
         with create_session() as session:
             done = sweep(self.dag_ids, session) + leftovers.revive(self.dag_ids, session)
@@ -282,10 +282,10 @@ class MaintainOperator(PipelineOperator):
         """Archive runs before other duties: a window that waits is what users notice."""
         from airflow.utils.session import create_session
 
-        from tidegate.core.publish import catchup
         from tidegate.airflow import gauges, messages, switches
         from tidegate.airflow.catchup import part_of, run_of
         from tidegate.airflow.runs import create_missing_runs, without_run
+        from tidegate.core.publish import catchup
         from tidegate.workflow.maintain import reconcile
         from tidegate.workflow.tell import announcements
 

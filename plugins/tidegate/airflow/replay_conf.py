@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from airflow.utils import timezone
 
+from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import AskedWrong, NotReady, ReplayRefused, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.replay.request import REOPEN, REPLAY, ROLLBACK, Asked, asked
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
-from tidegate.airflow.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context

@@ -12,14 +12,14 @@ from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
+from tidegate.airflow.operators import CERTIFICATE, PipelineOperator, window_of
+from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.completeness.rules import longest_wait_ms
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import Answer, ClosedWait, ReadyWait, Wait
-from tidegate.airflow.operators import CERTIFICATE, PipelineOperator, window_of
-from tidegate.airflow.timetable import to_ms
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context

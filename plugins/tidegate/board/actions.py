@@ -12,7 +12,6 @@ from typing import Any
 from flask import make_response, redirect, request, url_for
 from flask_appbuilder import expose
 
-from tidegate.ledger.requests import SqlRequests
 from tidegate.board import questions, runs, views
 from tidegate.board.access import TidegatePages, actor, acts, sees
 from tidegate.board.questions import ACTIONS, RELEASE, RESET, Question
@@ -20,6 +19,7 @@ from tidegate.board.reach import NotRegistered, Reach, UnknownPipeline
 from tidegate.core.base.errors import AskedWrong, LostComparison, TidegateError
 from tidegate.core.replay.request import LONGEST_REASON, REOPEN, REPLAY, ROLLBACK, reason
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.ledger.requests import SqlRequests
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", RELEASE: "ingest", RESET: "ingest"}

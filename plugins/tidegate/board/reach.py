@@ -83,8 +83,8 @@ class Reach:
 
     def ledger(self) -> SqlLedger:
         """For looking. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
-        from tidegate.ledger import SqlLedger
         from tidegate.airflow.connections import airflow_connection
+        from tidegate.ledger import SqlLedger
         from tidegate.wiring import ledger_address
 
         with self._lock:

@@ -19,11 +19,11 @@ from flask import url_for
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from tidegate.airflow.timetable import from_ms
 from tidegate.board.words import asked_task
 from tidegate.core.base.instants import iso
 from tidegate.core.look.views import Event
 from tidegate.core.replay.request import Asked
-from tidegate.airflow.timetable import from_ms
 
 PREFIX = "board__"
 """Of the ids of runs that the board makes."""

@@ -10,7 +10,7 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.explain import parse_window
 from tidegate.cli.failures import CANNOT_TELL, NOT_WELL, WELL
-from tidegate.cli.output import (advice, console, json_option, paragraph, print_json, progress)
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.cli.progress_shown import following
 from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, size

@@ -18,8 +18,8 @@ from tidegate.cli.wait import DurationType
 from tidegate.core.base.wording import those
 
 if TYPE_CHECKING:
-    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.airflow.backfill.range_runs import RangeRuns
+    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.window.filling import Asked, Progress
 
@@ -131,9 +131,9 @@ def _asked(
     stop_on_failure: bool,
 ) -> Asked:
     """With --replay the mark of the backfill that is gone on with, or that of a new one."""
+    from tidegate.airflow.backfill.range_runs import OURS
     from tidegate.core.base.instants import iso
     from tidegate.core.publish.filling import unfinished_mark
-    from tidegate.airflow.backfill.range_runs import OURS
     from tidegate.workflow.window.filling import Asked
 
     now_ms = time.time_ns() // 1_000_000  # two may begin in one second

@@ -12,10 +12,10 @@ from tidegate.cli.failures import NOT_WELL, WELL, Failed
 from tidegate.cli.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
-    from tidegate.ledger import SqlLedger
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.window.answer import Answer, Comparison
     from tidegate.core.window.states import WindowKey
+    from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
 
 

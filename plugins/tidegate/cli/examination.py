@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.spark.connection import master_of
 from tidegate.cli import parsing, surroundings
 from tidegate.cli.side_by_side import Away, ask
 from tidegate.cli.spark_checks import impossible_jobs
@@ -19,6 +18,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
 from tidegate.settings import airflow_home, airflow_setting
+from tidegate.spark.connection import master_of
 
 if TYPE_CHECKING:
     from tidegate.adapters.airflow_facts import AirflowFacts

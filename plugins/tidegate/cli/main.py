@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,21 @@ _COMMANDS = {
     "schema": ("tidegate.cli.schemas:schema", "Propose columns for fields that no column takes."),
     "doctor": ("tidegate.cli.doctor:doctor", "Look at the whole set-up: what is wrong, and how to mend it."),
     "db": ("tidegate.cli.ledger:db", "Bring the ledger's schema to this version."),
-    "stack": ("tidegate.embedded.cli:stack", "Kafka, PostgreSQL, Hive and Airflow on this machine, for a trial."),
+    "stack": ("dev.stack.cli:stack", "Kafka, PostgreSQL, Hive and Airflow on this machine, for a trial."),
 }
+
+
+def _use_checkout() -> None:
+    """Let `dev` be imported, which no wheel brings."""
+    checkout = Path(__file__).resolve().parents[3]
+    if not (checkout / "dev/stack/cli.py").is_file():
+        raise Failed(
+            "`tidegate stack` works in a checkout of Tidegate only: what it starts is not part of the package\n"
+            "  what to do: clone the repository, run `make setup` there, then `.venv/bin/tidegate stack up`",
+            WRONG,
+        )
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
 
 
 class _Root(Commands):
@@ -54,16 +68,9 @@ class _Root(Commands):
         if cmd_name not in _COMMANDS:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        try:
-            return getattr(import_module(module), attribute)
-        except ModuleNotFoundError as e:
-            if cmd_name != "stack" or (e.name or "").startswith("tidegate."):
-                raise
-            raise Failed(
-                f"`tidegate stack` needs {e.name}, which is not installed\n"
-                "  what to do: pip install 'tidegate[embedded,worker,postgres]'",
-                WRONG,
-            ) from None
+        if cmd_name == "stack":
+            _use_checkout()
+        return getattr(import_module(module), attribute)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Their lines stand here, so that the help imports none of them."""
@@ -108,7 +115,3 @@ def main(ctx: click.Context, env_file: Path | None) -> None:
     if found is not None:
         for name in surroundings.use_env_file(found):
             ctx.call_on_close(lambda name=name: os.environ.pop(name, None))
-
-
-if __name__ == "__main__":
-    main(prog_name="tidegate")

@@ -17,9 +17,9 @@ from tidegate.cli.wait import DurationType
 from tidegate.core.tell.pauses import ALL, ordered
 
 if TYPE_CHECKING:
-    from tidegate.ledger import SqlLedger
-    from tidegate.core.tell.pauses import Pause
     from tidegate.airflow.switches import Switches
+    from tidegate.core.tell.pauses import Pause
+    from tidegate.ledger import SqlLedger
 
 LOOK_S = 1.0
 """How often Airflow is asked for DAGs that it does not know yet."""

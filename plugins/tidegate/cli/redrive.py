@@ -10,7 +10,7 @@ import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
-from tidegate.cli.output import (advice, console, json_option, paragraph, print_json, progress)
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:

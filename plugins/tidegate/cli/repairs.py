@@ -13,9 +13,9 @@ from tidegate.cli.output import json_option, print_json
 from tidegate.core.base.wording import those
 
 if TYPE_CHECKING:
-    from tidegate.ledger import SqlLedger
     from tidegate.core.batch.states import OpenBatch
     from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
 
 _why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidegate.adapters.connections import Connection
-from tidegate.spark.connection import SparkConnection
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.doctor.findings import WRONG, Finding
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.spark.connection import SparkConnection
 
 
 def impossible_jobs(pipelines: Iterable[Pipeline], connections: Mapping[str, Connection | None]) -> list[Finding]:

@@ -16,8 +16,8 @@ from tidegate.cli.topics import topics
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
-    from tidegate.ledger import SqlLedger
     from tidegate.core.look.views import BatchRow, Overview
+    from tidegate.ledger import SqlLedger
     from tidegate.workflow.look.overview import PipelineStatus
 
 KAFKA_S = 2.0

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from tidegate.ledger import SqlLedger
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.target.catalogue import Catalogue
     from tidegate.core.tell.pauses import Pause
+    from tidegate.ledger import SqlLedger
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
     from tidegate.workflow.base.context import Context
@@ -149,8 +149,8 @@ def ledger() -> Iterator[SqlLedger]:
 
 def pauses(names: Iterable[str]) -> dict[str, Pause]:
     """Those on purpose that are not over; none where the ledger gives no answer, which somebody else tells."""
-    from tidegate.ledger.health import examine
     from tidegate.core.base.errors import TidegateError
+    from tidegate.ledger.health import examine
     from tidegate.wiring import command_lookup, ledger_address
 
     try:

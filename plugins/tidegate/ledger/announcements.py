@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import and_, distinct, exists, func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
 from tidegate.core.base.plain import loads
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import CURRENT, WindowKey
 from tidegate.core.window.watermark import Certificate
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of
 
 g, w, t = schema.generations, schema.windows, schema.batch_window_totals
 x, f = schema.generation_batches, schema.generation_files

@@ -9,10 +9,6 @@ from typing import Any
 from sqlalchemy import and_, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import ends, redrives, resumptions, rows, schema
-from tidegate.ledger.facts import topic_facts
-from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
-from tidegate.ledger.values import landed_values
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.partitions import PartitionValues
@@ -21,6 +17,10 @@ from tidegate.core.batch.planning import PlanningView, advance
 from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
 from tidegate.core.window.zonedata import ZoneData
+from tidegate.ledger import ends, redrives, resumptions, rows, schema
+from tidegate.ledger.facts import topic_facts
+from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
+from tidegate.ledger.values import landed_values
 
 b = schema.batches
 _OPEN = ("PLANNED", "WRITING", "SEALED")

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
 from tidegate.core.files.receipt import DATA
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
 
 b, g, i = schema.batches, schema.generations, schema.intents
 _CHUNK = 200

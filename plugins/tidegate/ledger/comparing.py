@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.ledger import schema
 
 w, g = schema.windows, schema.generations
 

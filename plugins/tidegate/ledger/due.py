@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import and_, exists, func, insert, or_, select, update
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.files.receipt import DATA
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import CURRENT
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of
 
 n, g = schema.archive_notes, schema.generations
 t, w = schema.batch_window_totals, schema.windows

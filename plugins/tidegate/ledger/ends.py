@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import rows_of
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import INGEST
+from tidegate.ledger import schema
+from tidegate.ledger.store import rows_of
 
 b, s = schema.batches, schema.resumptions
 

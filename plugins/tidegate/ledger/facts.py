@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import row_of, rows_of
 from tidegate.core.batch.states import INGEST
 from tidegate.core.window.forecast import BATCHES, earlier
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
+from tidegate.ledger import schema
+from tidegate.ledger.store import row_of, rows_of
 
 b = schema.batches
 NOTHING = TopicFacts(None, None, ())

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
 from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.batch.states import INGEST
@@ -27,6 +26,7 @@ from tidegate.core.publish.grounds import (
 )
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import schema
 
 t, r, b = schema.batch_window_totals, schema.batch_ranges, schema.batches
 

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from tidegate.core.base.errors import LedgerError
 from tidegate.ledger import schema
 from tidegate.ledger.store import HEAD, Store, make_engine
-from tidegate.core.base.errors import LedgerError
 
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 

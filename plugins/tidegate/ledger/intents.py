@@ -12,10 +12,10 @@ from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import ColumnElement
 
-from tidegate.ledger import schema
 from tidegate.core.base.errors import CatalogueUnsure
 from tidegate.core.base.instants import iso
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
+from tidegate.ledger import schema
 
 i = schema.intents
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlalchemy import exists, func, literal, literal_column, select, union_all
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
 from tidegate.core.files.receipt import LATE
 from tidegate.core.window.states import CURRENT
+from tidegate.ledger import schema
 
 t, g, made, losses = schema.batch_window_totals, schema.generations, schema.generation_batches, schema.losses
 

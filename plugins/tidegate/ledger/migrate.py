@@ -11,8 +11,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from tidegate.ledger.store import make_engine, wrong_revision
 from tidegate.core.base.errors import LedgerError
+from tidegate.ledger.store import make_engine, wrong_revision
 
 LOCK_MS = 20_000
 """How long a table is waited for: while a change waits for its end, every task waits behind it."""

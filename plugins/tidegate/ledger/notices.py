@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import and_, delete, func, insert, or_, select, union_all, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
-from tidegate.ledger.store import Store, row_of
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.tell.notices import AuditOutcome, Finding, Happening, Notice
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import CURRENT, WindowKey
+from tidegate.ledger import schema
+from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
+from tidegate.ledger.store import Store, row_of
 
 n, e = schema.notices, schema.events
 AUDIT, AUDITED = "audit", "audited"

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store
 from tidegate.core.base.errors import LostComparison, StepMissing
 from tidegate.core.tell.pauses import Pause, ordered, without
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
 
 e, p = schema.events, schema.pipelines
 SUBJECT, PAUSED, UNPAUSED = "DAGs", "paused on purpose", "unpaused"

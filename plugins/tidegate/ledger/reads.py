@@ -8,6 +8,12 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.look.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
+from tidegate.core.target.intents import Intent
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import ARCHIVE, CURRENT, WindowKey
 from tidegate.ledger import rows, schema
 from tidegate.ledger.ends import planned_ends
 from tidegate.ledger.late import lost_and_late
@@ -27,12 +33,6 @@ from tidegate.ledger.reads_survey import SurveyReads
 from tidegate.ledger.reads_where import WhereReads
 from tidegate.ledger.store import row_of, rows_of
 from tidegate.ledger.totals import totals
-from tidegate.core.batch.states import INGEST
-from tidegate.core.files.receipt import FileEntry
-from tidegate.core.look.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
-from tidegate.core.target.intents import Intent
-from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import ARCHIVE, CURRENT, WindowKey
 
 b, g = schema.batches, schema.generations
 _OPEN = ("PLANNED", "WRITING", "SEALED")

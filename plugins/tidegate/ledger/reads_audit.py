@@ -10,6 +10,12 @@ from typing import Any
 from sqlalchemy import and_, case, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import DATA, LATE, FileEntry
+from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
+from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 from tidegate.ledger import reopenings, resumptions, rows, schema
 from tidegate.ledger.reads_rows import (
     Snapshots,
@@ -22,12 +28,6 @@ from tidegate.ledger.reads_rows import (
     window_total,
 )
 from tidegate.ledger.store import row_of, rows_of
-from tidegate.core.base.offsets import Interval
-from tidegate.core.base.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
-from tidegate.core.batch.states import INGEST
-from tidegate.core.files.receipt import DATA, LATE, FileEntry
-from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
-from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 
 PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
 """About so many files and batches of the ledger are in memory at once."""

@@ -11,6 +11,17 @@ from typing import Any
 from sqlalchemy import and_, func, literal_column, select
 from sqlalchemy.engine import Connection
 
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.batch.states import INGEST
+from tidegate.core.files.receipt import LATE, DirtySample
+from tidegate.core.files.slow_path import Slow
+from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
+from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.intents import Intent
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
 from tidegate.ledger import schema
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import (
@@ -26,17 +37,6 @@ from tidegate.ledger.reads_rows import window_total as total_of
 from tidegate.ledger.reads_survey import SPANS, asked
 from tidegate.ledger.store import row_of, rows_of
 from tidegate.ledger.truths import answer_of
-from tidegate.core.base.offsets import Interval
-from tidegate.core.base.plain import from_plain, loads
-from tidegate.core.batch.states import INGEST
-from tidegate.core.files.receipt import LATE, DirtySample
-from tidegate.core.files.slow_path import Slow
-from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
-from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
-from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.intents import Intent
-from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
 made, n = schema.generation_batches, schema.notices

@@ -12,8 +12,6 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store
 from tidegate.core.base.offsets import Interval, OffsetRange, union
 from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.files.balance import Balance
@@ -21,6 +19,8 @@ from tidegate.core.files.receipt import DIRTY, LATE
 from tidegate.core.look.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
 _DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")

@@ -11,12 +11,6 @@ from typing import Any
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.facts import NOTHING, partition_facts
-from tidegate.ledger.late import lost_and_late
-from tidegate.ledger.notices import audits_and_pauses, undelivered
-from tidegate.ledger.reads_rows import Snapshots
-from tidegate.ledger.totals import totals
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.batch.states import INGEST
@@ -28,6 +22,12 @@ from tidegate.core.source.retention import HORIZON_MS
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import CURRENT
 from tidegate.core.window.watermark import TopicFacts
+from tidegate.ledger import schema
+from tidegate.ledger.facts import NOTHING, partition_facts
+from tidegate.ledger.late import lost_and_late
+from tidegate.ledger.notices import audits_and_pauses, undelivered
+from tidegate.ledger.reads_rows import Snapshots
+from tidegate.ledger.totals import totals
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, w = schema.batch_partitions, schema.windows

@@ -10,9 +10,6 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import resumptions, rows, schema
-from tidegate.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
-from tidegate.ledger.store import row_of, rows_of
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.states import INGEST
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
@@ -20,6 +17,9 @@ from tidegate.core.look.sighting import Earlier, Life, OffsetFacts, WindowFacts
 from tidegate.core.look.views import BatchRow, LossRow
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
+from tidegate.ledger import resumptions, rows, schema
+from tidegate.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
+from tidegate.ledger.store import row_of, rows_of
 
 b, r, p = schema.batches, schema.batch_ranges, schema.batch_partitions
 

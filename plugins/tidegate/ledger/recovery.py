@@ -8,10 +8,6 @@ from typing import Any
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import ends, reopenings, resumptions, rows, schema
-from tidegate.ledger.comparing import subject
-from tidegate.ledger.specs import registered
-from tidegate.ledger.store import Store, row_of, scalar
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import loads
@@ -32,6 +28,10 @@ from tidegate.core.window.states import (
     SWAPPING,
     WindowKey,
 )
+from tidegate.ledger import ends, reopenings, resumptions, rows, schema
+from tidegate.ledger.comparing import subject
+from tidegate.ledger.specs import registered
+from tidegate.ledger.store import Store, row_of, scalar
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id

@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import and_, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.batch.states import DirtySource, Plan
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
 from tidegate.core.files.receipt import DIRTY, PartitionRows
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
 
 b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
 e, k = schema.events, schema.run_bindings

@@ -10,8 +10,6 @@ from typing import Any
 from sqlalchemy import and_, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, rows_of, scalar
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import LateBatch, LateWindow, Unfinished
 from tidegate.core.window.cut import window_id
@@ -26,6 +24,8 @@ from tidegate.core.window.states import (
     SWAPPING,
     WindowKey,
 )
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of, rows_of, scalar
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _FINISHED = (CURRENT, RETIRED, DISCARDED)

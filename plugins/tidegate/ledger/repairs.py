@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import select, update
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, scalar
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, scalar
 
 _OPEN = ("PLANNED", "WRITING", "SEALED")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import and_, exists, or_, select
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store
 from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, Rehearsal, Unfinished
 from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
 
 g = schema.generations
 

@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.look.views import Event
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store
 
 _LOOKED_AT = 100
 """So many requests of a kind may come between two clicks on one button."""

@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import and_, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, rows_of
 from tidegate.core.batch.states import Plan
 from tidegate.core.source.log_cut import Cut, Resumption
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of, rows_of
 
 s, k = schema.resumptions, schema.log_cuts
 

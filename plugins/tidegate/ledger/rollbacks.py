@@ -5,14 +5,14 @@ from __future__ import annotations
 from sqlalchemy import and_, func, insert, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, rows_of
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import LATE
 from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILDING, CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of, rows_of
 
 g, w, x = schema.generations, schema.windows, schema.generation_batches
 

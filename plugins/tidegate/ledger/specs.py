@@ -7,10 +7,10 @@ import json
 from sqlalchemy import and_, func, insert, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, scalar
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of, scalar
 
 b, s = schema.batches, schema.spec_versions
 

@@ -7,6 +7,11 @@ from collections.abc import Callable
 from sqlalchemy import select, update
 from sqlalchemy.engine import Engine
 
+from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.base.plain import loads
+from tidegate.core.ledger import Block, PipelineRow
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.cut import window_id
 from tidegate.ledger import schema
 from tidegate.ledger.announcements import SqlAnnouncements
 from tidegate.ledger.batches import SqlBatches
@@ -27,11 +32,6 @@ from tidegate.ledger.store import Store, make_engine, row_of, rows_of
 from tidegate.ledger.totals import SqlTotals
 from tidegate.ledger.truths import SqlTruths
 from tidegate.ledger.windows import SqlWindows
-from tidegate.core.base.errors import LedgerError, LostComparison
-from tidegate.core.base.plain import loads
-from tidegate.core.ledger import Block, PipelineRow
-from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.cut import window_id
 
 
 class SqlLedger:

@@ -32,10 +32,10 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
-from tidegate.ledger import schema
-from tidegate.ledger.texts import storable
 from tidegate.core.base.errors import LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.plain import dumps
+from tidegate.ledger import schema
+from tidegate.ledger.texts import storable
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
 from tidegate.core.base.plain import dumps, from_plain, to_plain
 from tidegate.core.batch.states import INGEST
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of
 
 t, b = schema.totals, schema.batches
 MOST = 20_000

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import WindowKey
+from tidegate.ledger import schema
+from tidegate.ledger.store import Store, row_of
 
 t, w = schema.truths, schema.windows
 

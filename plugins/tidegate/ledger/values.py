@@ -8,9 +8,9 @@ from collections import defaultdict
 from sqlalchemy import and_, or_, select
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import schema
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.files.receipt import DATA
+from tidegate.ledger import schema
 
 
 def landed_values(

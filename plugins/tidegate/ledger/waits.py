@@ -14,10 +14,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from tidegate.ledger.facts import partition_facts
-from tidegate.ledger.store import LIMITS, in_our_words
 from tidegate.core.window.waits import Look, Standing, WindowRef
 from tidegate.core.window.watermark import TopicFacts
+from tidegate.ledger.facts import partition_facts
+from tidegate.ledger.store import LIMITS, in_our_words
 
 # Partitions of a batch that is known already are not sent again: what has landed is final. The nonce tells it from
 # another batch of the same number, in a ledger that lost commits.

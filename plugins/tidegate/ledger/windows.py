@@ -9,15 +9,6 @@ from typing import Any
 from sqlalchemy import Table, and_, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.ledger import intents, reopenings, rows, schema
-from tidegate.ledger.comparing import building as _building
-from tidegate.ledger.comparing import in_state as _in_state
-from tidegate.ledger.comparing import lock as _lock
-from tidegate.ledger.comparing import subject as _subject
-from tidegate.ledger.facts import earlier_facts, topic_facts
-from tidegate.ledger.grounds import grounds_of
-from tidegate.ledger.store import Store, row_of, rows_of
-from tidegate.ledger.truths import stored_answer
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, loads
@@ -45,6 +36,15 @@ from tidegate.core.window.states import (
     WindowKey,
 )
 from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.ledger import intents, reopenings, rows, schema
+from tidegate.ledger.comparing import building as _building
+from tidegate.ledger.comparing import in_state as _in_state
+from tidegate.ledger.comparing import lock as _lock
+from tidegate.ledger.comparing import subject as _subject
+from tidegate.ledger.facts import earlier_facts, topic_facts
+from tidegate.ledger.grounds import grounds_of
+from tidegate.ledger.store import Store, row_of, rows_of
+from tidegate.ledger.truths import stored_answer
 
 w, g = schema.windows, schema.generations
 

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.spark.launcher import LAST_WORDS, job_failed, local_environment, submit_command
-from tidegate.spark.conf import DEFAULT_JAVA, SHORT_LIVED, driver_conf
 from tidegate.core.base.errors import JobFailed
+from tidegate.spark.conf import DEFAULT_JAVA, SHORT_LIVED, driver_conf
+from tidegate.spark.launcher import LAST_WORDS, job_failed, local_environment, submit_command
 
 _TIMEOUT_S = 600.0
 # The driver, two Python workers, a job without a shuffle: as the real ones.

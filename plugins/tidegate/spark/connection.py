@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate.adapters.connections import Connection
-from tidegate.spark.conf import is_local
 from tidegate.core.base.errors import JobFailed
+from tidegate.spark.conf import is_local
 
 CLIENT, CLUSTER = "client", "cluster"
 WAIT = "spark.yarn.submit.waitAppCompletion"

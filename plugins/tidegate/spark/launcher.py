@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
+from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.spark.conf import SHORT_LIVED, is_yarn
 from tidegate.spark.yarn import end_applications, tagged
-from tidegate.core.base.errors import JobFailed, JobKilled
 
 SECRETS_FILE = "tidegate-secrets.json"
 """What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.spark.launcher import (LAST_WORDS, end_processes, job_failed, job_vanished, land_application, secrets_file)
-from tidegate.spark.connection import CLIENT, SparkConnection, private_folder, refused
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.batch.launcher import Launcher
+from tidegate.spark.connection import CLIENT, SparkConnection, private_folder, refused
+from tidegate.spark.launcher import LAST_WORDS, end_processes, job_failed, job_vanished, land_application, secrets_file
 
 SOCKET, LOCK = "socket", "starting"
 _LAST_LINES_S = 5.0

@@ -5,9 +5,9 @@ Paths are taken literally: `carrier=%2F` is the name of a directory, not an enco
 
 from __future__ import annotations
 
+from tidegate.core.base.errors import StorageError
 from tidegate.storage.hdfs import HdfsStorage
 from tidegate.storage.local import LocalStorage
-from tidegate.core.base.errors import StorageError
 
 __all__ = ["HdfsStorage", "LocalStorage", "for_uri"]
 

@@ -26,9 +26,9 @@ from datetime import datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.base.wording import many
-from tidegate.airflow.backfill import held_runs, headroom
+from tidegate.airflow.backfill import headroom, held_runs
 from tidegate.airflow.backfill.rerunnable import live_backfills, sweep
+from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
     from airflow.models.dag import DAG

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.utils import timezone
 
+from tidegate.airflow import pools, runs
+from tidegate.airflow.backfill import headroom
+from tidegate.airflow.backfill.rerunnable import sweep
+from tidegate.airflow.runs import create_run, locked
+from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.base.errors import AskedWrong
 from tidegate.core.base.offsets import Interval
 from tidegate.core.publish import catchup
 from tidegate.core.publish.filling import Run
 from tidegate.core.window.states import WindowKey
-from tidegate.airflow.backfill import headroom
-from tidegate.airflow import pools, runs
-from tidegate.airflow.backfill.rerunnable import sweep
-from tidegate.airflow.runs import create_run, locked
-from tidegate.airflow.timetable import from_ms, to_ms
 
 if TYPE_CHECKING:
     from airflow.models.dag import DagModel

@@ -1,0 +1,163 @@
+"""`make demo`: the main job on real parts, from Kafka to Hive hours, and what must hold at its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from dev.demo import flights, scenes
+from dev.demo.airflow_rest import Airflow, AirflowRefused
+from dev.demo.commands import Commands
+from dev.demo.driver_kill import KillMissed
+from dev.demo.flights import DemoInputError
+from dev.demo.output import Output
+from dev.demo.world import DemoFailed, World, to_ms
+from dev.stack.errors import StackError
+from dev.stack.info import StackInfo
+from dev.stack.places import Places
+from dev.stack.processes import Identity, Launcher
+from dev.stack.stack import USUAL_PARTS, Stack
+from dev.stack.state import State
+from tidegate.core.base.errors import TidegateError
+from tidegate.ledger import SqlLedger
+from tidegate.spec.loader import load_file
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+
+_MARK = "made-by-demo"
+_PARTS: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}
+_EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
+
+
+def main() -> int:
+    """0 only if everything that the demo claims holds; 1 if not; 130 when interrupted."""
+    out = Output()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _frame: sys.exit(128 + n))
+    try:
+        return _run(out)
+    except KeyboardInterrupt:
+        out.write("\ninterrupted; everything that was started has been ended")
+        return 130
+    except _EXPECTED as error:
+        out.write(f"\nmake demo: {error}")
+        return 1
+
+
+def _run(out: Output) -> int:
+    places = Places.of_checkout()
+    storage = _storage()
+    stack = Stack(places.stack, (*USUAL_PARTS, *_PARTS[storage]), progress=out.line)
+    _refuse_to_destroy(stack, places.stack / _MARK)
+    more = "HDFS, " if storage == "hdfs" else ""
+    out.heading(f"Start Kafka, PostgreSQL, {more}Hive (Spark's Thrift server) and Airflow, without earlier data")
+    try:
+        stack.wipe()
+    finally:  # also when interrupted half way: what is left is the demo's
+        places.stack.mkdir(parents=True, exist_ok=True)
+        (places.stack / _MARK).write_text("The data here is of `make demo`, which starts by removing it.\n")
+    with stack as info:
+        world = _world(info, places, out)
+        try:
+            table = _table(world, _play(world))
+        finally:
+            world.ledger.close()
+        out.heading("Stop the stack; its data stays in .tidegate")
+    return _end(out, table, storage)
+
+
+def _storage() -> str:
+    """Where the tables lie: STORAGE=local (the default) or STORAGE=hdfs."""
+    found = os.environ.get("STORAGE") or "local"
+    if found not in _PARTS:
+        raise DemoFailed(f"STORAGE={found}: there are {', '.join(_PARTS)}")
+    return found
+
+
+def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
+    """The demo starts from clean data, but only its own: a user's trial in the same place is not touched."""
+    if stack.status().info is not None:
+        raise DemoFailed("a stack is up; end it first: .venv/bin/tidegate stack down")
+    if (mark.parent / "stack.json").exists() and not mark.exists():
+        raise DemoFailed(
+            f"{mark.parent} holds the data of a trial of yours, and the demo starts from clean data; "
+            "if you no longer need it: .venv/bin/tidegate stack wipe"
+        )
+
+
+def _world(info: StackInfo, places: Places, out: Output) -> World:
+    root = Path(info.root)
+    launcher = Launcher(
+        State.load(root).run_id, root / "logs", Identity.of(os.getpid()), on_start=lambda _running: None
+    )  # fmt: skip
+    return World(
+        info,
+        load_file(places.dags / "pipelines" / "flights.yaml", info.env),
+        SqlLedger(info.ledger_url, actor="demo"),
+        PyHiveCatalogue(info.hive_host, info.hive_port),
+        Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
+        Commands(launcher, info.env, root),
+        out,
+    )
+
+
+def _play(world: World) -> dict:
+    out = world.out
+    told = flights.reports(flights.read_january())
+    early = [r for r in told if r.reported_ms <= to_ms(scenes.CLOSED_AT)]
+    out.heading(f"Produce the first {len(early):,} of January's {len(told):,} flights to Kafka")
+    flights.ensure_topic(world.info.kafka_bootstrap)
+    scenes.produce(world, early)
+    scenes.wait_for_airflow(world)
+
+    out.heading(f"Ingest them by the DAG {world.ingest_dag}")
+    scenes.ingest(world, "demo_first")
+
+    out.heading("Publish 24 hours")
+    scenes.publish(world)
+
+    out.heading("Clear: an intact hour")
+    scenes.clear_intact(world)
+
+    out.heading("Clear: an hour that lost a file and a partition")
+    scenes.clear_broken(world)
+
+    out.heading("Kill: a Spark driver, after a data file is closed and before the receipt")
+    scenes.produce(world, told[len(early) :])
+    scenes.kill(world)
+    batches = world.ledger.batches.planning_view(world.pipeline.name).next_batch_id - 1
+    out.check(batches > scenes.LEAST_BATCHES, f"January came in {batches} batches")
+    scenes.audit(world)
+
+    out.heading("Count: the table against the CSV")
+    return scenes.count(world)
+
+
+def _table(world: World, numbers: dict) -> list[str]:
+    """The hours and the balance, by the checker's numbers; the generations are the ledger's."""
+    lines = ["window (UTC)        generation   rows   late  carriers  files"]
+    for hour, line in zip(scenes.HOURS, numbers.get("hours", []), strict=False):
+        published = world.published(hour)
+        generation = published.number if published else "-"
+        counts = f"{line['rows']:>5}  {line['late']:>5}  {line['carriers']:>8}  {line['files']:>5}"
+        lines.append(f"{line['hour']}:00    {generation:>10}  {counts}")
+    rows = numbers.get("rows", {})
+    terms = " + ".join(f"{kind} {n:,}" for kind, n in rows.items())
+    return [*lines, f"balance: {terms} = {sum(rows.values()):,} of {flights.JANUARY_FLIGHTS:,} produced"]
+
+
+def _end(out: Output, table: list[str], storage: str) -> int:
+    if out.failed:
+        out.heading(f"{len(out.failed)} of {out.passed + len(out.failed)} checks FAILED")
+    else:
+        out.heading(f"All {out.passed} checks passed")
+    for line in (*table, *(f"FAIL  {text}" for text in out.failed)):
+        out.line(line)
+    out.write("\nThis very stack again, with its data and Airflow's UI (it prints the address and the password):")
+    out.write(f"    .venv/bin/tidegate stack up{' --hdfs' if storage == 'hdfs' else ''}")
+    return 1 if out.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

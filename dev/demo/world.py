@@ -1,0 +1,136 @@
+"""What the demo's scenes work with: the running stack, one pipeline, and what they look at an hour with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from dev.demo.airflow_rest import Airflow
+from dev.demo.commands import Commands
+from dev.demo.hdfs_path import HdfsPath
+from dev.demo.output import Output
+from dev.stack.info import StackInfo
+from tidegate.core.base.instants import HOUR_MS
+from tidegate.core.base.partitions import partition_path
+from tidegate.core.ledger import Ledger
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.catalogue import Catalogue
+from tidegate.core.window.cut import time_values
+from tidegate.core.window.states import PublishedGeneration, WindowKey
+
+T = TypeVar("T")
+_LOOK_S = 0.5
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; one line for the user."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The parts of the stack as the demo uses them."""
+
+    info: StackInfo
+    pipeline: Pipeline
+    ledger: Ledger
+    catalogue: Catalogue
+    airflow: Airflow
+    commands: Commands
+    out: Output
+
+    @property
+    def ingest_dag(self) -> str:
+        return f"{self.pipeline.name}.ingest"
+
+    @property
+    def archive_dag(self) -> str:
+        return f"{self.pipeline.name}.archive"
+
+    @property
+    def workdir(self) -> Path | HdfsPath:
+        """`_tidegate` where it is stored."""
+        return place(self.pipeline.sink.workdir)
+
+    def published(self, hour: datetime) -> PublishedGeneration | None:
+        """The generation in force, None for an hour that is not published."""
+        key = window_of(hour)
+        number = self.ledger.windows.get(self.pipeline.name, key).current
+        found = None if number is None else self.ledger.windows.generation(self.pipeline.name, key, number)
+        return found if isinstance(found, PublishedGeneration) else None
+
+
+@dataclass(frozen=True)
+class HourState:
+    """An hour as the ledger, the catalogue and the disk have it. `files`: path -> (inode, mtime in ns, bytes)."""
+
+    generation: int
+    digest: str
+    rows: int
+    partitions: dict[str, str]
+    files: dict[str, tuple[int, int, int]]
+
+
+def hour_state(world: World, hour: datetime) -> HourState:
+    """Raises DemoFailed when the hour is not published."""
+    published = world.published(hour)
+    if published is None:
+        raise DemoFailed(f"{hour_name(hour)} is not published")
+    pipeline = world.pipeline
+    prefix = time_values(window_of(hour).start_ms, pipeline.time_partitions, pipeline.windows.timezone)
+    found = world.catalogue.partitions(pipeline.sink.table, prefix)
+    partitions = {partition_path(values): uri for values, uri in found.items()}
+    return HourState(
+        published.number,
+        published.digest,
+        sum(f.rows for f in published.files),
+        partitions,
+        {str(f): _identity(f) for uri in partitions.values() for f in visible_files(place(uri))},
+    )
+
+
+def visible_files(folder: Path | HdfsPath) -> list[Path | HdfsPath]:
+    """What a reader of the table sees in a partition's directory."""
+    return sorted(f for f in folder.iterdir() if not f.name.startswith((".", "_"))) if folder.is_dir() else []
+
+
+def wait_until(look: Callable[[], T | None], timeout_s: float, otherwise: Callable[[], str]) -> T:
+    """Poll until something is found. Raises DemoFailed with the text of `otherwise` when the time is up."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"{otherwise()} (waited {timeout_s:.0f} s)")
+        time.sleep(_LOOK_S)
+    return found
+
+
+def window_of(hour: datetime) -> WindowKey:
+    start = to_ms(hour)
+    return WindowKey(start, start + HOUR_MS)
+
+
+def hour_name(hour: datetime) -> str:
+    """As commands and people write it: 2013-01-26T16:00."""
+    return hour.strftime("%Y-%m-%dT%H:%M")
+
+
+def utc(day: int, hour: int, month: int = 1) -> datetime:
+    return datetime(2013, month, day, hour, tzinfo=UTC)
+
+
+def to_ms(instant: datetime) -> int:
+    return int(instant.timestamp()) * 1000
+
+
+def place(uri: str) -> Path | HdfsPath:
+    """What a `file:` or `hdfs:` URI names."""
+    return HdfsPath.of(uri) if uri.startswith("hdfs:") else Path(unquote(urlsplit(uri).path))
+
+
+def _identity(file: Path | HdfsPath) -> tuple[int, int, int]:
+    stat = file.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

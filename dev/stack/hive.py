@@ -1,0 +1,198 @@
+"""Hive endpoints that PyHive talks to: Spark's Thrift server (demo, users) and a real HiveServer2 (contract tests)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from dev.stack.jars import ensure_jars
+from dev.stack.java import ADD_OPENS, find_java
+from dev.stack.parts import Part
+from dev.stack.ports import LOOPBACK, accepts
+from dev.stack.processes import Program
+from dev.stack.spark import driver_java_options, spark_classpath, spark_home
+
+_START_S = 180.0
+_RESOURCES = "resources/${hive.session.id}"
+"""Each session's own: it makes the folder when it begins and deletes it when it ends, whoever else uses it."""
+_LOG4J = """status = warn
+appender.c.type = Console
+appender.c.name = c
+appender.c.target = SYSTEM_ERR
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.c.ref = c
+"""
+
+
+class SparkThrift(Part):
+    """Spark's Thrift server with an embedded Derby metastore; authentication NONE.
+
+    Other processes write the files that it reads, so nothing about files is cached between queries.
+    """
+
+    name = "hive"
+    port_names = ("hive",)
+
+    def start(self) -> None:
+        """Start and wait until a session can be opened."""
+        folder = self.site.folder("hive")
+        (folder / "conf").mkdir(exist_ok=True)
+        (folder / "conf" / "log4j2.properties").write_text(_LOG4J)
+        for name in ("tmp", "scratch-local"):
+            (folder / name).mkdir(exist_ok=True)
+        argv = [
+            str(find_java().binary), *driver_java_options(self.site.places).split(" "), "-Xmx640m", *ADD_OPENS,
+            f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
+            f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
+            "-cp", spark_classpath(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]",
+            "--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "--name", "tidegate-hive",
+            *(word for key, value in self._spark(folder).items() for word in ("--conf", f"{key}={value}")),
+            "spark-internal", *(word for key, value in self._hive(folder).items()
+                                for word in ("--hiveconf", f"{key}={value}")),
+        ]  # fmt: skip
+        env = {
+            "SPARK_HOME": str(spark_home()),
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_CONF_DIR": str(folder / "conf"),
+        }
+        running = self.site.launcher.start("hive", Program(argv, env, folder))
+        running.wait_ready(lambda: accepts(self.port) and answers(self.port), _START_S)
+
+    def _spark(self, folder: Path) -> dict[str, object]:
+        return {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.local.dir": folder / "tmp",
+            "spark.sql.warehouse.dir": folder / "warehouse",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.hive.filesourcePartitionFileCacheSize": 0,
+            "spark.sql.hive.manageFilesourcePartitions": "true",
+            # 0 disables the cache of table relations, whose file lists would outlive a changed location.
+            "spark.sql.filesourceTableRelationCacheSize": 0,
+            "spark.sql.metadataCacheTTLSeconds": 1,
+            "spark.sql.thriftServer.incrementalCollect": "false",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": _derby(folder),
+            "spark.hadoop.hive.exec.scratchdir": folder / "scratch",
+        }
+
+    def _hive(self, folder: Path) -> dict[str, object]:
+        return {
+            "hive.server2.thrift.port": self.port,
+            "hive.server2.thrift.bind.host": LOOPBACK,
+            "hive.exec.local.scratchdir": folder / "scratch-local",
+            "hive.downloaded.resources.dir": folder / _RESOURCES,
+            "hive.querylog.location": folder / "querylog",
+            "hive.server2.logging.operation.enabled": "false",
+        }
+
+
+class HiveServer2(Part):
+    """HiveServer2 4.0.1 and the metastore service that it asks, on Derby; jobs run in HiveServer2's own process."""
+
+    name = "hive"
+    port_names = ("hive", "hive_metastore")
+
+    def prepare(self) -> None:
+        """Fetch Hive's jars."""
+        ensure_jars("hiveserver2", self.site.places, self.site.progress)
+
+    def start(self) -> None:
+        """Start and wait until a session can be opened."""
+        folder = self.site.folder("hive4")
+        jars = ensure_jars("hiveserver2", self.site.places, self.site.progress)
+        conf = folder / "conf"
+        for name in ("conf", "tmp"):
+            (folder / name).mkdir(exist_ok=True)
+        (conf / "hive-site.xml").write_text(_site_xml(self._hive(folder)))
+        for name in ("log4j2.properties", "hive-log4j2.properties"):
+            (conf / name).write_text(_LOG4J)
+        argv = [
+            str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *ADD_OPENS,
+            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
+            f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
+            "-cp", f"{conf}:{jars}/*",
+        ]  # fmt: skip
+        java, metastore = {"JAVA_HOME": str(find_java().home)}, self.site.ports["hive_metastore"]
+        service = [*argv, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(metastore)]
+        running = self.site.launcher.start("hive-metastore", Program(service, java, folder))
+        running.wait_ready(lambda: accepts(metastore), _START_S)
+        server = [*argv, "org.apache.hive.service.server.HiveServer2"]
+        running = self.site.launcher.start("hive", Program(server, java, folder))
+        running.wait_ready(lambda: accepts(self.port) and answers(self.port), _START_S)
+
+    def _hive(self, folder: Path) -> dict[str, object]:
+        housekeeping = "org.apache.hadoop.hive.metastore.events.EventCleanerTask"  # the default list wants a Tez
+        return {
+            "fs.defaultFS": "file:///",
+            "hadoop.tmp.dir": folder / "hadoop",
+            "mapreduce.framework.name": "local",
+            "mapreduce.cluster.local.dir": folder / "mapreduce",
+            "hive.execution.engine": "mr",
+            "hive.exec.submit.local.task.via.child": "false",
+            "hive.exec.submitviachild": "false",
+            "hive.exec.scratchdir": folder / "scratch",
+            "hive.exec.local.scratchdir": folder / "scratch-local",
+            "hive.downloaded.resources.dir": folder / _RESOURCES,
+            "hive.querylog.location": folder / "querylog",
+            "javax.jdo.option.ConnectionURL": _derby(folder),
+            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+            "hive.metastore.uris": f"thrift://{LOOPBACK}:{self.site.ports['hive_metastore']}",
+            "metastore.thrift.bind.host": LOOPBACK,
+            "datanucleus.schema.autoCreateAll": "true",
+            "datanucleus.connectionPoolingType": "NONE",
+            # Under the old name: HiveConf's default for it wins over the new one, and forbids to create the schema.
+            "hive.metastore.schema.verification": "false",
+            "hive.metastore.warehouse.dir": f"file://{folder / 'warehouse'}",
+            "hive.metastore.warehouse.external.dir": f"file://{folder / 'external'}",
+            "metastore.task.threads.always": housekeeping,
+            "metastore.task.threads.remote": housekeeping,
+            "hive.metastore.event.db.notification.api.auth": "false",
+            "hive.metastore.authorization.storage.checks": "false",
+            "hive.server2.thrift.port": self.port,
+            "hive.server2.thrift.bind.host": LOOPBACK,
+            "hive.server2.thrift.min.worker.threads": 2,
+            "hive.server2.async.exec.threads": 4,
+            "hive.server2.authentication": "NONE",
+            "hive.server2.enable.doAs": "false",
+            "hive.server2.webui.port": 0,
+            "hive.server2.limit.connections.per.user": 0,
+            "hive.server2.logging.operation.enabled": "false",
+            "hive.server2.tez.initialize.default.sessions": "false",
+            "hive.server2.materializedviews.registry.impl": "DUMMY",
+            "hive.scheduled.queries.executor.enabled": "false",
+            "hive.support.concurrency": "false",
+            "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager",
+            "hive.stats.autogather": "false",
+            "hive.compute.query.using.stats": "false",
+            "hive.security.authorization.enabled": "false",
+        }
+
+
+def answers(port: int) -> bool:
+    """Whether the endpoint opens a session and runs a statement."""
+    from pyhive import hive
+    from thrift.transport.TTransport import TTransportException
+
+    try:
+        with hive.connect(LOOPBACK, port=port, username="tidegate", auth="NONE") as connection:
+            cursor = connection.cursor()
+            cursor.execute("SHOW DATABASES")
+            return bool(cursor.fetchall())
+    except (TTransportException, OSError, EOFError, hive.OperationalError):
+        return False
+
+
+def _derby(folder: Path) -> str:
+    return f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
+
+
+def _site_xml(properties: dict[str, object]) -> str:
+    rows = "".join(
+        f"<property><name>{key}</name><value>{escape(str(value))}</value></property>\n"
+        for key, value in properties.items()
+    )
+    return f"<configuration>\n{rows}</configuration>\n"

@@ -1,0 +1,55 @@
+"""Free loopback ports, the same ones again where possible."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable, Mapping
+
+from dev.stack.errors import StackError
+
+LOOPBACK = "127.0.0.1"
+# Below Linux's range for outgoing connections, so that no client socket can take a port between choice and use.
+_LOW, _HIGH = 20_000, 32_000
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on this loopback port."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+def choose_ports(
+    names: Iterable[str], previous: Mapping[str, int], fixed: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """A free port for every name: the fixed one, else the previous one if it is free, else a random one.
+
+    Raises StackError when a fixed port is taken: the user asked for exactly that one.
+    """
+    fixed = fixed or {}
+    chosen: dict[str, int] = {}
+    for name in names:
+        if name in fixed:
+            if not is_free(fixed[name]):
+                raise StackError(f"port {fixed[name]}, asked for {name}, is taken; choose another")
+            chosen[name] = fixed[name]
+            continue
+        candidate = previous.get(name, 0)
+        while not candidate or candidate in {*chosen.values(), *fixed.values()} or not is_free(candidate):
+            candidate = random.SystemRandom().randrange(_LOW, _HIGH)
+        chosen[name] = candidate
+    return chosen

@@ -1,4 +1,0 @@
-"""The demo: January 2013's flights out of New York, from Kafka to Hive hours by Airflow and Spark.
-
-`python -m tidegate.demo` runs it, `check.py` is the independent checker at its end, `flights.py` the producer.
-"""
