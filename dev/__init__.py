@@ -1,1 +1,1 @@
-"""For those who work on Tidegate: set-up, wheels, a stack of real services on this machine, the demo. Not in the wheel."""
+"""For those who work on Tidegate: set-up, wheels, real services on this machine, the demo. Not in the wheel."""

@@ -4,6 +4,6 @@ Where Tidegate is installed as a wheel the entry point does the same; Airflow re
 together are harmless.
 """
 
-from tidegate.airflow.plugin import TidegatePlugin
+from tidegate.plugin import TidegatePlugin
 
 __all__ = ["TidegatePlugin"]

@@ -54,8 +54,8 @@ from tidegate.spec import fingerprint
 from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z

@@ -33,7 +33,7 @@ from tidegate.spec import fingerprint
 from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 def cpu_s() -> float:

@@ -50,9 +50,9 @@ def context_for(
     `actor` says who acts, for the event log. Close `ledger` of the result when done. Raises TidegateError.
     """
     from tidegate.adapters.clock import SystemClock
+    from tidegate.adapters.watchdog import Watched
     from tidegate.completeness.open import truth_of
     from tidegate.spark.local_job import LocalLauncher
-    from tidegate.spark.watchdog import Watched
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri
     from tidegate.targets.hive.catalogue import PyHiveCatalogue
@@ -171,7 +171,7 @@ def command_lookup(conn_id: str) -> Connection:
             raise
     import logging
 
-    from tidegate.airflow.connections import airflow_connection
+    from tidegate.adapters.airflow_connections import airflow_connection
 
     logging.getLogger("airflow").setLevel(logging.WARNING)  # it tells standard output of each look-up
     logging.getLogger("thrift").setLevel(logging.CRITICAL)  # what it says there comes back as an error
@@ -247,7 +247,7 @@ def warm_launcher(
 
 
 def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:
-    from tidegate.spark.watchdog import Watched
+    from tidegate.adapters.watchdog import Watched
     from tidegate.targets.hive.metastore import HiveMetastore
 
     if pipeline.sink.metastore_conn_id is None:

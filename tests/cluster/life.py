@@ -57,7 +57,7 @@ from tidegate.wiring import SparkByConnection, context_for, job_secrets
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 HOUR, T0 = 3_600_000, 1_357_344_000_000  # 2013-01-05T00:00:00Z
 WAIT_S = 240.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.crash.partial import partly
 from tests.crash.sites import site_of
+from tidegate.adapters.watchdog import Watched
 from tidegate.core.base.errors import (
     CatalogueError,
     CatalogueUnsure,
@@ -23,7 +24,6 @@ from tidegate.core.base.errors import (
     StorageError,
     TidegateError,
 )
-from tidegate.spark.watchdog import Watched
 
 CHANGING: dict[str, frozenset[str]] = {
     "storage": frozenset({"make_dirs", "rename_no_replace", "delete", "write_new", "open_new"}),

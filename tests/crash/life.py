@@ -23,9 +23,9 @@ from tidegate.workflow.completeness import ask  # fmt: skip
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.late import reopen
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import rehearsal, replay, rollback
 from tidegate.workflow.restore import adoption
-from tidegate.workflow.window import archive
 
 WORK = "lake/readings/_tidegate"
 ASIDE = "aside"

@@ -30,7 +30,7 @@ from tidegate.workflow.audit import audit
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.late import reopen
 from tidegate.workflow.maintain import reconcile
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 HOURS = 6
 SEEDS = 200 if os.environ.get("TIDEGATE_FAULTS") == "all" else 6

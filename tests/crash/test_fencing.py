@@ -21,8 +21,8 @@ from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 
 def overtaken(reference: Reference, step: int, kind: str) -> list[str]:

@@ -23,8 +23,8 @@ from tidegate.workflow.clean import duties
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.late import reopen
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 DEPTH = 2
 CHANGING = {

@@ -17,7 +17,7 @@ from tidegate.core.spec.pipeline import Merge
 from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.late import reopen
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Context, Published
 from tidegate.workflow.clean import duties
 from tidegate.workflow.look.where import where_all
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay, rollback
-from tidegate.workflow.window import archive
 
 SITES = (("a", "b"), ("a", "c"), ("ü", "c"))
 DAY_MS = 86_400_000

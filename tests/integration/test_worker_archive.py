@@ -20,7 +20,7 @@ from tests.world import World, make_pipeline, record, window
 from tidegate.core.spec.pipeline import Merge
 from tidegate.spark.conf import with_worker_archive
 from tidegate.spark.launcher import SubprocessLauncher
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 MASTER = "local-cluster[1,1,1024]"
 """Spark's own standalone cluster: a worker process, and executors with folders of their own."""

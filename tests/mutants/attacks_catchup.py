@@ -10,7 +10,7 @@ from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context, Published
 from tidegate.workflow.maintain import reconcile
-from tidegate.workflow.window import catchup
+from tidegate.workflow.publish import catchup
 
 HOURS, MOST = 8, 3
 

@@ -11,7 +11,7 @@ from tests.mutants.stage import HOUR, Stage, record, refused, window
 from tidegate.core.base.errors import NotReady
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean import duties
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 A_YEAR = 365 * 24 * HOUR
 

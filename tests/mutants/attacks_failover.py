@@ -10,8 +10,8 @@ from tests.mutants.stage import Stage, record, refused, window
 from tidegate.core.base.errors import StorageAhead
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.late import reopen
+from tidegate.workflow.publish import archive
 from tidegate.workflow.restore import adoption
-from tidegate.workflow.window import archive
 
 
 class _EarlierLook:

@@ -9,7 +9,7 @@ from tests.mutants.stage import Stage, record, window
 from tidegate.core.base.errors import NotReady
 from tidegate.core.window.lateness import DROP, REROUTE, SIDE
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 def late_rows_go_to_a_window_that_begins_to_close(stage: Stage) -> None:

@@ -10,7 +10,7 @@ from tests.mutants.stage import Stage, record, refused, window
 from tidegate.core.base.errors import CatalogueMismatch
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 def the_filter_changes_before_a_rebuild(stage: Stage) -> None:

@@ -15,8 +15,8 @@ from tests.mutants.stage import HOUR, TOPIC, Stage, record, refused, retryable, 
 from tidegate.core.base.errors import Alarm, CatalogueUnsure, PathExists, ReplayRefused
 from tidegate.core.spec.pipeline import EventTime
 from tidegate.workflow.clean import duties
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 HOUR_0 = "lake/readings/date=2013-01-05/hour=00"
 

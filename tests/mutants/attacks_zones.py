@@ -15,8 +15,8 @@ from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 DAY = 24 * HOUR
 

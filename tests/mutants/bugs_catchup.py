@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants import seams
 from tests.mutants.names import FATE, HEALS, OWN, WHOLE
 from tests.mutants.planting import Bug, Patch, always
-from tidegate.workflow.window import archive, catchup
+from tidegate.workflow.publish import archive, catchup
 
 
 class _Changed:

@@ -14,7 +14,7 @@ from tidegate.core.files.rereading import Rereading
 from tidegate.core.target.paths import join
 from tidegate.core.target.swap import Do
 from tidegate.ledger import intents
-from tidegate.workflow.window import publication
+from tidegate.workflow.publish import publication
 
 
 def _by_todays_clock(original, ctx, chooser, batch_id, spans):

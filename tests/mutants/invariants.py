@@ -21,7 +21,7 @@ from tidegate.core.target.paths import SUCCESS
 from tidegate.core.window.states import CLOSED, PublishedGeneration, WindowKey
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.window.publication import wanted_partitions
+from tidegate.workflow.publish.publication import wanted_partitions
 
 Coordinate = tuple[str, int, int]
 """(topic id, Kafka partition, offset)."""

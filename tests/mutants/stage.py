@@ -19,8 +19,8 @@ from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import REQUEST_TTL_MS, Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 TRIES = 6
 T = TypeVar("T")

@@ -54,7 +54,7 @@ from tidegate.wiring import context_for
 from tidegate.workflow.audit import audit
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 HOUR = timedelta(hours=1)
 START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 12 * HOUR

@@ -311,7 +311,7 @@ class Course:
     def _read_again(self) -> None:
         """Every plan as the ledger keeps it, long after its windows have closed: what was decided is decided again.
 
-        `workflow.generation.rebuild`: a window's rows, counted by its batches' pinned plans, are what it was made of."""
+        `workflow.generation.rebuild`: a window's rows, counted by its batches' pinned plans, are what made it."""
         again: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         for batch_id, then in self.ledger.landed.items():
             receipt, fates = worker.read(self.pipeline, loads(Plan, then.plan), self.world.topic)

@@ -33,7 +33,7 @@ from tidegate.core.spec.pipeline import Merge
 from tidegate.core.window.cut import time_values, window_end
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 Life = tuple[Setting, random.Random, World, Oracle]
 

@@ -22,8 +22,8 @@ from tidegate.core.base.errors import TidegateError
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 DONE, AGAIN, HUMAN, NOTHING, BROKEN = 0, 1, 2, 3, 4
 """Exit codes: done; a retry may help; the error says that no retry helps; nothing to read; not an error of ours."""

@@ -16,8 +16,8 @@ from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import TidegateError
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 RUN = "readings.ingest/scheduled__2013-01-05T04:00:00+00:00"
 Scene = Callable[[World], str | None]

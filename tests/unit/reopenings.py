@@ -8,7 +8,7 @@ from tests.unit.test_audit import in_process
 from tests.world import World, record, window
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.late import reopen
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 BOTH = [(0, 0), (0, 1), (0, 3), (0, 4)]
 WORK = "lake/readings/_tidegate"

@@ -20,7 +20,7 @@ from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, Pub
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.generation import assembly
-from tidegate.workflow.window import publication
+from tidegate.workflow.publish import publication
 
 KEY = window(0)
 TRIES = 6

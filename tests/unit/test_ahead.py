@@ -14,9 +14,9 @@ from tidegate.workflow.base import preflight, records
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean import duties
 from tidegate.workflow.late import reopen
+from tidegate.workflow.publish import archive, publication
 from tidegate.workflow.replay import rollback
 from tidegate.workflow.restore import adoption
-from tidegate.workflow.window import archive, publication
 
 
 @pytest.fixture

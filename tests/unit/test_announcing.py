@@ -21,8 +21,8 @@ from tidegate.core.tell import announcement as rules
 from tidegate.core.window.answer import Comparison
 from tidegate.ledger import schema
 from tidegate.workflow.late import reopen
+from tidegate.workflow.publish import archive
 from tidegate.workflow.tell import announcements
-from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_the_core_uses_the_standard_library_only() -> None:
     "module",
     [
         "tidegate.workflow.batch.ingest",
-        "tidegate.workflow.window.archive",
+        "tidegate.workflow.publish.archive",
         "tidegate.workflow.replay.replay",
         "tidegate.workflow.maintain.reconcile",
         "tidegate.ledger",

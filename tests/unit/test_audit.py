@@ -25,7 +25,7 @@ from tidegate.core.base.offsets import Interval
 from tidegate.workflow.audit.audit import Depth, Report, ahead, audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.generation.assembly import published_path
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 class InProcess(LineReader):

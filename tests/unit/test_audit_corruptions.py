@@ -21,7 +21,7 @@ from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.late import reopen
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 WORK = "lake/readings/_tidegate"
 OTHER_ROWS = "its rows are not those that were written"

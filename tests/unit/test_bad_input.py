@@ -20,7 +20,7 @@ from tests.world import TOPIC, World, record, window
 from tidegate.core.base.errors import Alarm, AttemptSpoilt, JobFailed, StorageAhead, StorageError, TidegateError
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 RECEIPT = "_receipt.json"
 

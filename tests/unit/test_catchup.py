@@ -17,7 +17,8 @@ from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.look.overview import status
 from tidegate.workflow.maintain import reconcile
-from tidegate.workflow.window import archive, catchup, overdue
+from tidegate.workflow.publish import archive, catchup
+from tidegate.workflow.window import overdue
 
 HOURS = 60
 

@@ -20,7 +20,7 @@ from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.generation import assembly
 from tidegate.workflow.maintain import reconcile
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

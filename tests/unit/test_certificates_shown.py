@@ -11,7 +11,7 @@ import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
 from tidegate.workflow.look import certificates
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

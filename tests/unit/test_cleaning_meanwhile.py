@@ -14,8 +14,8 @@ from tests.world import World, record, window
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import TOPIC, World, record, window
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 __all__ = ["tide", "world"]  # fixtures
 

@@ -14,7 +14,7 @@ from tidegate.cli import surroundings
 from tidegate.core.base.errors import CatalogueError
 from tidegate.spec import load_file
 from tidegate.workflow.late import reopen
-from tidegate.workflow.window import archive, publication
+from tidegate.workflow.publish import archive, publication
 
 __all__ = ["tide", "world"]
 HOUR_0 = "2013-01-05T00:00Z"

@@ -17,7 +17,7 @@ from tidegate.core.window.due import ArchiveNote
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.overview import after_refusal
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 __all__ = ["tide", "world"]  # fixtures
 

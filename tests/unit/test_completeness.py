@@ -19,7 +19,7 @@ from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.completeness import ask
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=60_000, patience_ms=HOUR)
 

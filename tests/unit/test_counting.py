@@ -24,7 +24,7 @@ from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.window.waits import Answer
 from tidegate.ledger import schema
 from tidegate.workflow.completeness import ask
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=1)
 PASSED = Answer(True, "the watermark has passed")

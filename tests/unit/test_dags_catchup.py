@@ -29,9 +29,9 @@ from tidegate.core.tell.announcement import Notice
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.look import certificates
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
+from tidegate.workflow.publish import catchup as catchup_workflow
 from tidegate.workflow.tell import announcements
-from tidegate.workflow.window import archive
-from tidegate.workflow.window import catchup as catchup_workflow
 
 __all__ = ["airflow_home", "session"]
 MAINTAIN = "tram_positions.maintain"

@@ -26,9 +26,9 @@ from tidegate.workflow.base.context import Published
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look import certificates
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
 from tidegate.workflow.tell import announcements
-from tidegate.workflow.window import archive
 
 PIPELINE = make_pipeline("file:///lake/readings")
 FOUR = pendulum.datetime(2013, 1, 5, 4)

@@ -14,7 +14,7 @@ from tidegate.core.source.port import TopicState
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate, global_watermark, watermarks
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 MINUTE, DAY = 60_000, 24 * HOUR
 YEAR = 365 * 24

@@ -14,7 +14,7 @@ from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.explanation import Explanation, explain
 from tidegate.workflow.look.glance import glances
 from tidegate.workflow.look.overview import status
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 MINUTE = 60_000
 

@@ -16,7 +16,7 @@ from tidegate.core.window.due import ArchiveNote
 from tidegate.spec import fingerprint
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.explanation import Explanation, explain
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 CLEAR = "airflow tasks clear readings.archive --yes -s 2013-01-05T00:00Z -e 2013-01-05T00:00Z"
 BACKFILL = "airflow dags backfill readings.archive -s 2013-01-05T00:00Z -e 2013-01-05T00:00Z"

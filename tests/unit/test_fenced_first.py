@@ -22,8 +22,8 @@ from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base import records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
+from tidegate.workflow.publish import archive
 from tidegate.workflow.restore import adoption, contradicted
-from tidegate.workflow.window import archive
 
 ALL = [(0, 0), (0, 2), (1, 0)]
 """Of the hour: two records of batch 1, and the straggler of batch 3."""

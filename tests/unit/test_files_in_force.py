@@ -20,8 +20,8 @@ from tidegate.core.spec.pipeline import Column
 from tidegate.files import files_in_force
 from tidegate.workflow.late import reopen
 from tidegate.workflow.look import files
+from tidegate.workflow.publish import archive, publication
 from tidegate.workflow.replay import rollback
-from tidegate.workflow.window import archive, publication
 
 __all__ = ["command_world", "tide"]
 HOUR_0 = "2013-01-05T00:00Z"

@@ -19,7 +19,7 @@ from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.publish.filling import Run
 from tidegate.core.window.states import WindowKey
-from tidegate.workflow.window import filling
+from tidegate.workflow.publish import filling
 
 __all__ = ["add_yaml", "tide", "world"]
 KEY = WindowKey(0, HOUR_MS)

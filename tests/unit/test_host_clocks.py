@@ -15,8 +15,8 @@ from tests.world import HOUR, World, record, window
 from tidegate.core.base.errors import CatalogueUnsure, LostComparison
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.clean import duties
+from tidegate.workflow.publish import publication
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import publication
 
 MINUTE = 60_000
 

@@ -31,7 +31,7 @@ from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import Column, DirtyLimits
 from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tidegate.ledger.schema import metadata
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.measures import measure_all
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 NAME = "readings"
 Sample = tuple[str, frozenset[tuple[str, str]]]

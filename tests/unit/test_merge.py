@@ -27,7 +27,7 @@ from tidegate.storage.local import LocalStorage
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.clean.duties import clean
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 DAY_MS = 86_400_000
 

@@ -30,7 +30,7 @@ from tidegate.cli.main import main
 from tidegate.ledger.store import Store
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 PAGE = Path(__file__).parents[2] / "docs/operations.md"
 WRITE = "TIDEGATE_WRITE_DOCS" in os.environ

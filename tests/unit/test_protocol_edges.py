@@ -16,8 +16,8 @@ from tidegate.core.spec.pipeline import Column, DirtyLimits
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest, sealing
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 HOUR_0 = "lake/readings/date=2013-01-05/hour=00"
 

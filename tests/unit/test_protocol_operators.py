@@ -14,7 +14,7 @@ from tidegate.core.base.errors import BatchRefused, CatalogueUnsure, LostCompari
 from tidegate.core.batch.states import Plan
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

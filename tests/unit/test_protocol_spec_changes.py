@@ -21,8 +21,8 @@ from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.look.where import where
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 
 @pytest.fixture

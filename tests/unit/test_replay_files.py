@@ -16,9 +16,9 @@ from tidegate.core.base.errors import JobFailed, ReplayRefused
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Published
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import rehearsal, replay, rollback
 from tidegate.workflow.replay.rehearsal import DIFFERS, REFUSED, SAME, Rehearsed
-from tidegate.workflow.window import archive
 
 
 @pytest.fixture

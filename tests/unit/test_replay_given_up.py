@@ -18,8 +18,8 @@ from tidegate.core.window.states import BUILDING, WindowKey
 from tidegate.workflow.late import reopen
 from tidegate.workflow.look import overview
 from tidegate.workflow.maintain import abandoned, reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay, rollback
-from tidegate.workflow.window import archive
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from tidegate.core.files.receipt import CHECKSUM_MODULUS, content_digest
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.outcome import FAILED, LEFT, REFUSED, Outcome
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
 from tidegate.workflow.replay.replay import REPLAYED, SKIPPED, UNCHANGED
-from tidegate.workflow.window import archive
 
 HOURS = range(4)
 

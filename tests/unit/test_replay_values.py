@@ -29,8 +29,8 @@ from tidegate.core.window.states import PublishedGeneration
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.late import reopen
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay, rollback
-from tidegate.workflow.window import archive
 
 CELLS = [(f, c, k) for f in ("parquet", "orc") for c in ("zstd", "snappy", "gzip", "none") for k in (True, False)]
 CELLS += [("text", c, k) for c in ("gzip", "none") for k in (True, False)]

@@ -21,9 +21,9 @@ from tidegate.core.target.tables import told_columns
 from tidegate.workflow.clean import duties
 from tidegate.workflow.late import reopen
 from tidegate.workflow.look import explanation
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import rollback
 from tidegate.workflow.restore import adoption
-from tidegate.workflow.window import archive
 
 OLD = {"a": ["1", "1"], "b": ["1"]}
 NEW = {"a": ["2"], "c": ["2", "2"]}

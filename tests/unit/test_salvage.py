@@ -16,7 +16,7 @@ from tests.world import HOUR, TOPIC, World, record, window
 from tidegate.core.base.errors import Alarm, SourceUnavailable
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.look.explanation import explain
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

@@ -18,12 +18,13 @@ import pytest
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
+from tidegate.adapters.worker_code import land_application
 from tidegate.airflow.launcher import AirflowSparkLauncher
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.settings import Settings
 from tidegate.spark.conf import LOCAL
-from tidegate.spark.launcher import SECRETS_FILE, SubprocessLauncher, land_application
+from tidegate.spark.launcher import SECRETS_FILE, SubprocessLauncher
 
 PLAN = "file:///lake/_tidegate/plans/12.3-abc.json"
 SECRETS = {"sasl.password": "s3cret"}

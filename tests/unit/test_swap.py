@@ -20,7 +20,7 @@ from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.target.paths import join
 from tidegate.core.target.swap import Do, Hour, decide
 from tidegate.storage.local import LocalStorage
-from tidegate.workflow.window import publication, verification
+from tidegate.workflow.publish import publication, verification
 
 
 @pytest.fixture(scope="module")

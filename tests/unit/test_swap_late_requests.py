@@ -11,7 +11,7 @@ from tests.unit.swaps import KEY, Kept, Life, Reader, assert_three_is_published,
 from tidegate.core.base.errors import CatalogueUnsure, PathExists, TidegateError
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.window import publication
+from tidegate.workflow.publish import publication
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tidegate.adapters.watchdog import ANY, Watched
 from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
 from tidegate.core.base.storage import Storage
-from tidegate.spark.watchdog import ANY, Watched
 from tidegate.storage import LocalStorage
 
 SHORT, LONG = 0.02, 30.0

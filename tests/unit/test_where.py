@@ -18,7 +18,7 @@ from tidegate.core.look.fate import Fate
 from tidegate.core.look.sighting import Lookup, Row
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.where import Answer, where
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 class Unreadable:

@@ -31,8 +31,8 @@ from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.where import where_all
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive
 
 PARTITIONS, BATCH, TURNS = 3, 500, 9
 ASKED = 10_000

@@ -15,8 +15,8 @@ from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.spec.pipeline import Column
 from tidegate.spec.compiled import fingerprint
 from tidegate.workflow.base.context import REQUEST_TTL_MS
+from tidegate.workflow.publish.publication import align_catalogue
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window.publication import align_catalogue
 
 TABLE = "lake.readings"
 

@@ -11,7 +11,7 @@ from tests.world import HOUR, TOPIC, World, record, window
 from tidegate.core.base.errors import BatchRefused, DataLoss, NotReady, ReplayRefused, StorageAhead, TopicRecreated
 from tidegate.core.spec.pipeline import Column, DirtyLimits
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from tidegate.workflow.base import outcome
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.late import reopen
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import archive, overdue
+from tidegate.workflow.window import overdue
 
 DAY = 24 * HOUR
 

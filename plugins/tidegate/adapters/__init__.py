@@ -1,0 +1,1 @@
+"""The rest of the outside world: Airflow connections, child processes, webhooks, Prometheus."""

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+from tidegate.adapters.worker_code import import_path, land_application
 from tidegate.core.base.errors import StorageError
-from tidegate.spark.launcher import land_application, local_environment
 
 LAST_WORDS = 5
 
@@ -46,7 +46,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=os.environ | local_environment() | self._env,
+            env=os.environ | import_path() | self._env,
         )
 
     def ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:

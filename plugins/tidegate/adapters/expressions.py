@@ -75,7 +75,7 @@ class ExpressionChecker:
 
     def _key(self, pipeline: Pipeline) -> str:
         if self._version is None:
-            from tidegate.spark.launcher import land_application
+            from tidegate.adapters.worker_code import land_application
 
             folder = land_application().parent
             self._version = metadata.version("duckdb") + "".join(_digest((folder / f).read_bytes()) for f in _RULES)

@@ -1,0 +1,1 @@
+"""Pipelines as Airflow sees them: DAGs, operators, sensors, timetable. Thin."""

@@ -46,7 +46,7 @@ def carry_out(task: CatchUpOperator, ctx: PipelineContext, context: Context) -> 
     from airflow.utils.session import create_session
 
     from tidegate.workflow.maintain import reconcile
-    from tidegate.workflow.window import catchup
+    from tidegate.workflow.publish import catchup
 
     part, looked_ms = part_of(context), to_ms(timezone.utcnow())
     seen = reconcile.look(ctx)
@@ -165,7 +165,7 @@ class Runs:
         """Windows that are published and have no run, because an earlier try ended between the two, get theirs."""
         from airflow.utils.session import create_session
 
-        from tidegate.workflow.window import archive
+        from tidegate.workflow.publish import archive
 
         with create_session() as session:
             missing = runs_module.without_run(self._dag_id, keys, 0, session) if keys else []

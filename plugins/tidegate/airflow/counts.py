@@ -88,7 +88,7 @@ def look(pipeline: str, window: WindowKey) -> Certificate:
 @functools.lru_cache(maxsize=128)
 def parts(pipeline: str) -> tuple[Pipeline, Truth | None]:
     """Once for each spec, so that calls that hang are counted."""
-    from tidegate.airflow.connections import airflow_connection
+    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.completeness.open import truth_of
 
     spec = loads(Pipeline, pipeline)
@@ -101,7 +101,7 @@ _ledgers: list[tuple[Ledger, float]] = []
 
 def ledger() -> Ledger:
     """This process's own, opened anew now and then, so that a changed connection is noticed. Raises TidegateError."""
-    from tidegate.airflow.connections import airflow_connection
+    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.wiring import open_ledger
 
     with _lock:

@@ -90,7 +90,7 @@ class WindowPublishedSensor(BaseOperator):
             raise AirflowSensorTimeout(f"its time is up: {event['text']}")
 
     def _look(self) -> tuple[str, Answer, PublishedWait]:
-        from tidegate.airflow.connections import airflow_connection
+        from tidegate.adapters.airflow_connections import airflow_connection
         from tidegate.wiring import ledger_address, open_specs, open_waits
         from tidegate.workflow.window import waits as awaiting
 

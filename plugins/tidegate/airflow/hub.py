@@ -303,7 +303,7 @@ class _Ledger:
 
 def ledger_url() -> str:
     """Where the ledger is, by Airflow's connection. Raises TidegateError."""
-    from tidegate.airflow.connections import airflow_connection
+    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.wiring import ledger_address
 
     return ledger_address(airflow_connection)

@@ -11,7 +11,8 @@ from airflow.exceptions import AirflowException
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from tidegate.airflow.connections import airflow_connection
+from tidegate.adapters.airflow_connections import airflow_connection
+from tidegate.adapters.worker_code import land_application
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.settings import Settings, load
@@ -24,7 +25,6 @@ from tidegate.spark.launcher import (
     end_processes,
     job_ended,
     job_failed,
-    land_application,
     let_end,
     local_environment,
     new_tag,

@@ -60,9 +60,9 @@ def configured(pipeline: Pipeline) -> bool:
 
 def channels_of(pipeline: Pipeline, log: Logger) -> list[Channel]:
     """The webhook first. One that cannot be made is a warning, and the others are used."""
+    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.adapters.connections import resolve
     from tidegate.adapters.webhook import Function, Webhook
-    from tidegate.airflow.connections import airflow_connection
 
     found: list[Channel] = []
     if pipeline.webhook_conn_id is not None:
@@ -85,7 +85,7 @@ def board_url(name: str) -> str:
 def _failed(pipeline: Pipeline, context: Context) -> None:
     """By a context that needs no connection but the ledger's: another one may be what the task has failed for."""
     from tidegate import looking, wiring
-    from tidegate.airflow.connections import airflow_connection
+    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.workflow.tell import notices
 
     ti, log = context["ti"], context["task"].log

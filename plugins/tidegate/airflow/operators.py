@@ -119,7 +119,7 @@ class PipelineOperator(BaseOperator):
             self.log.error("%s", last_words.terminated(self._context, self.about))
 
     def _open(self, context: Context) -> PipelineContext:
-        from tidegate.airflow.connections import airflow_connection
+        from tidegate.adapters.airflow_connections import airflow_connection
         from tidegate.wiring import context_for, job_secrets
 
         if self.runs_spark:
@@ -210,7 +210,7 @@ class PublishOperator(PipelineOperator):
         Raises TaskDeferred while a batch that was planned before the close has not landed: that may take longer than
         retries last."""
         from tidegate.airflow.sensors import defer_until_closed
-        from tidegate.workflow.window import archive
+        from tidegate.workflow.publish import archive
 
         window = window_of(self.pipeline, context)
         try:

@@ -48,7 +48,7 @@ class WindowReadySensor(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Raises TaskDeferred while the window is not ready."""
         from tidegate.workflow.look import certificates
-        from tidegate.workflow.window import archive
+        from tidegate.workflow.publish import archive
 
         window = window_of(self.pipeline, context)
         certificate = archive.ready(ctx, window)

@@ -1,7 +1,7 @@
 """Airflow's schedule of a pipeline's windows: the data interval of a run is always exactly one window.
 
-All arithmetic is that of `core.window.cut`, in UTC; nothing is enumerated, so a schedule that starts millions of windows
-ago costs the scheduler as much as one that starts today.
+All arithmetic is that of `core.window.cut`, in UTC. Nothing is enumerated: a schedule that starts millions of
+windows ago costs the scheduler as much as one that starts today.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Reach:
 
     def ledger(self) -> SqlLedger:
         """For looking. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
-        from tidegate.airflow.connections import airflow_connection
+        from tidegate.adapters.airflow_connections import airflow_connection
         from tidegate.ledger import SqlLedger
         from tidegate.wiring import ledger_address
 
@@ -107,7 +107,7 @@ class Reach:
     def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
         """A workflow's context: it registers nothing and connects to nothing but the ledger before it is asked to."""
         from tidegate import looking
-        from tidegate.airflow.connections import airflow_connection
+        from tidegate.adapters.airflow_connections import airflow_connection
 
         ledger = self.ledger() if actor is None else self.acting(actor)
         return looking.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
@@ -132,6 +132,6 @@ def _engine(address: str) -> Any:
 
 def _kafka(pipeline: Pipeline) -> Any:
     from tidegate import looking
-    from tidegate.airflow.connections import airflow_connection
+    from tidegate.adapters.airflow_connections import airflow_connection
 
     return looking.kafka(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)

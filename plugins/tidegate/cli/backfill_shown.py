@@ -14,7 +14,7 @@ from tidegate.core.publish.filling import by_catch_up
 
 if TYPE_CHECKING:
     from tidegate.airflow.backfill.range_runs import RangeRuns
-    from tidegate.workflow.window.filling import Asked, Line, Progress
+    from tidegate.workflow.publish.filling import Asked, Line, Progress
 
 NAMED = 10
 Show = Callable[["Progress", str], None]

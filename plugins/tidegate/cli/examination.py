@@ -157,7 +157,7 @@ class Examination:
         from urllib.parse import urlsplit
 
         from tidegate.adapters.connections import http_url
-        from tidegate.adapters.probing import reach
+        from tidegate.storage.probing import reach
 
         connection = self._connections[conn_id]
         if connection.conn_type == "http":
@@ -300,8 +300,8 @@ class Examination:
         connection = self._connections.get(pipeline.source.conn_id)
         if connection is None:
             return []
-        from tidegate.adapters.probing import may_read
         from tidegate.sources.kafka.control import KafkaSource, connection_settings
+        from tidegate.storage.probing import may_read
 
         source, name = pipeline.source, pipeline.name
         try:
@@ -357,7 +357,7 @@ class Examination:
         return [ok("hive", f"answers; tables can be made in {database}", name)]
 
     def _storage(self, pipeline: Pipeline) -> list[Finding]:
-        from tidegate.adapters import probing
+        from tidegate.storage import probing
 
         sink, name = pipeline.sink, pipeline.name
         probe = probing.probe_storage(sink.workdir, sink.user)

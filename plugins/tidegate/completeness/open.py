@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.adapters.connections import Connection, Lookup, database_url, http_url, resolve
+from tidegate.adapters.watchdog import Watched
 from tidegate.core.base.errors import TidegateError, TruthUnknown
 from tidegate.core.completeness.port import Truth
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.window.states import WindowKey
-from tidegate.spark.watchdog import Watched
 
 HANGS_S = 150.0
 """A question that takes longer hangs: the adapters' own time-outs are all shorter."""

@@ -1,0 +1,1 @@
+"""Starts Spark jobs, keeps warm sessions, ends what hangs."""

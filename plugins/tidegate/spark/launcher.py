@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -15,10 +14,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 
+from tidegate.adapters.worker_code import import_path, land_application
 from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.spark.conf import SHORT_LIVED, is_yarn
 from tidegate.spark.yarn import end_applications, tagged
@@ -110,30 +109,10 @@ def application_arguments(plan_path: str, user: str | None) -> list[str]:
 
 
 def local_environment() -> dict[str, str]:
-    """What a driver on this machine needs to import Tidegate when it is a plugins folder, not an installed wheel.
-
-    And what shortens the life of the JVM in which spark-class builds the driver's command line.
-    """
-    own = [str(Path(__file__).resolve().parents[2]), str(land_application().parent.parent)]
-    path = [*own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    found = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))}
+    """What a driver on this machine needs: `import_path`, and a short life for the JVM in which spark-class builds the
+    driver's command line."""
+    found = import_path()
     return found if "SPARK_LAUNCHER_OPTS" in os.environ else found | {"SPARK_LAUNCHER_OPTS": SHORT_LIVED}
-
-
-def land_application() -> Path:
-    """`land.py`: installed with the wheel, or beside `plugins/` in a checkout. Raises JobFailed without it."""
-    spec = importlib.util.find_spec("spark_jobs")
-    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
-    folders.append(Path(__file__).resolve().parents[3] / "spark_jobs")
-    for folder in folders:
-        if (folder / "land.py").is_file():
-            return folder / "land.py"
-    error = JobFailed(
-        "spark_jobs/land.py is neither installed nor beside the plugins folder",
-        advice="install the tidegate wheel on this worker, or put spark_jobs/ beside plugins/",
-    )
-    error.retry = False
-    raise error
 
 
 def absolute_binary(name: str) -> str:

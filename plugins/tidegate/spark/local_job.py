@@ -8,14 +8,8 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
-from tidegate.spark.launcher import (
-    LAST_WORDS,
-    application_arguments,
-    job_ended,
-    job_failed,
-    land_application,
-    local_environment,
-)
+from tidegate.adapters.worker_code import land_application
+from tidegate.spark.launcher import LAST_WORDS, application_arguments, job_ended, job_failed, local_environment
 
 _END_S = 5.0
 

@@ -27,10 +27,11 @@ from pathlib import Path
 
 import psutil
 
+from tidegate.adapters.worker_code import land_application
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.batch.launcher import Launcher
 from tidegate.spark.connection import CLIENT, SparkConnection, private_folder, refused
-from tidegate.spark.launcher import LAST_WORDS, end_processes, job_failed, job_vanished, land_application, secrets_file
+from tidegate.spark.launcher import LAST_WORDS, end_processes, job_failed, job_vanished, secrets_file
 
 SOCKET, LOCK = "socket", "starting"
 _LAST_LINES_S = 5.0

@@ -11,9 +11,9 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from tidegate.adapters.watchdog import Watchdog
 from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.core.base.storage import FileStat
-from tidegate.spark.watchdog import Watchdog
 from tidegate.storage.hdfs_clients import CLIENTS, USERS
 from tidegate.storage.hdfs_errors import leads_through_a_file, of_a_change, translated
 

@@ -1,0 +1,1 @@
+"""Gathers facts, lets the core decide, applies what it says. Talks to ports only."""

@@ -1,0 +1,1 @@
+"""Clear in the Airflow UI."""

@@ -1,0 +1,1 @@
+"""Batches: their states, plans, sums, thresholds; the jobs that write them."""

@@ -1,0 +1,1 @@
+"""Counts by another system: the port, and what a difference means for a window."""

@@ -1,0 +1,1 @@
+"""Dirty rows become data: redrives."""

@@ -1,0 +1,1 @@
+"""What is shown of pipelines, windows and records, and measured of them."""

@@ -1,7 +1,7 @@
 """The fate of one offset: from what the ledger, the files and the broker say of it to one sentence.
 
-Everything here is decided from gathered facts; `workflow.look.where` gathers them. A recreated topic has the same offsets
-again: each topic id is a life of its own, and an offset may have a fate in every one of them.
+Everything here is decided from gathered facts; `workflow.look.where` gathers them. A recreated topic has the same
+offsets again: each topic id is a life of its own, and an offset may have a fate in every one of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What storage remembers when a ledger has lost commits (R11)."""

@@ -1,0 +1,1 @@
+"""The port to a source; its log: cut, retention, loss, progress."""

@@ -1,0 +1,1 @@
+"""Tables: their paths, definitions, partitions, and changes that may still be executed (R8)."""

@@ -1,0 +1,1 @@
+"""What people and consumers are told: notices, announcements, pauses."""

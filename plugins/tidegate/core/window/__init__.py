@@ -1,0 +1,1 @@
+"""Windows: their cut, states, watermark, certificate, lateness; what is due, and when it is expected."""

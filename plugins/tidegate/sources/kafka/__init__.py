@@ -1,0 +1,1 @@
+"""Kafka as the control plane sees it."""

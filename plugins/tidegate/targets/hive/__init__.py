@@ -1,0 +1,1 @@
+"""Hive: its catalogue, metastore, sessions and SQL."""

@@ -3,7 +3,8 @@ brings.
 
 HiveQL changes the location of one partition a statement; the metastore's `alter_partitions` changes many in one
 transaction of its database. A call ends as those of `targets.hive.catalogue` do: done, CatalogueError (refused,
-nothing changed) or CatalogueUnsure. Its last request is sent within `request_timeout_s` of the first and waited for as long.
+nothing changed) or CatalogueUnsure. Its last request is sent within `request_timeout_s` of the first, and waited for as
+long.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Gathers what the audit compares: ledger, files, catalogue, Kafka."""

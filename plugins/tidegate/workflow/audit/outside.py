@@ -18,7 +18,7 @@ from tidegate.core.target.tables import BATCH_PARTITION, data_table, dirty_table
 from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.window.publication import wanted_partitions, window_values
+from tidegate.workflow.publish.publication import wanted_partitions, window_values
 
 Expected = dict[PartitionValues, tuple[str, str]]
 """Partition values -> (location, subject)."""

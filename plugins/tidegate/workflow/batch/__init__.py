@@ -1,0 +1,1 @@
+"""A batch from plan to landed: ingest, sealing, landing."""

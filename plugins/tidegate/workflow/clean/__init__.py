@@ -1,0 +1,1 @@
+"""Deletes what nobody can need any more."""

@@ -1,0 +1,1 @@
+"""Asks another system for the counts of windows."""

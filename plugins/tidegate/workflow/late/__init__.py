@@ -1,0 +1,1 @@
+"""Late rows join a published window."""

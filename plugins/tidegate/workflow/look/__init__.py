@@ -1,0 +1,1 @@
+"""Gathers what is shown and measured."""

@@ -1,0 +1,1 @@
+"""What the maintenance DAG sets right by itself."""

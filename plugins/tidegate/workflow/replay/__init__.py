@@ -1,0 +1,1 @@
+"""Windows are rebuilt, one or a range of them, or rolled back."""

@@ -32,7 +32,7 @@ from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.generation import rebuild
 from tidegate.workflow.generation.assembly import REBUILT
 from tidegate.workflow.generation.rebuild import Rebuilt
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 from tidegate.workflow.window.overdue import backfill
 
 REPLAYED, UNCHANGED, SKIPPED = "replayed", "unchanged", "skipped"

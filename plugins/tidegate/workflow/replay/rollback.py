@@ -17,7 +17,7 @@ from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.generation import restoration
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 from tidegate.workflow.window.overdue import backfill
 from tidegate.workflow.window.unfinished import in_the_way
 

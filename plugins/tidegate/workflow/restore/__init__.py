@@ -1,0 +1,1 @@
+"""A ledger that was restored: what storage remembers is written back."""

@@ -21,8 +21,8 @@ from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import look, manifest_of, try_rename
 from tidegate.workflow.batch import landing, sealing
+from tidegate.workflow.publish import verification
 from tidegate.workflow.restore import contradicted
-from tidegate.workflow.window import verification
 
 
 @dataclass(frozen=True)

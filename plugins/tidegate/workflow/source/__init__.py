@@ -1,0 +1,1 @@
+"""A log that was cut below what is unread."""

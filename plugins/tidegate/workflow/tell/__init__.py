@@ -1,0 +1,1 @@
+"""Sends what people and consumers are told."""

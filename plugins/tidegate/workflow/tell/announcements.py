@@ -8,7 +8,7 @@ from tidegate.core.tell import announcement
 from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.window import publication
+from tidegate.workflow.publish import publication
 
 MOST = 100
 """Generations that one run announces; the next one goes on."""

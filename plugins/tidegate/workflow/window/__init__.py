@@ -1,0 +1,1 @@
+"""Windows that wait, are overdue, or stopped half-way."""

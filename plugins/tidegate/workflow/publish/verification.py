@@ -12,7 +12,7 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.places import strays
 from tidegate.workflow.base.renames import manifest_of
 from tidegate.workflow.base.tables import bring_up
-from tidegate.workflow.window.publication import align_catalogue, write_success
+from tidegate.workflow.publish.publication import align_catalogue, write_success
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tidegate.core.target.catalogue import Catalogue, TableDef
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context, Published
-from tidegate.workflow.window import archive
+from tidegate.workflow.publish import archive
 
 COMPARED_S = 60.0
 """So long a table counts as compared."""

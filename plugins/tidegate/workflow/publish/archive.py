@@ -31,7 +31,7 @@ from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.generation import extension, merge, rebuild, restoration, salvage
-from tidegate.workflow.window import publication, verification
+from tidegate.workflow.publish import publication, verification
 
 
 def ready(ctx: Context, window: WindowKey) -> Certificate:

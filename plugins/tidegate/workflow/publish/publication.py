@@ -20,8 +20,8 @@ from tidegate.workflow.base.context import STANDSTILL, Context
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory
 from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.generation.assembly import certify_built
+from tidegate.workflow.publish.swap import swap_in
 from tidegate.workflow.side import late_files
-from tidegate.workflow.window.swap import swap_in
 
 
 def publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:

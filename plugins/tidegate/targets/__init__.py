@@ -1,0 +1,1 @@
+"""Where windows go: one folder for each kind of table."""
