@@ -31,9 +31,9 @@ from bench.events import CLOCK, FLOOR, START, event, pipeline
 from bench.load import fill
 from bench.parts import broker, circumstances
 from dev.stack.places import Places
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
-from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
 from tidegate.core.base.offsets import OffsetRange

@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.fetch import Chunk
-from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.route import Router
 from spark_jobs.engine.secrets import REGISTRY
 from spark_jobs.sample import OpenReader, as_a_job_is_told, open_kafka, plan_of

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.gather import choose_encoding
 from spark_jobs.engine.identity import checksum, without_values
+from spark_jobs.engine.merge import GROUP_BYTES, GROUP_ROWS, merge_files, opened
 from spark_jobs.engine.places import Places, TaskOverflow, combined
 from spark_jobs.engine.types import arrow_type
 from spark_jobs.engine.write import Files, Run
-from spark_jobs.merge import GROUP_BYTES, GROUP_ROWS, merge_files, opened
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.base.storage import Storage

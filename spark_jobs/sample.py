@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from spark_jobs.engine import paths
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.fetch import Reader
-from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.secrets import REGISTRY, VARIABLE
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain, to_plain

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 
-from spark_jobs.engine.formats import decoder_for
+from spark_jobs.engine.decoder import decoder_for
 from tests.format_fixtures import check, spec
 from tidegate.core.spec.pipeline import AvroFormat, Format
 

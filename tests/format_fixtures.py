@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark_jobs.engine.formats import Bad, Decoded, Decoder, decoder_for
+from spark_jobs.engine.decoder import decoder_for
+from spark_jobs.engine.formats import Bad, Decoded, Decoder
 from tests.engine_fixtures import chunk_of, pipeline
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 

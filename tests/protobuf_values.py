@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 from google.protobuf.message_factory import GetMessageClass
 
-from spark_jobs.engine.formats import decoder_for
+from spark_jobs.engine.decoder import decoder_for
 from tests.format_fixtures import spec
 from tidegate import descriptors
 from tidegate.core.spec.pipeline import Format, ProtobufFormat

@@ -108,7 +108,7 @@ class Topic:
 
 
 class RealKafka:
-    """`core.ports.Source`, and the real reader that gives up after `stall_seconds`."""
+    """`core.source.port.Source`, and the real reader that gives up after `stall_seconds`."""
 
     def __init__(self, topic: Topic, isolation: str = "read_committed", stall_seconds: float = PATIENCE_S) -> None:
         self.settings, self.stall_seconds = dict(topic.settings), stall_seconds

@@ -9,21 +9,29 @@ from airflow.plugins_manager import AirflowPlugin
 
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable
 from tidegate.airflow.weights import TodayFirst
+from tidegate.orchestration import timetable as old_timetable
+from tidegate.orchestration import weights as old_weights
 
 
 class TidegatePlugin(AirflowPlugin):
     """The schedules and weights that serialised DAGs name, and the board, which only the webserver asks for."""
 
     name = "tidegate"
-    timetables = [WindowTimetable, BackfillOnlyTimetable]
-    priority_weight_strategies = [TodayFirst]
+    timetables = [
+        WindowTimetable,
+        BackfillOnlyTimetable,
+        old_timetable.WindowTimetable,
+        old_timetable.BackfillOnlyTimetable,
+    ]
+    priority_weight_strategies = [TodayFirst, old_weights.TodayFirst]
 
     @cached_property
     def operator_extra_links(self) -> list[Any]:  # type: ignore[override]
         """Buttons of tasks, which serialised DAGs name."""
         from tidegate.airflow.links import BoardLink
+        from tidegate.orchestration import links as old_links
 
-        return [BoardLink()]
+        return [BoardLink(), old_links.BoardLink()]
 
     @cached_property
     def appbuilder_views(self) -> list[Any]:  # type: ignore[override]

@@ -179,7 +179,7 @@ def command_lookup(conn_id: str) -> Connection:
 
 
 class SparkByConnection:
-    """Implements `core.ports.Launcher`: spark-submit at the pipeline's Spark connection, looked up when used."""
+    """Implements `core.batch.launcher.Launcher`: spark-submit by the pipeline's Spark connection, looked up late."""
 
     def __init__(self, pipeline: Pipeline, say: Say, lookup: Lookup | None = None) -> None:
         self._pipeline, self._say, self._lookup = pipeline, say, lookup

@@ -3,7 +3,7 @@
 A row is its partition values as text and all columns of its file but the batch, in their order. A file's checksum is
 the sum of its rows' hashes modulo 2**64: it depends neither on the order of rows nor on how they are cut into files.
 docs/row-identity.md states the hash. Manifests keep it for ever, so it never changes: a better one gets a number of its
-own (`core.receipt.ROW_IDENTITY`). It is computed in C (native/rows.c), or by numpy where there is no library.
+own (`core.files.receipt.ROW_IDENTITY`). It is computed in C (native/rows.c), or by numpy where there is no library.
 """
 
 from __future__ import annotations

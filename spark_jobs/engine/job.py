@@ -12,9 +12,10 @@ from dataclasses import replace
 from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.places import combined
+from spark_jobs.engine.settlement import settle
 from spark_jobs.engine.slowness import together
 from spark_jobs.engine.tally import merge
-from spark_jobs.engine.targets import cut_copies, settle
+from spark_jobs.engine.targets import cut_copies
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.zones import check_zone_data

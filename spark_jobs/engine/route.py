@@ -139,7 +139,7 @@ def partition_text(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def window_starts(event: pa.Array, windows: Windows) -> pa.Array:
-    """`core.layout.window_start` for many at once."""
+    """`core.window.cut.window_start` for many at once."""
     if windows.size_ms >= DAY_MS:
         return _by_slots(event, windows)
     since = pc.subtract(event, windows.start_ms)

@@ -20,7 +20,7 @@ class _Table:
 
 
 class FakeCatalogue:
-    """Implements `core.ports.Catalogue` and `PartitionSwitch`; `statements` are those that `execute` was given."""
+    """Implements `core.target.catalogue.Catalogue` and `PartitionSwitch`; `statements`: what `execute` was given."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}

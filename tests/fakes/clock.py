@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FakeClock:
-    """Implements `core.ports.Clock`; UTC ms."""
+    """Implements `core.base.clock.Clock`; UTC ms."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

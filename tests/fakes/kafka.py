@@ -79,7 +79,7 @@ class _Topic:
 
 
 class FakeKafka:
-    """Implements `core.ports.Source`. Tests change it by the methods below `reader`.
+    """Implements `core.source.port.Source`. Tests change it by the methods below `reader`.
 
     `unavailable` makes every call fail as a broker does that is down; `groups` holds what was committed.
     """

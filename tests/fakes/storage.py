@@ -24,7 +24,7 @@ class _Directory:
 
 
 class MemoryStorage:
-    """Implements `core.ports.Storage` for any scheme (the scheme and authority are ignored), for many threads.
+    """Implements `core.base.storage.Storage` for any scheme (the scheme and authority are ignored), for many threads.
 
     Modification times are a counter: two writes never share one, and a rename keeps it.
     """

@@ -201,7 +201,7 @@ class Lane:
 
 
 class _Here:
-    """Implements `core.ports.Launcher`: the engine in this process."""
+    """Implements `core.batch.launcher.Launcher`: the engine in this process."""
 
     def __init__(self, storage: LocalStorage) -> None:
         self._storage = storage

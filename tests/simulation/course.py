@@ -131,7 +131,7 @@ class Course:
     # ------------------------------------------------------------ ingest
 
     def _plan(self, now: int) -> bool:
-        """`workflow.ingest.plan`: gather, decide, commit on the version that was gathered."""
+        """`workflow.batch.ingest.plan`: gather, decide, commit on the version that was gathered."""
         now = self._host_clock(now)
         self._oracle.may_plan(now)
         for attempt in range(3):

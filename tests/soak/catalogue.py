@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class FileCatalogue:
-    """Implements `core.ports.Catalogue`. A statement is done when the file is replaced, or it never was.
+    """Implements `core.target.catalogue.Catalogue`. A statement is done when the file is replaced, or it never was.
 
     Who is stopped while holding the lock makes the others fail with a definite answer: nothing was changed."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +90,36 @@ def test_the_core_uses_the_standard_library_only() -> None:
 def test_the_control_plane_imports_neither_worker_libraries_nor_airflow(module: str) -> None:
     unwanted = ("pyarrow", "duckdb", "pyspark", "airflow")
     assert _run(f"import sys, {module}\nprint([m for m in {unwanted} if m in sys.modules])") == "[]"
+
+
+def test_names_of_our_code_in_docs_and_docstrings_exist() -> None:
+    """Such as `core.window.cut.window_start`: whoever moves or renames it is told where it is named."""
+    missing = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.md")]
+        for name in re.findall(r"`((?:core|workflow|spark_jobs)(?:\.\w+)+)(?:\(\))?`", path.read_text())
+        if name not in AIRFLOWS and not _exists(name if name.startswith("spark_jobs") else f"tidegate.{name}")
+    }
+    assert missing == set()
+
+
+AIRFLOWS = ("core.default_timezone", "core.parallelism")
+"""Settings, which begin as our names do."""
+
+
+def _exists(name: str) -> bool:
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:i]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[i:]:
+            if not hasattr(found, part) and part not in getattr(found, "__annotations__", ()):
+                return False
+            found = getattr(found, part, None)
+        return True
+    return False
 
 
 def test_files_can_be_seen_whole() -> None:

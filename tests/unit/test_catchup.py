@@ -24,7 +24,7 @@ HOURS = 60
 
 
 class Runs:
-    """Implements `workflow.catchup.Runs`."""
+    """Implements `workflow.publish.catchup.Runs`."""
 
     def __init__(self, taken: tuple[int, ...] = ()) -> None:
         self.taken = {window(hour).start_ms for hour in taken}

@@ -13,7 +13,7 @@ import pytest
 from airflow.exceptions import AirflowException, AirflowFailException
 
 from tests.world import HOUR, T0, World, record, window
-from tidegate.airflow import datasets, operators
+from tidegate.airflow import datasets, operators, task
 from tidegate.airflow.timetable import from_ms
 from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.workflow.base import outcome
@@ -43,7 +43,7 @@ def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Execute the task; the (hour, generation) pairs that other DAGs were told of."""
     told: list[tuple[int, int]] = []
     heard = [told]
-    monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: world.context())
+    monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, context: world.context())
 
     def announce(ctx: Any, notice: Any, ti: Any) -> str:
         heard[0].append(((notice.window.start_ms - T0) // HOUR, notice.number))

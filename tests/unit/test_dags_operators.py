@@ -15,7 +15,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tests.world import make_pipeline
-from tidegate.airflow import datasets, gauges, hub, operators, replay_runs, runs, sensors, switches
+from tidegate.airflow import datasets, gauges, hub, operators, replay_runs, runs, sensors, switches, task
 from tidegate.core.base.errors import Alarm, LostComparison, SourceUnavailable, StillClosing
 from tidegate.core.base.plain import dumps
 from tidegate.core.replay.rehearsal import AtWork
@@ -66,12 +66,12 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made.settled = []
     monkeypatch.setattr(switches, "settle", lambda ctx, dag_ids, log: made.settled.append(list(dag_ids)))
     made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)
-    monkeypatch.setattr(operators.PipelineOperator, "_open", lambda self, context: made)
+    monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, context: made)
     monkeypatch.setattr(gauges, "tell", lambda ctx, ti, log: log.info("measured"))
     return made
 
 
-def run(kind: type[operators.PipelineOperator], where: dict[str, Any], **more: Any) -> None:
+def run(kind: type[task.PipelineOperator], where: dict[str, Any], **more: Any) -> None:
     kind(task_id="t", dag=None, pipeline=PIPELINE, **more).execute(where)
 
 
@@ -199,7 +199,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     def down(self: Any, context: Any) -> None:
         raise SourceUnavailable("the ledger is down")
 
-    monkeypatch.setattr(operators.PipelineOperator, "_open", down)
+    monkeypatch.setattr(task.PipelineOperator, "_open", down)
     with pytest.raises(AirflowException, match="ledger is down"):
         run(operators.MaintainOperator, context(), **more)
     assert done[8:] == ["sweep", "revive", "hand on", "start"]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tests import zone_windows
 from tests.world import make_pipeline
 from tidegate.airflow import timetable as module
-from tidegate.airflow.operators import window_of
+from tidegate.airflow.task import window_of
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms, to_ms
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from engine_fixtures import DAY_ONE, HOUR, all_rows, chunk_of, event, job_plan, pipeline, records, serving
 
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.expressions import Expressions, Refused
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.formats import Bad, decoder_for
+from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.types import arrow_type
 from tidegate.core.base.hivetypes import parse

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.formats import decoder_for
 from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from tests.avro_values import ENUM, decoder, number, record, text
 from tests.engine_fixtures import chunk_of

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.formats import Bad, decoder_for
+from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.formats.csv_decoder import Cutter
 from spark_jobs.engine.formats.text_columns import TextColumn
 from spark_jobs.engine.strict import Unfit

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.fetch import Chunk, _beside_values, bytes_of, wants_headers
-from spark_jobs.engine.formats import decoder_for
 from tests.engine_fixtures import DAY_ONE, job_plan, pipeline
 from tests.format_fixtures import spec
 from tidegate.core.base.plain import to_plain

@@ -40,7 +40,7 @@ def test_windows_between() -> None:
 
 
 class Scheduler:
-    """Implements `workflow.filling.Runs`, and what commands ask beside; a run ends at the look after it was begun."""
+    """Implements `workflow.publish.filling.Runs`, and what commands ask beside; a run ends at the next look."""
 
     def __init__(self, world: World, replay: bool = False) -> None:
         self.world, self.replay, self.dag_id = world, replay, f"readings.{'replay' if replay else 'archive'}"

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 
-from spark_jobs.engine.formats import decoder_for
+from spark_jobs.engine.decoder import decoder_for
 from tests.engine_fixtures import chunk_of
 from tidegate.spec import load_file, schema
 from tidegate.spec.document import plain, read

@@ -22,7 +22,7 @@ from thrift.transport.TTransport import TTransportException
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.airflow import last_words, operators
+from tidegate.airflow import last_words, operators, task
 from tidegate.core.base import errors
 from tidegate.spark.launcher import job_ended, job_failed
 
@@ -36,7 +36,7 @@ DOCTOR, EXPLAIN = "tidegate doctor readings", f"tidegate explain readings {WINDO
 def translated(error: Exception) -> Exception:
     """As Airflow gets it."""
     try:
-        with operators.in_airflow_terms():
+        with task.in_airflow_terms():
             raise error
     except Exception as e:
         return e
@@ -183,7 +183,7 @@ class Failing(operators.PublishOperator):
     """Its work meets a broker that is away."""
 
     def perform(self, context: Any) -> None:
-        with operators.in_airflow_terms():
+        with task.in_airflow_terms():
             error = errors.SourceUnavailable("Kafka at k:9092 gives no answer")
             error.retry = context["ti"].try_number < 2
             raise error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from spark_jobs.engine.formats import Decoder, decoder_for
+from spark_jobs.engine.decoder import decoder_for
+from spark_jobs.engine.formats import Decoder
 from spark_jobs.engine.formats.avro_decoder import AvroDecoder
 from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder

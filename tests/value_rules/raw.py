@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from spark_jobs.engine.formats import Decoder, decoder_for
+from spark_jobs.engine.decoder import decoder_for
+from spark_jobs.engine.formats import Decoder
 from tests.engine_fixtures import chunk_of
 from tests.value_rules.engine_json import in_plain_form, pipeline_of
 from tests.value_rules.oracle_json import PlainColumn, PlainSpec, Refused, Row

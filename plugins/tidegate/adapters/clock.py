@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """Implements `core.ports.Clock`."""
+    """Implements `core.base.clock.Clock`."""
 
     def now_ms(self) -> int:
         """UTC ms."""

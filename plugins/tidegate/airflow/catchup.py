@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow.utils.context import Context
     from sqlalchemy.orm import Session
 
-    from tidegate.airflow.operators import CatchUpOperator
+    from tidegate.airflow.task import PipelineOperator
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.base.context import Published
 
@@ -41,7 +41,7 @@ LOCK_S, LOOK_S, URGENT_S = 20.0, 0.2, 10.0
 CERTIFICATE = "certificate"
 
 
-def carry_out(task: CatchUpOperator, ctx: PipelineContext, context: Context) -> None:
+def carry_out(task: PipelineOperator, archive_dag_id: str, ctx: PipelineContext, context: Context) -> None:
     """Publish what is to be caught up with. Raises AirflowSkipException where that is nothing."""
     from airflow.utils.session import create_session
 
@@ -51,8 +51,8 @@ def carry_out(task: CatchUpOperator, ctx: PipelineContext, context: Context) -> 
     part, looked_ms = part_of(context), to_ms(timezone.utcnow())
     seen = reconcile.look(ctx)
     with create_session() as session:
-        ready = runs_module.without_run(task.archive_dag_id, seen.due, looked_ms, session)
-    made = Runs(task, ctx, context)
+        ready = runs_module.without_run(archive_dag_id, seen.due, looked_ms, session)
+    made = Runs(task, archive_dag_id, ctx, context)
     if context["ti"].try_number > 1:
         made.complete(ctx, list(islice(reconcile.published_since(ctx, seen), rules.MOST)))
     if not rules.worth_it(ready, part, run_of(context)):
@@ -98,12 +98,12 @@ class _Dag:
 
 
 class Runs:
-    """Implements `workflow.catchup.Runs`. Windows (starts): `looked_at` by this process, and
+    """Implements `workflow.publish.catchup.Runs`. Windows (starts): `looked_at` by this process, and
     `done` with. `owed`: windows that are published and whose run could not be made, as somebody held the lock."""
 
-    def __init__(self, task: CatchUpOperator, ctx: PipelineContext, context: Context) -> None:
+    def __init__(self, task: PipelineOperator, archive_dag_id: str, ctx: PipelineContext, context: Context) -> None:
         self._task, self._ctx, self._ti = task, ctx, context["ti"]
-        self._dag_id = task.archive_dag_id
+        self._dag_id = archive_dag_id
         self._by = f"{self._ti.dag_id} {self._ti.run_id}"
         self._known: _Dag | None = None
         self._looked = time.monotonic()

@@ -124,7 +124,7 @@ class WindowPublishedTrigger(BaseTrigger):
     def __init__(
         self, pipeline: str, windows: str, start_ms: int, end_ms: int, at_least: int, deadline_ms: int, poll_s: float
     ) -> None:
-        """`windows` is the pipeline's `core.pipeline.Windows` as JSON; the interval is in UTC ms, its end exclusive."""
+        """`windows` is the pipeline's `core.spec.pipeline.Windows` as JSON; interval in UTC ms, end exclusive."""
         super().__init__()
         self.pipeline, self.windows, self.start_ms, self.end_ms = pipeline, windows, start_ms, end_ms
         self.at_least, self.deadline_ms, self.poll_s = at_least, deadline_ms, poll_s

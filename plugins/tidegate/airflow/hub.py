@@ -1,7 +1,7 @@
 """One place in a triggerer where every wait for windows stands: one look at the ledger for all of them, at intervals.
 
 A hub belongs to one event loop. It ticks while somebody waits and is gone when nobody does. A tick is two SQL
-statements in a thread (`core.waiting.WaitLedger`); nothing is written, and nothing is kept that a restart would miss.
+statements in a thread (`core.window.waits.WaitLedger`); nothing is written or kept that a restart would miss.
 """
 
 from __future__ import annotations

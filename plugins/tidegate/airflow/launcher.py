@@ -42,7 +42,7 @@ CLIENT_LEAVES_S = 5.0
 
 
 class AirflowSparkLauncher:
-    """Implements `core.ports.Launcher` by the apache-spark provider's hook; the log goes to the task's log.
+    """Implements `core.batch.launcher.Launcher` by the apache-spark provider's hook; the log goes to the task's log.
 
     On other machines executors import what they need from `spark_worker_archive`, or have it installed; with a local
     master they are this machine's own.

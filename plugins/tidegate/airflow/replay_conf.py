@@ -19,15 +19,15 @@ from tidegate.core.window.states import WindowKey
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.airflow.operators import ReplayOperator
+    from tidegate.airflow.task import PipelineOperator
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.base.context import Published
 
 
-def carry_out(task: ReplayOperator, ctx: PipelineContext, context: Context) -> None:
+def carry_out(task: PipelineOperator, ctx: PipelineContext, context: Context) -> None:
     """Do it window by window, each told of as soon as it is published. Raises AskedWrong for a conf that asks for what
     there is not; what is refused for one window holds up no other."""
-    from tidegate.airflow.operators import report
+    from tidegate.airflow.task import report
 
     it = of_run(task.pipeline, context, to_ms(timezone.utcnow()))
     task.about = _about(it)
@@ -41,7 +41,7 @@ def carry_out(task: ReplayOperator, ctx: PipelineContext, context: Context) -> N
 
 def of_run(pipeline: Pipeline, context: Context, now_ms: int) -> Asked:
     """Raises AskedWrong; SpecError where the run's data interval counts and is no window."""
-    from tidegate.airflow.operators import window_of
+    from tidegate.airflow.task import window_of
 
     conf = getattr(context["dag_run"], "conf", None) or {}
     names_windows = isinstance(conf, dict) and bool({"window", "from", "until"} & conf.keys())

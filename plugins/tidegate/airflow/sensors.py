@@ -12,7 +12,7 @@ from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
-from tidegate.airflow.operators import CERTIFICATE, PipelineOperator, window_of
+from tidegate.airflow.task import CERTIFICATE, PipelineOperator, window_of
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import dumps, from_plain
@@ -24,7 +24,6 @@ from tidegate.core.window.waits import Answer, ClosedWait, ReadyWait, Wait
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.airflow.operators import PublishOperator
     from tidegate.workflow.base.context import Context as PipelineContext
 
 GRACE_MS = 120_000
@@ -147,11 +146,11 @@ class WindowClosingTrigger(WindowTrigger):
         return ClosedWait(self.pipeline, self.window)
 
 
-def defer_until_closed(task: PublishOperator, window: WindowKey) -> NoReturn:
+def defer_until_closed(task: PipelineOperator, poll_s: float, window: WindowKey) -> NoReturn:
     """Raises TaskDeferred: `task` is resumed when no batch stands in the way of the window's close, or after
     `archive.sla`; its retry waits again."""
     now, sla_ms = to_ms(timezone.utcnow()), task.pipeline.archive.sla_ms
-    trigger = WindowClosingTrigger(task.pipeline.name, window.start_ms, window.end_ms, now + sla_ms, task.poll_s)
+    trigger = WindowClosingTrigger(task.pipeline.name, window.start_ms, window.end_ms, now + sla_ms, poll_s)
     task.defer(trigger=trigger, method_name="resume", timeout=timedelta(milliseconds=sla_ms + GRACE_MS))
     raise AssertionError("defer() raises")
 

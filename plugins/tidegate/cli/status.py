@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from tidegate.cli import losses, status_table, surroundings
 from tidegate.cli.failures import NOT_WELL, WELL, WRONG
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+from tidegate.cli.status_table import Line
 from tidegate.cli.topics import topics
 from tidegate.core.base.wording import many, those
 
@@ -25,16 +25,6 @@ EVENTS = 8
 DUE_LISTED = 1000
 """Windows that JSON names one by one; its ranges hold all."""
 NOT_ASKED = "not asked"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A pipeline of the folder: its status, or why its YAML is none. `kafka` says why the lag is not known."""
-
-    name: str
-    status: PipelineStatus | None
-    error: str | None
-    kafka: str | None
 
 
 @click.command()

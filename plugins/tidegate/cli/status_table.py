@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli import losses
 
 if TYPE_CHECKING:
-    from tidegate.cli.status import Line
     from tidegate.workflow.look.overview import PipelineStatus
 
 COLUMNS = (
@@ -91,3 +91,13 @@ def _behind(line: Line) -> str:
 
 def _due(status: PipelineStatus) -> str:
     return f"{status.due.count:,}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A pipeline of the folder: its status, or why its YAML is none. `kafka` says why the lag is not known."""
+
+    name: str
+    status: PipelineStatus | None
+    error: str | None
+    kafka: str | None

@@ -27,7 +27,7 @@ def truth_of(pipeline: Pipeline, lookup: Lookup | None) -> Truth | None:
 
 
 class TruthByConnection:
-    """Implements `core.truth.Truth`. The connection is looked up for each question: it may change meanwhile."""
+    """Implements `core.completeness.port.Truth`. Looks the connection up for each question: it may change meanwhile."""
 
     def __init__(self, settings: Completeness, timezone: str, lookup: Lookup | None) -> None:
         self._settings, self._timezone, self._lookup = settings, timezone, lookup

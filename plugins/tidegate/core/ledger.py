@@ -44,7 +44,7 @@ from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.core.window.zonedata import ZoneData
 
 if TYPE_CHECKING:
-    from tidegate.core.look.views import LedgerRepairs
+    from tidegate.core.look.port import LedgerRepairs
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _TROUBLE = re.compile(r"Error\b|Exception\b|^tidegate: | ERROR ")
 
 
 class SubprocessLauncher:
-    """Implements `core.ports.Launcher` for tests and the command line."""
+    """Implements `core.batch.launcher.Launcher` for tests and the command line."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ _END_S = 5.0
 
 
 class LocalLauncher:
-    """Implements `core.ports.Launcher` for plans of mode `merge`: `spark_jobs/merge.py`, without Spark."""
+    """Implements `core.batch.launcher.Launcher` for plans of mode `merge`: `spark_jobs/merge.py`, without Spark."""
 
     def __init__(self, say: Callable[[str], None], python: str = sys.executable, user: str | None = None) -> None:
         """`say` gets the job's output, line by line; `user` is who asks HDFS."""

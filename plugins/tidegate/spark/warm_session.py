@@ -54,7 +54,7 @@ class Patience:
 
 
 class WarmLauncher:
-    """Implements `core.ports.Launcher`. Where the session has no time, the plan gets a job of its own, by `cold`."""
+    """Implements `core.batch.launcher.Launcher`. Where the session has no time, `cold` starts a job for the plan."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A pipeline's YAML: read, checked, compiled to `core.pipeline.Pipeline`. Knows no Airflow, reads only those files.
+"""A pipeline's YAML: read, checked, compiled to `core.spec.pipeline.Pipeline`. Knows no Airflow, reads no other file.
 
 A file may name others: schemas and descriptors of messages."""
 

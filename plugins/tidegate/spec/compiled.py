@@ -1,4 +1,4 @@
-"""From the validated document to `core.pipeline.Pipeline`, and the identity of what comes out."""
+"""From the validated document to `core.spec.pipeline.Pipeline`, and the identity of what comes out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate.core.spec.pipeline import (
     Windows,
 )
 from tidegate.core.target import paths
-from tidegate.spec import completeness
+from tidegate.spec import completeness_rules
 from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec, SourceSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
@@ -62,7 +62,7 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         webhook_conn_id=spec.notify.webhook_conn_id,
         notify=Notify(spec.notify.kinds, spec.notify.callback),
         clean=_clean(spec.clean),
-        completeness=completeness.compiled(spec),
+        completeness=completeness_rules.compiled(spec),
     )
 
 

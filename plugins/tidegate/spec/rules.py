@@ -15,7 +15,7 @@ from tidegate.core.base.partitions import MAX_PARTITION_NAME, metastore_name_len
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
 from tidegate.core.window.cut import shared_directory, time_values, window_start
-from tidegate.spec import completeness
+from tidegate.spec import completeness_rules
 from tidegate.spec.document import Problem
 from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.values import KAFKA_TIMESTAMP, Period, nearest
@@ -40,7 +40,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_workdir(spec),
         *_spark(spec),
         *_archive(spec),
-        *completeness.check(spec),
+        *completeness_rules.check(spec),
     ]
 
 

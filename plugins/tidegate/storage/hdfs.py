@@ -42,7 +42,7 @@ def split(uri: str) -> tuple[str, str]:
 
 
 class HdfsStorage:
-    """Implements `core.ports.Storage` for every nameservice; any number of threads may share it."""
+    """Implements `core.base.storage.Storage` for every nameservice; any number of threads may share it."""
 
     def __init__(self, user: str | None = None, limit_s: float = LIMIT_S) -> None:
         """`user` asks instead of the process's own (HADOOP_USER_NAME, else the operating system's)."""

@@ -58,7 +58,7 @@ def local_path(uri: str) -> str:
 
 
 class LocalStorage:
-    """Implements `core.ports.Storage`. Holds no state: any number of threads and processes may use it."""
+    """Implements `core.base.storage.Storage`. Holds no state: any number of threads and processes may use it."""
 
     def list_files(self, directory: str) -> list[FileStat] | None:
         path = local_path(directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,7 +11,6 @@ import pyarrow as pa
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.slowness import Slowness
-from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.spec.pipeline import Pipeline
 
 
@@ -49,20 +48,7 @@ class Decoder(Protocol):
     def decode(self, chunk: Chunk) -> Decoded: ...
 
 
-def decoder_for(pipeline: Pipeline, rules_version: int = RULES_VERSION, also_known: Paths = ()) -> Decoder:
-    """The decoder of the pipeline's format, which computes its expressions too. `rules_version`: what a message means.
-    `also_known`: paths that are no unknown fields, though no column takes them.
-
-    Raises JobError for a format that does not exist, or an expression that cannot be taken."""
-    if pipeline.has_expressions or any(c.hidden for c in pipeline.columns):
-        from spark_jobs.engine.computing import ComputingDecoder
-
-        decoded = replace(pipeline, columns=pipeline.decoded_columns)
-        return ComputingDecoder(pipeline, _decoder(decoded, rules_version, also_known))
-    return _decoder(pipeline, rules_version, also_known)
-
-
-def _decoder(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
+def of_format(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     builder = _BUILDERS.get(pipeline.format.type)
     if builder is None:
         raise refuse(

@@ -1,7 +1,7 @@
 """Text as Hive's LazySimpleSerDe keeps it: a line for each row, \\x01 between values, `\\N` for null.
 
 Within a string a backslash stands before \\x01 and before itself, and line breaks are `\\n` and `\\r`: so no value ever
-breaks a line. `core.tables.TEXT` tells Hive the same. There is no footer: a file says nothing about itself.
+breaks a line. `tidegate.targets.hive.formats` tells Hive the same. There is no footer: a file says nothing of itself.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Ground:
 
 
 class RangeRuns:
-    """Implements `workflow.filling.Runs`; `pool_names` are those of the DAG's tasks. One that `settles` nothing changes
-    nothing by looking."""
+    """Implements `workflow.publish.filling.Runs`; `pool_names` are those of the DAG's tasks. One that `settles` nothing
+    changes nothing by looking."""
 
     def __init__(self, dag_id: str, pool_names: Sequence[str], settles: bool = True) -> None:
         self.dag_id, self._pools, self.settles = dag_id, tuple(pool_names), settles

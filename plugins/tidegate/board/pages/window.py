@@ -10,7 +10,8 @@ from tidegate.board.airflow import Run, runs_of_window
 from tidegate.board.reach import Reach
 from tidegate.core.base.offsets import Interval
 from tidegate.core.look.glance import Mark
-from tidegate.core.look.views import LedgerReads, WindowView
+from tidegate.core.look.port import LedgerReads
+from tidegate.core.look.views import WindowView
 from tidegate.core.look.window_map import MEANINGS, Judge, Meaning
 from tidegate.core.source.progress import Progress
 from tidegate.core.spec.pipeline import Pipeline

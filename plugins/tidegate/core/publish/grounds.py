@@ -126,7 +126,7 @@ class GroundsLedger(Protocol):
     """What certificates and explanations ask of the ledger beyond its state; nothing is changed."""
 
     def earlier_facts(self, name: str) -> TopicFacts:
-        """What the batch left behind that a forecast measures from (`core.forecast.earlier`)."""
+        """What the batch left behind that a forecast measures from (`core.window.forecast.earlier`)."""
         ...
 
     def grounds(self, name: str, key: WindowKey, batches: Iterable[int], late: Iterable[int] = ()) -> Grounds:

@@ -57,7 +57,7 @@ _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, K
 
 
 class KafkaSource:
-    """Implements `core.ports.Source`. Create it in the process that uses it: its client's threads survive no fork.
+    """Implements `core.source.port.Source`. Create it in the process that uses it: its threads survive no fork.
 
     `settings` are librdkafka's. Each request is given up after `timeout_s` seconds. Several threads may ask at once.
     """

@@ -23,7 +23,7 @@ _POLL_S = 0.2
 def cuts(
     settings: Mapping[str, Any], topic: str, ends: Mapping[int, tuple[int, int]], timeout_s: float
 ) -> dict[int, int]:
-    """`core.ports.Source.cuts`. Raises SourceUnavailable where a partition gives no answer within `timeout_s`."""
+    """`core.source.port.Source.cuts`. Raises SourceUnavailable where a partition gives no answer within `timeout_s`."""
     said: list[str] = []
     consumer = Consumer(
         dict(settings)

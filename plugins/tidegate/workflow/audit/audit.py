@@ -21,7 +21,8 @@ from tidegate.core.base.errors import LedgerError
 from tidegate.core.base.slabs import UNBOUNDED, Slab
 from tidegate.core.base.wording import many, those
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.look.views import BatchPage, BatchRow, GenerationRow, LedgerReads, Spine, Weight, WindowPage
+from tidegate.core.look.port import LedgerReads
+from tidegate.core.look.views import BatchPage, BatchRow, GenerationRow, Spine, Weight, WindowPage
 from tidegate.core.window.states import CURRENT
 from tidegate.workflow.audit.files import Files, Listing
 from tidegate.workflow.audit.inside import Inside

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tidegate.core.audit import checkup as rules
 from tidegate.core.audit.checkup import Flaw, Shown
-from tidegate.core.look.views import LedgerReads
+from tidegate.core.look.port import LedgerReads
 from tidegate.core.window.states import PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import manifest_of

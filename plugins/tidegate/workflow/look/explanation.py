@@ -9,7 +9,8 @@ from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import over_budget
 from tidegate.core.look.blocking import next_step, unread_step
-from tidegate.core.look.views import LedgerReads, WindowView
+from tidegate.core.look.port import LedgerReads
+from tidegate.core.look.views import WindowView
 from tidegate.core.publish.grounds import Grounds
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.port import TopicState

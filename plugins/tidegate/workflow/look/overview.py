@@ -13,7 +13,8 @@ from tidegate.core.base.wording import those
 from tidegate.core.batch.thresholds import too_dirty
 from tidegate.core.ledger import Block
 from tidegate.core.look.blocking import oddities
-from tidegate.core.look.views import LedgerReads, Overview
+from tidegate.core.look.port import LedgerReads
+from tidegate.core.look.views import Overview
 from tidegate.core.replay.rehearsal import Unfinished
 from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.source.loss import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss

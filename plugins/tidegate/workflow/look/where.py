@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegate.core.base.errors import LedgerError, SpecError, TidegateError
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.fate import MISSING, Fate, fate_of
+from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.sighting import (
     Candidate,
     Life,
@@ -20,7 +21,6 @@ from tidegate.core.look.sighting import (
     Surroundings,
     WindowFacts,
 )
-from tidegate.core.look.views import LedgerReads
 from tidegate.core.source.port import TopicState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tidegate.core.base.errors import LostComparison, SourceError, TidegateError
 from tidegate.core.base.wording import those
-from tidegate.core.look.views import LedgerReads
+from tidegate.core.look.port import LedgerReads
 from tidegate.core.target.tables import data_table
 from tidegate.core.tell import notices as rules
 from tidegate.core.tell.notices import RAISED, Finding, Message, NotTold
