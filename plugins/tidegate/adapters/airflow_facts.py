@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.engine import URL, Connection, make_url
@@ -90,7 +91,7 @@ def clock_ahead(connection: Connection) -> float:
     asked = time.time()
     found = connection.execute(text("SELECT CURRENT_TIMESTAMP")).scalar()
     answered = time.time()
-    return _seconds(found) - (asked + answered) / 2  # type: ignore[operator]
+    return _seconds(found) - (asked + answered) / 2
 
 
 def _beats(connection: Connection) -> dict[str, float | None]:
@@ -118,7 +119,7 @@ def _last_line(trace: str) -> str:
     return lines[-1] if lines else "no reason was kept"
 
 
-def _rows(connection: Connection, statement: str) -> Sequence[tuple]:
+def _rows(connection: Connection, statement: str) -> Sequence[tuple[Any, ...]]:
     return [tuple(row) for row in connection.execute(text(statement))]
 
 

@@ -61,7 +61,7 @@ class ExpressionChecker:
             advice = "install tidegate[worker] (duckdb, pyarrow) beside this command"
             self._child = Child("expressions.py", advice, self._python, work="checking expressions")
         (answer,) = self._child.ask({"pipeline": to_plain(pipeline)}, 1)
-        return answer["problems"]
+        return [(name, message) for name, message in answer["problems"]]
 
     def close(self) -> None:
         if self._child is not None:

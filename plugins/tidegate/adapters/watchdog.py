@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 MOST_STUCK = 8
 """Calls that may hang at once; with more, the other side is taken to be away, and nothing more is sent to it."""
@@ -71,13 +71,13 @@ class Watchdog:
             raise self._overdue(name, about)
         return call.result()
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: _Call[Any]) -> None:
         call.execute()
         with self._lock:
             call.done.set()
             self._stuck -= call.given_up
 
-    def _give_up(self, call: _Call) -> bool:
+    def _give_up(self, call: _Call[Any]) -> bool:
         """False if it came back at the last moment."""
         with self._lock:
             call.given_up = not call.done.is_set()
@@ -103,7 +103,7 @@ def _wait(done: threading.Event, seconds: float) -> bool:
 class _Call(Generic[_T]):
     def __init__(self, function: Callable[[], _T]) -> None:
         self._function: Callable[[], _T] | None = function
-        self._value: Any = None
+        self._value: _T | None = None
         self._error: BaseException | None = None
         self.done = threading.Event()
         self.given_up = False
@@ -123,7 +123,7 @@ class _Call(Generic[_T]):
                 raise error
             finally:
                 del error  # no cycle with its own traceback
-        return self._value
+        return cast(_T, self._value)
 
 
 class Watched:

@@ -88,7 +88,8 @@ class Function:
 
     def _found(self) -> Callable[[dict[str, Any]], object]:
         module, _, function = self.who.partition(":")
-        return getattr(importlib.import_module(module), function)
+        found: Callable[[dict[str, Any]], object] = getattr(importlib.import_module(module), function)
+        return found
 
 
 def _within(seconds: float, who: str, call: Callable[[], object]) -> tuple[BaseException | None] | None:

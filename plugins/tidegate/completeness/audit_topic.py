@@ -50,7 +50,7 @@ class TopicTruth:
             if found is None:
                 continue
             source, count = found
-            at = (message.timestamp()[1], message.partition(), message.offset())
+            at = (message.timestamp()[1], message.partition() or 0, message.offset() or 0)
             if source not in newest or newest[source][0] < at:
                 newest[source] = (at, count)
         counts = [count for _, count in newest.values()]
@@ -154,9 +154,10 @@ class TopicTruth:
             left = dict(ranges)
             while left:
                 for message in consumer.consume(_ASK, timeout=_WAIT_S):
-                    if message.error():
-                        raise TruthUnknown(f"{self._topic}: {message.error().str()}")
-                    if message.offset() < ranges[message.partition()][1]:
+                    error = message.error()
+                    if error is not None:
+                        raise TruthUnknown(f"{self._topic}: {error.str()}")
+                    if (message.offset() or 0) < ranges[message.partition() or 0][1]:
                         yield message
                 left = self._unread(consumer, left)
                 if time.monotonic() > end:

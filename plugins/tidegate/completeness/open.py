@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from tidegate.adapters.connections import Connection, Lookup, database_url, http_url, resolve
 from tidegate.adapters.watchdog import Watched
@@ -20,10 +20,8 @@ def truth_of(pipeline: Pipeline, lookup: Lookup | None) -> Truth | None:
     settings = pipeline.completeness
     if settings is None:
         return None
-    truth: Any = Watched(
-        TruthByConnection(settings, pipeline.windows.timezone, lookup), HANGS_S, TruthUnknown, looking=("expected",)
-    )
-    return truth
+    asked = TruthByConnection(settings, pipeline.windows.timezone, lookup)
+    return cast(Truth, Watched(asked, HANGS_S, TruthUnknown, looking=("expected",)))
 
 
 class TruthByConnection:

@@ -234,7 +234,7 @@ def let_end(processes: Sequence[psutil.Process], seconds: float) -> None:
 def _alive(process: psutil.Process) -> bool:
     # psutil's own wait would take the exit code from under whoever started the process
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

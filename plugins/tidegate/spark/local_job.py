@@ -45,7 +45,7 @@ class LocalLauncher:
             raise job_ended(code, last, "the merge")
 
 
-def _end(child: subprocess.Popen) -> None:
+def _end(child: subprocess.Popen[str]) -> None:
     child.terminate()
     try:
         child.wait(_END_S)

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -229,7 +230,7 @@ class _Session:
             self.pids = [int(pid) for pid in message["pids"]]
             self._log = Path(message["log"])
             self._read = self._log.stat().st_size if self._log.exists() else 0
-        return {"ended": "absent"}.get(message["is"], message["is"])
+        return "absent" if message["is"] == "ended" else str(message["is"])
 
     def send(self, message: Mapping[str, object]) -> None:
         """Raises JobFailed when the session has gone."""
@@ -238,7 +239,7 @@ class _Session:
         except OSError as e:
             raise JobFailed(f"the warm session has ended ({e})") from e
 
-    def receive(self, seconds: float) -> dict | None:
+    def receive(self, seconds: float) -> dict[str, Any] | None:
         """The next message, `ended` when it hung up; None if there is none in this time."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
@@ -252,7 +253,8 @@ class _Session:
                 return {"is": "ended"}
             self._buffer += more
         line, _, self._buffer = self._buffer.partition(b"\n")
-        return json.loads(line)
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def new_lines(self) -> Iterator[str]:
         """What Spark has written to the session's log meanwhile, whole lines."""
@@ -300,7 +302,7 @@ def code_identity() -> str:
     for package in ("tidegate", "spark_jobs"):
         spec = importlib.util.find_spec(package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
-        for folder in folders or [land_application().parent]:
+        for folder in folders or [str(land_application().parent)]:
             for path in sorted(p for p in Path(folder).rglob("*") if p.suffix in (".py", ".so")):
                 status = path.stat()
                 found.append(f"{path}:{status.st_size}:{status.st_mtime_ns}")
@@ -344,7 +346,7 @@ def _only_starter(path: Path) -> Iterator[bool]:
 
 def _lives(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from tidegate.adapters.watchdog import Watchdog
 from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
@@ -19,6 +19,7 @@ from tidegate.storage.hdfs_errors import leads_through_a_file, of_a_change, tran
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileWriter
+    from typing_extensions import Buffer
 
 _TEMPORARY = "._tidegate."
 """Start of the names that `write_new` writes under; what a crash leaves of them is never listed, only deleted."""
@@ -157,7 +158,7 @@ class HdfsStorage:
             raise _final(StorageError(f"{path}: not a directory"))
         return found is not None
 
-    def _stat(self, path: str):
+    def _stat(self, path: str) -> Any:
         """None only if the path is absent for certain."""
         _, local = split(path)
         try:
@@ -214,7 +215,7 @@ class _NewFile(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data) -> int:  # type: ignore[override]
+    def write(self, data: Buffer) -> int:
         # the buffer's memory is used again when this returns, and a call that hangs outlives it
         piece = bytes(data)
         self._ask("write", lambda: self._writer.write(piece))
@@ -261,7 +262,7 @@ class _Reader(io.RawIOBase):
         self._at = max(0, base + offset)
         return self._at
 
-    def readinto(self, buffer) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Any) -> int:
         count = min(len(buffer), self._size - self._at)
         if count <= 0:
             return 0

@@ -14,10 +14,14 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.core.base.storage import FileStat
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 _TEMPORARY = "._tidegate."
 """Start of the names that `write_new` writes under; what a crash leaves of them is never listed, only deleted."""
@@ -167,7 +171,7 @@ class _NewFile(io.FileIO):
         self._path = path
         self._failed = False
 
-    def write(self, data) -> int:  # type: ignore[override]
+    def write(self, data: Buffer) -> int:
         """All of `data`: a raw file may write less than it is given, when the disk is nearly full."""
         view = memoryview(data).cast("B")
         written = 0
@@ -209,7 +213,7 @@ def _walk(root: str, below: str) -> Iterator[FileStat]:
         raise _refused(error, directory) from error
 
 
-def _file_stat(entry: os.DirEntry, path: str) -> Iterator[FileStat]:
+def _file_stat(entry: os.DirEntry[str], path: str) -> Iterator[FileStat]:
     try:
         found = entry.stat()
     except FileNotFoundError:
@@ -302,7 +306,7 @@ def _final(error: StorageError) -> StorageError:
     return error
 
 
-def _unless_gone(_call: object, path: str, failure: tuple) -> None:
+def _unless_gone(_call: object, path: str, failure: tuple[Any, ...]) -> None:
     error = failure[1]
     if not isinstance(error, FileNotFoundError):
         raise error

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.base.partitions import PartitionValues, partition_path
@@ -161,7 +161,7 @@ class PyHiveCatalogue:
             self._check_names(table, each)
         self._change(sql.drop_partitions(table, chunk) for chunk in _chunks(wanted))
 
-    def execute(self, statement: str) -> list[tuple]:
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """An operator's own statement (`archive.on_publish`), in the connection's database; its rows, if any."""
         with self._sessions.link(self._database, self._settings) as link:
             try:
@@ -169,7 +169,7 @@ class PyHiveCatalogue:
             except AnswerLost as error:
                 raise _unsure(error) from error
 
-    def first_rows(self, query: str, at_most: int) -> list[tuple]:
+    def first_rows(self, query: str, at_most: int) -> list[tuple[Any, ...]]:
         """The first rows of a query in the connection's database. Raises CatalogueError."""
         with self._sessions.link(self._database, self._settings) as link:
             try:

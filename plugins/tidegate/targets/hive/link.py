@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyhive import hive
 from TCLIService.ttypes import TStatusCode
@@ -141,14 +142,15 @@ class Link:
         """Execute; what it answers is not read. Raises CatalogueError, AnswerLost."""
         self._execute(statement)
 
-    def query(self, statement: str, at_most: int | None = None) -> list[tuple]:
+    def query(self, statement: str, at_most: int | None = None) -> list[tuple[Any, ...]]:
         """Execute and read every row, or the first ones; [] for a statement without a result.
 
         Raises CatalogueError, AnswerLost."""
         cursor = self._execute(statement)
         with self._judged(statement):
             try:
-                return cursor.fetchall() if at_most is None else cursor.fetchmany(at_most)
+                rows: list[tuple[Any, ...]] = cursor.fetchall() if at_most is None else cursor.fetchmany(at_most)
+                return rows
             except (hive.ProgrammingError, TypeError):
                 # No result set; Spark claims to have one after DDL and then describes it with None.
                 return []
@@ -183,7 +185,7 @@ class Link:
             ) from error
 
 
-class _Socket(TSocket):
+class _Socket(TSocket):  # type: ignore[misc]
     """A TCP connection with one time-out for connecting and another for each answer."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -214,7 +216,7 @@ def server_words(error: hive.Error) -> str:
     return _short(words.splitlines()[0], 2 * _SHOWN)
 
 
-def _status(error: hive.Error) -> object | None:
+def _status(error: hive.Error) -> Any:
     return getattr(error.args[0], "status", None) if error.args else None
 
 
