@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.adapters import storage as adapters
+from tidegate import storage as adapters
 from tidegate.core.base.errors import OutcomeUnknown, PathMissing, StorageError
 from tidegate.storage import LocalStorage, for_uri, local
 

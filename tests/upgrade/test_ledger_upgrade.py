@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
-from tidegate.adapters.ledger.migrate import migrate, revisions
-from tidegate.adapters.ledger.store import HEAD, make_engine
 
 import tests.world
 from tests.unit.test_audit import in_process
@@ -23,6 +21,8 @@ from tests.world import World, make_pipeline, record, window
 from tidegate.core.base.errors import LedgerError, WrongRevision
 from tidegate.core.target.tables import data_table, dirty_table, late_table
 from tidegate.core.window.cut import window_id
+from tidegate.ledger.migrate import migrate, revisions
+from tidegate.ledger.store import HEAD, make_engine
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
@@ -186,7 +186,7 @@ def test_a_table_that_somebody_holds_is_not_waited_for_long(
     world = restored(tmp_path, "0004")
     engine = on_postgres(world, "0004", postgres.ledger_url)
     with engine.connect() as other, monkeypatch.context() as patch:
-        patch.setattr("tidegate.adapters.ledger.migrate.LOCK_MS", 200)  # the server's own cleaning may take longer
+        patch.setattr("tidegate.ledger.migrate.LOCK_MS", 200)  # the server's own cleaning may take longer
         other.exec_driver_sql("SELECT count(*) FROM batches")
         with pytest.raises(LedgerError, match="nothing is migrated"):
             migrate(engine)

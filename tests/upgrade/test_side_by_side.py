@@ -17,9 +17,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tidegate.adapters.ledger import schema
-from tidegate.adapters.ledger.migrate import migrate
-from tidegate.adapters.ledger.store import HEAD
 
 from tests.full_sums import full_sums
 from tests.unit.test_audit import in_process
@@ -30,6 +27,9 @@ from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.window.zonedata import known_here
+from tidegate.ledger import schema
+from tidegate.ledger.migrate import migrate
+from tidegate.ledger.store import HEAD
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.restore import adoption
