@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-nightly test-operators test-install types windows
+.PHONY: help setup demo dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-nightly test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -81,6 +81,14 @@ bench: setup ## Kafka to files, side by side with stock Spark and others (about 
 		-r bench/requirements.lock
 	@$(VENV)/python -m bench.throughput $(ARGS)
 
+# What only the site needs stays out of .venv.
+DOCS_PACKAGES := .tidegate/docs/packages
+docs: setup ## the docs as a site with search, in .tidegate/docs/site; broken links and anchors fail
+	@$(UV) --quiet pip install --python $(VENV)/python --target $(DOCS_PACKAGES) --require-hashes --no-deps \
+		-r docs/requirements.lock
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(DOCS_PACKAGES) $(VENV)/python -m mkdocs build --strict --clean
+	@echo "the site: .tidegate/docs/site/index.html"
+
 lint: setup ## style, import rules and types
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check .
@@ -100,6 +108,7 @@ lock: setup ## pin requirements.txt into requirements.lock, with hashes
 	@$(COMPILE) requirements.txt -o requirements.lock
 	@sed -n 's/^\(uv\|setuptools\)==.*/\1/p' requirements-bootstrap.txt | \
 		$(COMPILE) --no-annotate --upgrade - -o requirements-bootstrap.txt >/dev/null
+	@$(COMPILE) --no-annotate docs/requirements.txt -o docs/requirements.lock
 	@echo ziglang | $(COMPILE) --no-annotate --upgrade - -o requirements-compiler.txt >/dev/null
 
 clean: stack-down ## end the stack, remove .tidegate and caches

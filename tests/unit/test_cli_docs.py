@@ -54,7 +54,7 @@ def test_facts_are_printed_as_json_when_asked_for(name: str) -> None:
 
 
 def test_every_command_that_a_page_or_an_error_names_is_there() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     sources = [p for top in ("plugins", "spark_jobs", "dev") for p in (ROOT / top).rglob("*.py")]
     found = 0
     for file in [*pages, *sources]:
