@@ -84,7 +84,9 @@ def catch_up(session: Session, ctx: Any, run: DagRun, conf: dict[str, str] | Non
     task = dag(MAINTAIN).get_task("catch_up")
     assert isinstance(task, CatchUpOperator)
     ti = instance(session, run, "catch_up")
-    catchup.carry_out(task, ctx, {"ti": ti, "dag_run": SimpleNamespace(conf=conf, run_id=ti.run_id)})
+    catchup.carry_out(
+        task, task.archive_dag_id, ctx, {"ti": ti, "dag_run": SimpleNamespace(conf=conf, run_id=ti.run_id)}
+    )
     session.expire_all()
 
 

@@ -56,3 +56,10 @@ def test_dag_files_of_users_find_the_factory() -> None:
     from tidegate.orchestration.factory import build_dags
 
     assert build_dags is factory.build_dags
+
+
+def test_the_plugin_file_of_0_1_0_finds_the_plugin() -> None:
+    from tidegate.orchestration.plugin import TidegatePlugin
+    from tidegate.plugin import TidegatePlugin as now
+
+    assert TidegatePlugin is now
