@@ -67,9 +67,9 @@ def carry_out(
     engine_secrets.use(given)
     run_tasks = tasks.run_on(context, given)
     if plan.mode in ("merge", "reopen"):
-        from spark_jobs import merge
+        from spark_jobs import rewrite
 
-        return merge.carry_out(plan, storage, run_tasks, open_storage)
+        return rewrite.carry_out(plan, storage, run_tasks, open_storage)
     from spark_jobs.engine.job import run_plan
     from tidegate.core.base.wording import many
     from tidegate.spark.conf import is_local

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
-from spark_jobs import merge
+from spark_jobs import rewrite
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
@@ -113,7 +113,7 @@ class InProcessLauncher:
         self.runs.append(plan)
         try:
             if plan.mode in ("merge", "reopen"):
-                merge.carry_out(plan, self.storage)
+                rewrite.carry_out(plan, self.storage)
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
         except JobError as e:

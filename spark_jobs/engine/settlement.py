@@ -14,9 +14,8 @@ from tidegate.core.base.storage import Storage
 from tidegate.core.batch.jobs import JobPlan, Target
 from tidegate.core.files.merge import add_up
 from tidegate.core.files.receipt import (
-    Copied,
+    BatchRows,
     FileEntry,
-    PartitionRows,
     RangeResult,
     Receipt,
     ReplayReceipt,
@@ -35,7 +34,7 @@ def settle(plan: JobPlan, storage: Storage, whole: Receipt, results: Iterable[Ta
     planned = [(number, r) for number, part in enumerate(plan.parts) for r in part.ranges]
     chosen, written = _shares(planned, results)
     refused = {window: failure for result in results for window, failure in result.refused}
-    copied: dict[int, list[Copied]] = defaultdict(list)
+    copied: dict[int, list[BatchRows]] = defaultdict(list)
     for result in results:
         for window, one in result.copied:
             copied[window].append(one)
@@ -61,7 +60,7 @@ def settle(plan: JobPlan, storage: Storage, whole: Receipt, results: Iterable[Ta
             slow_seconds=0.0,
         )
         batches = tuple(plan.parts[planned[i][0]].batch_id for i in mine)
-        found = ReplayReceipt(receipt, batches, _summed(copied[key]), sum(r.read for r in whole.ranges))
+        found = ReplayReceipt(receipt, batches, add_up(copied[key]), sum(r.read for r in whole.ranges))
         _verify(storage, target, found)
         done.append((target, found))
     for target in plan.targets:
@@ -97,17 +96,6 @@ def _around(planned: list[tuple[OffsetRange, int]], piece: OffsetRange) -> int:
 def _of_window(whole: RangeResult, chosen: int, written: int) -> RangeResult:
     """`written` is counted where rows are written, the rest where the window's rows are chosen."""
     return replace(whole, data=written, dropped=whole.read - chosen, rerouted=0)
-
-
-def _summed(copied: list[Copied]) -> tuple[Copied, ...]:
-    by_batch: dict[int, list[PartitionRows]] = defaultdict(list)
-    for c in copied:
-        by_batch[c.batch_id].append(PartitionRows(c.partition, c.rows, c.min_offset, c.max_offset))
-    return tuple(
-        Copied(batch_id, p.partition, p.rows, p.min_offset, p.max_offset)
-        for batch_id, parts in sorted(by_batch.items())
-        for p in add_up(parts)
-    )
 
 
 def _verify(storage: Storage, target: Target, found: ReplayReceipt) -> None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine import native, paths
-from spark_jobs.engine.copying import Copier
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.dirty import Readers
 from spark_jobs.engine.failures import JobError, refuse
@@ -18,6 +17,7 @@ from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
 from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.places import TaskOverflow
+from spark_jobs.engine.rewrite.move import Copier
 from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.slowness import Slowness
@@ -30,7 +30,7 @@ from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import Copy, JobPart, JobPlan
-from tidegate.core.files.receipt import DATA, DIRTY, LATE, Copied, DirtySample, Failure, FileEntry, RangeResult
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, BatchRows, DirtySample, Failure, FileEntry, RangeResult
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.spec.pipeline import EventTime, Pipeline
 
@@ -72,7 +72,7 @@ class TaskResult:
     overflow: tuple[TaskOverflow, ...] = ()
     notes: tuple[str, ...] = ()
     shares: tuple[tuple[int, int, int, int], ...] = ()
-    copied: tuple[tuple[int, Copied], ...] = ()
+    copied: tuple[tuple[int, BatchRows], ...] = ()
     refused: tuple[tuple[int, Failure], ...] = ()
     slow: tuple[Slow, ...] = ()
     slow_seconds: float = 0.0
@@ -146,7 +146,7 @@ class _Worker:
         data, late, dirty = (self._files.written.get((index, kind), 0) for kind in (DATA, LATE, DIRTY))
         return tally.result(data, late, dirty)
 
-    def _copy(self, copy: Copy) -> list[Copied]:
+    def _copy(self, copy: Copy) -> list[BatchRows]:
         """A file that is not what it should be refuses its window."""
         try:
             return self._copier.copy(copy)

@@ -203,7 +203,9 @@ class Files:
         self._waiting -= file.sink.waiting
         self._spilled -= file.sink.spilled
         self._groups -= file.groups
-        told = file.writer.close(self._labels_of(file, partitions))
+        told = file.writer.close(
+            {**footer(place.kind, place.window_ms, place.values, file.checksum, partitions), **self._labels}
+        )
         size = file.sink.tell()
         self._closing.append(self._closers.submit(file.sink.spill().close))
         self._wait_for_closing(MAX_CLOSING)
@@ -230,17 +232,19 @@ class Files:
         while len(self._closing) > most:
             self._closing.popleft().result()
 
-    def _labels_of(self, file: _OpenFile, partitions: tuple[PartitionRows, ...]) -> dict[str, str]:
-        window = "" if file.place.window_ms is None else str(file.place.window_ms)
-        return {
-            FOOTER_ROWS: dumps(partitions),
-            "tidegate.kind": file.place.kind,
-            "tidegate.window_ms": window,
-            "tidegate.values": json.dumps(file.place.values),
-            "tidegate.checksum": str(file.checksum),
-            IDENTITY: str(ROW_IDENTITY),
-            **self._labels,
-        }
+
+def footer(
+    kind: str, window_ms: int | None, values: PartitionValues, checksum: int, partitions: tuple[PartitionRows, ...]
+) -> dict[str, str]:
+    """What a file's footer says of its rows, where the format has room for it."""
+    return {
+        FOOTER_ROWS: dumps(partitions),
+        "tidegate.kind": kind,
+        "tidegate.window_ms": "" if window_ms is None else str(window_ms),
+        "tidegate.values": json.dumps(values),
+        "tidegate.checksum": str(checksum),
+        IDENTITY: str(ROW_IDENTITY),
+    }
 
 
 def _count(partitions: dict[int, PartitionRows], run: Run) -> None:

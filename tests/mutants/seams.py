@@ -99,7 +99,7 @@ OBJECTION_TO_GAPS = "tidegate.core.files.rereading:Rereading.objection"
 JOB_CHECKS_TOPIC = "spark_jobs.engine.job:_check_topic"
 DECIDING_SPEC = "spark_jobs.engine.task:_deciding"
 CHOOSE_ROWS = "spark_jobs.engine.targets:Targets.choose"
-ROWS_OF_FILES = "spark_jobs.engine.copying:_wanted"
+ROWS_OF_FILES = "spark_jobs.engine.rewrite.move:_wanted"
 
 # ---------------------------------------------------------------- late and dirty rows
 BALANCE_HOLDS = "tidegate.core.files.balance:Balance.holds"

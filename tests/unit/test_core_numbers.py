@@ -12,7 +12,7 @@ from tidegate.core.base.offsets import Interval, OffsetRange, pack, share, subtr
 from tidegate.core.base.slabs import UNBOUNDED, Slab, slabs
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import (
-    Copied,
+    BatchRows,
     FileEntry,
     PartitionRows,
     RangeResult,
@@ -161,18 +161,18 @@ def test_rows_are_compared_for_each_kind_and_partition() -> None:
 
 
 def test_rows_that_a_replay_copied_are_data_too() -> None:
-    def errors(*copied: Copied) -> list[str]:
+    def errors(*copied: BatchRows) -> list[str]:
         receipt = Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, (RESULT,), (ENTRY, more))
         return arithmetic_errors(receipt, [RESULT.range], "forbid", iter(copied))
 
     partitions = (PartitionRows(0, 4, 0, 2), PartitionRows(1, 1, 0, 0), PartitionRows(5, 0, 0, 0))
     more = replace(ENTRY, path="data/b", rows=5, partitions=partitions)
-    first, second, third = Copied(1, 0, 3, 0, 2), Copied(2, 0, 1, 9, 9), Copied(1, 1, 1, 0, 0)
+    first, second, third = BatchRows(1, 0, 3, 0, 2), BatchRows(2, 0, 1, 9, 9), BatchRows(1, 1, 1, 0, 0)
     assert errors(first, second, third) == []
     assert errors(first, second) == ["partition 1: 0 data rows counted, 1 written"]
     assert errors(second, third) == ["partition 0: 4 data rows counted, 7 written"]
     assert errors(first, first, third) == ["partition 0: 9 data rows counted, 7 written"]
-    assert errors(first, second, third, Copied(1, 7, 2, 0, 1)) == ["partition 7: 2 data rows counted, 0 written"]
+    assert errors(first, second, third, BatchRows(1, 7, 2, 0, 1)) == ["partition 7: 2 data rows counted, 0 written"]
 
 
 def test_digests_are_what_they_were() -> None:

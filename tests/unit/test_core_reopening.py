@@ -7,17 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tidegate.core.files.landed import OwedSpan
+from tidegate.core.files.merge import add_up
 from tidegate.core.files.overflow import Overflow
-from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.files.receipt import BatchRows, FileEntry, PartitionRows
 from tidegate.core.late.reopen import (
     MOST_REFUSED,
     QUIET_MS,
-    BatchRows,
     LateBatch,
     LateWindow,
     ReopenReceipt,
     Unfinished,
-    counted,
     errors,
     is_abandoned,
     is_due,
@@ -201,5 +200,5 @@ def test_files_that_are_not_what_was_written() -> None:
 
 def test_counts_of_tasks_are_added_up() -> None:
     parts = [BatchRows(2, 1, 4, 7, 9), BatchRows(1, 0, 1, 5, 5), BatchRows(2, 1, 2, 3, 8), BatchRows(2, 0, 1, 1, 1)]
-    assert counted(parts) == (BatchRows(1, 0, 1, 5, 5), BatchRows(2, 0, 1, 1, 1), BatchRows(2, 1, 6, 3, 9))
-    assert counted([]) == ()
+    assert add_up(parts) == (BatchRows(1, 0, 1, 5, 5), BatchRows(2, 0, 1, 1, 1), BatchRows(2, 1, 6, 3, 9))
+    assert add_up([]) == ()

@@ -34,7 +34,9 @@ def test_a_task_says_that_the_archive_is_of_another_platform_and_no_retry_helps(
     for name in ("__init__.py", "executor.py"):
         (copied / "spark_jobs" / name).write_bytes((package / name).read_bytes())
     (copied / executor.FILE).write_text("cp311 s390x-glibc\n")
-    done = subprocess.run([sys.executable, "-c", "import spark_jobs.merge"], cwd=copied, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import spark_jobs.rewrite"], cwd=copied, capture_output=True, text=True
+    )
     assert str(raised.value) in done.stderr
     told = (
         f"Job aborted due to stage failure: Task 0 failed: Traceback\n  File x\n{done.stderr}\n\tat org.apache.spark\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tests.world
-from spark_jobs import merge
+from spark_jobs import rewrite
 from spark_jobs.engine import job
 from spark_jobs.engine.failures import JobError
 from tests.unit.cleanings import audited, days_later, work
@@ -50,7 +50,7 @@ class Executors:
 def executors(monkeypatch: pytest.MonkeyPatch) -> Executors:
     made = Executors()
     monkeypatch.setattr(tests.world, "run_plan", functools.partial(job.run_plan, run_tasks=made))
-    monkeypatch.setattr(tests.world.merge, "carry_out", functools.partial(merge.carry_out, run=made))
+    monkeypatch.setattr(tests.world.rewrite, "carry_out", functools.partial(rewrite.carry_out, run=made))
     return made
 
 

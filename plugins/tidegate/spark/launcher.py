@@ -104,7 +104,7 @@ def new_tag() -> str:
 
 
 def application_arguments(plan_path: str, user: str | None) -> list[str]:
-    """Of land.py and merge.py: the plan, and who asks HDFS for it and for all that follows, if it is another user."""
+    """Of land.py and rewrite.py: the plan, and who asks HDFS for it and for all that follows, if it is another user."""
     return [plan_path, *([user] if user else [])]
 
 

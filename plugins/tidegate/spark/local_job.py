@@ -15,7 +15,8 @@ _END_S = 5.0
 
 
 class LocalLauncher:
-    """Implements `core.batch.launcher.Launcher` for plans of mode `merge`: `spark_jobs/merge.py`, without Spark."""
+    """Implements `core.batch.launcher.Launcher` for plans that rewrite files: by `spark_jobs/rewrite.py`,
+    without Spark."""
 
     def __init__(self, say: Callable[[str], None], python: str = sys.executable, user: str | None = None) -> None:
         """`say` gets the job's output, line by line; `user` is who asks HDFS."""
@@ -23,7 +24,7 @@ class LocalLauncher:
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed."""
-        command = [self._python, str(land_application().with_name("merge.py"))]
+        command = [self._python, str(land_application().with_name("rewrite.py"))]
         command += application_arguments(plan_path, self._user)
         try:
             child = subprocess.Popen(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tidegate.core.base.partitions import PartitionValues
-from tidegate.core.files.receipt import CHECKSUM_MODULUS, FileEntry, PartitionRows
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, PartitionRows
+
+Rows = TypeVar("Rows", PartitionRows, BatchRows)
 
 
 @dataclass(frozen=True)
@@ -115,18 +118,15 @@ def sum_of(sources: Iterable[Source], path: str, size: int) -> FileEntry:
     )
 
 
-def add_up(parts: Iterable[PartitionRows]) -> tuple[PartitionRows, ...]:
-    """Rows and offsets by Kafka partition, each partition once."""
-    found: dict[int, PartitionRows] = {}
+def add_up(parts: Iterable[Rows]) -> tuple[Rows, ...]:
+    """Rows and offsets by Kafka partition, of rows that are told by batch by both, each once."""
+    found: dict[tuple[int, ...], Rows] = {}
     for p in parts:
-        old = found.get(p.partition)
-        found[p.partition] = (
-            p
-            if old is None
-            else PartitionRows(
-                p.partition, old.rows + p.rows, min(old.min_offset, p.min_offset), max(old.max_offset, p.max_offset)
-            )
-        )
+        old = found.get(p.key)
+        if old is not None:
+            low, high = min(old.min_offset, p.min_offset), max(old.max_offset, p.max_offset)
+            p = replace(p, rows=old.rows + p.rows, min_offset=low, max_offset=high)
+        found[p.key] = p
     return tuple(sorted(found.values()))
 
 

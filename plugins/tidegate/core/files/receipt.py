@@ -31,6 +31,26 @@ class PartitionRows:
     min_offset: int
     max_offset: int
 
+    @property
+    def key(self) -> tuple[int, ...]:
+        return (self.partition,)
+
+
+@dataclass(frozen=True, order=True)
+class BatchRows:
+    """Rows of one batch and Kafka partition, as the rows themselves say it; offsets inclusive. `batch_id` is 0 where
+    rows do not carry their batch."""
+
+    batch_id: int
+    partition: int
+    rows: int
+    min_offset: int
+    max_offset: int
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        return self.batch_id, self.partition
+
 
 @dataclass(frozen=True)
 class FileEntry:
@@ -76,18 +96,6 @@ class RangeResult:
     rerouted: int = 0
     bytes: int = 0
     max_kafka_ms: int | None = None
-
-
-@dataclass(frozen=True, order=True)
-class Copied:
-    """Rows of one batch and Kafka partition that a replay took from files in force; offsets inclusive. `batch_id` is 0
-    where rows do not carry their batch."""
-
-    batch_id: int
-    partition: int
-    rows: int
-    min_offset: int
-    max_offset: int
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,7 @@ class ReplayReceipt:
 
     receipt: Receipt
     batches: tuple[int, ...]
-    copied: tuple[Copied, ...] = ()
+    copied: tuple[BatchRows, ...] = ()
     job_read: int = 0
 
 
@@ -162,7 +170,7 @@ class Failure:
 
 
 def arithmetic_errors(
-    receipt: Receipt, planned: Iterable[OffsetRange], gaps: str, copied: Iterable[Copied] = ()
+    receipt: Receipt, planned: Iterable[OffsetRange], gaps: str, copied: Iterable[BatchRows] = ()
 ) -> list[str]:
     """Why the receipt cannot be right: empty if `read = data + late + dirty + filtered + dropped` for every range,
     every offset is read or a gap, and the files hold exactly the rows that the ranges report, and those `copied`.

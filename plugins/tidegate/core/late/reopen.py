@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.files.overflow import Overflow
-from tidegate.core.files.receipt import CHECKSUM_MODULUS, FileEntry, content_digest
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest
 from tidegate.core.spec.pipeline import Reopening
 from tidegate.core.window.states import BUILDING
 
@@ -138,17 +138,6 @@ def is_abandoned(one: Unfinished, now_ms: int) -> bool:
 # ---------------------------------------------------------------- what the job must show
 
 
-@dataclass(frozen=True, order=True)
-class BatchRows:
-    """Rows of one batch from one Kafka partition, counted from the rows as they were written; offsets inclusive."""
-
-    batch_id: int
-    partition: int
-    rows: int
-    min_offset: int
-    max_offset: int
-
-
 @dataclass(frozen=True)
 class ReopenReceipt:
     """`_receipt.json` of a job of mode reopen, written last. `copied` holds the rows of the generation in force,
@@ -165,16 +154,6 @@ class ReopenReceipt:
     @property
     def files(self) -> tuple[FileEntry, ...]:
         return self.copied + self.added
-
-
-def counted(parts: Iterable[BatchRows]) -> tuple[BatchRows, ...]:
-    """Each batch and Kafka partition once."""
-    found: dict[tuple[int, int], BatchRows] = {}
-    for p in parts:
-        old = found.get((p.batch_id, p.partition), BatchRows(p.batch_id, p.partition, 0, p.min_offset, p.max_offset))
-        low, high = min(old.min_offset, p.min_offset), max(old.max_offset, p.max_offset)
-        found[p.batch_id, p.partition] = BatchRows(p.batch_id, p.partition, old.rows + p.rows, low, high)
-    return tuple(found[key] for key in sorted(found))
 
 
 def errors(

@@ -12,6 +12,7 @@ from tidegate.core.base.errors import (
     JobKilled,
     PathExists,
     PathMissing,
+    ReplayRefused,
     TidegateError,
 )
 from tidegate.core.base.plain import dumps, loads, to_plain
@@ -106,22 +107,33 @@ def merge_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge
     return plan_of_files(ctx, generation, "merge", ctx.layout.merge_name(*key), ctx.layout.merge_attempt(*key), merges)
 
 
-def run_beside(ctx: Context, job: JobPlan, plan_path: str) -> None:
-    """Write the plan of a job that reads files and not Kafka, and run it: beside the control plane if it is small.
+def rewritten(ctx: Context, kind: type[T], job: JobPlan, plan_path: str, stays: str = "") -> T:
+    """The receipt of a job that rewrites files: run beside the control plane if it is small. The receipt decides.
 
-    Raises JobFailed, or what the launcher raises; the receipt decides (`receipt_of`)."""
+    Raises JobFailed (retry), ReplayRefused (a human is needed; `stays`: what to say where the job gives no advice).
+    Without `stays` nobody tries again: what the launcher raises."""
     try:
         ctx.storage.write_new(plan_path, dumps(job).encode())
     except PathExists:
         pass
     size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
     here = size <= ctx.pipeline.archive.merge.local_size
-    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
-    launcher.run(plan_path)
+    error = JobFailed(f"the job of {job.attempt} left no receipt")
+    try:
+        (ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher).run(plan_path)
+    except JobFailed as e:
+        error = e
+    receipt = receipt_of(ctx, kind, job)
+    if receipt is not None:
+        return receipt
+    words = last_words(ctx, job, error) if stays else error
+    if isinstance(words, BatchRefused):
+        raise ReplayRefused(words.args[0], advice=words.advice or stays) from error
+    raise words from error
 
 
 def receipt_of(ctx: Context, kind: type[T], job: JobPlan) -> T | None:
-    """What a job run by `run_beside` has left. Raises JobFailed for a receipt that cannot be read."""
+    """What a job has left. Raises JobFailed for a receipt that cannot be read."""
     path = join(job.attempt_dir, RECEIPT)
     try:
         return loads(kind, ctx.storage.read(path))

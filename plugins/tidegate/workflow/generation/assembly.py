@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExists, PathMissing
 from tidegate.core.base.plain import dumps
@@ -72,6 +73,15 @@ def collect(
         f"assembled {many(rows, 'row')} in {many(len(entries), 'file')} of {many(len(generation.batches), 'batch')}"
     )
     return built
+
+
+def collect_written(
+    ctx: Context, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]
+) -> BuiltGeneration:
+    """The same, of what a job's receipt names: `files`, below the job's `directory`."""
+    named = [(replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}")), f.path) for f in files]
+    sources: dict[str, tuple[str, ...]] = {entry.path: (join(directory, path),) for entry, path in named}
+    return collect(ctx, generation, [entry for entry, _ in named], sources)
 
 
 def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tuple[str, ...]) -> tuple[str, ...]:

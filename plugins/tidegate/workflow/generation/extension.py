@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from tidegate.core.base.errors import BatchRefused, JobFailed, ReplayRefused
+from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import iso
-from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.batch.states import AbandonedBatch
 from tidegate.core.files import merge
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known, overflow_values
-from tidegate.core.files.receipt import DATA, LATE, FileEntry
+from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late import reopen
 from tidegate.core.late.reopen import ReopenReceipt
 from tidegate.core.spec.pipeline import Pipeline
@@ -26,7 +25,8 @@ from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, Pub
 from tidegate.workflow.base import jobs, overflow
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.generation.assembly import collect, published_path
+from tidegate.workflow.generation.assembly import collect_written
+from tidegate.workflow.generation.restoration import refuse_if_lost
 from tidegate.workflow.side import late_files
 
 _STAYS = "the current generation stays, and the late rows stay in the late table"
@@ -37,10 +37,12 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 
     The job writes to a work directory; only what its receipt names is moved into the generation."""
     current = _in_force(ctx, generation)
-    _refuse_if_lost(ctx, current)
+    # before a job is started; and a lost file must not keep Clear from rebuilding the window
+    refuse_if_lost(ctx, current, "clear the window's publish task, which rebuilds it, then reopen it again")
     late = _late_sources(ctx, generation, current)
     job = _job_plan(ctx, generation, current, late)
-    receipt = _run(ctx, generation, job)
+    plan = ctx.layout.replay_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+    receipt = jobs.rewritten(ctx, ReopenReceipt, job, plan, _STAYS)
     owed = ctx.ledger.windows.owed(ctx.name, generation.window, generation.batches, generation.late)
     listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
     wrong = reopen.errors(receipt, current.files, [s.entry for s in late], owed, listing)
@@ -48,13 +50,7 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
         raise ReplayRefused(f"{iso(generation.window.start_ms)}: {'; '.join(wrong[:3])}", advice=_STAYS)
     for one in receipt.overflow:
         overflow.say_one(ctx, one)
-    entries: list[FileEntry] = []
-    sources: dict[str, tuple[str, ...]] = {}
-    for f in receipt.files:
-        entry = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
-        entries.append(entry)
-        sources[entry.path] = (join(job.attempt_dir, f.path),)
-    return collect(ctx, generation, entries, sources)
+    return collect_written(ctx, generation, job.attempt_dir, receipt.files)
 
 
 def _in_force(ctx: Context, generation: BuildingGeneration) -> PublishedGeneration:
@@ -65,19 +61,6 @@ def _in_force(ctx: Context, generation: BuildingGeneration) -> PublishedGenerati
     if not isinstance(current, PublishedGeneration):
         raise MovedOn
     return current
-
-
-def _refuse_if_lost(ctx: Context, current: PublishedGeneration) -> None:
-    """Before a job is started; and a lost file must not keep Clear from rebuilding the window."""
-    there = {f.path: f.bytes for f in ctx.storage.list_files(current.location) or []}
-    lost = [f.path for f in current.files if there.get(f.path) != f.bytes]
-    if lost:
-        raise ReplayRefused(
-            f"{iso(current.window.start_ms)}: {join(current.location, lost[0])} and "
-            f"{many(len(lost) - 1, 'more file')} of "
-            f"generation {current.number} are not what the manifest says",
-            advice="clear the window's publish task, which rebuilds it, then reopen it again",
-        )
 
 
 def _late_sources(ctx: Context, generation: BuildingGeneration, current: PublishedGeneration) -> list[Source]:
@@ -132,20 +115,3 @@ def _by_columns(ctx: Context, late: list[Source]) -> tuple[Merge, ...]:
         Merge(f"{LATE}{version}", tuple(mine), told_columns(specs[version], LATE))
         for version, mine in sorted(groups.items())
     )
-
-
-def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> ReopenReceipt:
-    """Raises JobFailed, ReplayRefused. The receipt decides."""
-    plan = ctx.layout.replay_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
-    error = JobFailed(f"the job of {job.attempt} left no receipt")
-    try:
-        jobs.run_beside(ctx, job, plan)
-    except JobFailed as e:
-        error = e
-    receipt = jobs.receipt_of(ctx, ReopenReceipt, job)
-    if receipt is not None:
-        return receipt
-    words = jobs.last_words(ctx, job, error)
-    if isinstance(words, BatchRefused):
-        raise ReplayRefused(words.args[0], advice=words.advice or _STAYS) from error
-    raise words from error

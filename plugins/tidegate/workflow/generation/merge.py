@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.core.base.errors import JobFailed, StorageError, TidegateError
+from tidegate.core.base.errors import StorageError, TidegateError
 from tidegate.core.base.partitions import partition_path
 from tidegate.core.base.wording import many, those
-from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.batch.states import AbandonedBatch
 from tidegate.core.files import merge as rules
 from tidegate.core.files.landed import LandedFile
@@ -61,8 +60,9 @@ def merge_small(ctx: Context, generation: BuildingGeneration, landed: Sequence[L
     files = sum(len(m.sources) for m in merges)
     ctx.say(f"merging {many(files, 'small file')} into {len(merges)}")
     job = jobs.merge_plan(ctx, generation, merges)
+    plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
     try:
-        receipt = _run(ctx, generation, job)
+        receipt = jobs.rewritten(ctx, MergeReceipt, job, plan)
     except TidegateError as e:
         ctx.say(f"WARNING: {those(files, 'small file')} published as they are, merging them failed: {e}")
         return nothing
@@ -111,22 +111,6 @@ def _columns(ctx: Context, landed: Sequence[LandedFile]) -> dict[int, Columns]:
             by_spec[version] = table_columns(ctx.ledger.pipelines.spec(ctx.name, version))
         found[batch_id] = by_spec[version]
     return found
-
-
-def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeReceipt:
-    """Raises JobFailed, or what the launcher raises. The receipt decides, as for every job."""
-    plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
-    try:
-        jobs.run_beside(ctx, job, plan)
-    except JobFailed:
-        receipt = jobs.receipt_of(ctx, MergeReceipt, job)
-        if receipt is None:
-            raise
-        return receipt
-    receipt = jobs.receipt_of(ctx, MergeReceipt, job)
-    if receipt is None:
-        raise JobFailed(f"the job of {job.attempt} left no receipt")
-    return receipt
 
 
 def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:

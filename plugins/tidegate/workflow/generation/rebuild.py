@@ -26,7 +26,7 @@ from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, Pub
 from tidegate.workflow.base import give_up, zone_data
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.jobs import run_replay
-from tidegate.workflow.generation.assembly import collect, published_path
+from tidegate.workflow.generation.assembly import collect_written
 from tidegate.workflow.generation.origins import Choice, Chooser, Key, Work, renewed
 from tidegate.workflow.side import dirty_files
 
@@ -67,13 +67,7 @@ def work_of(ctx: Context, generation: BuildingGeneration) -> Work:
 
 def collected(ctx: Context, generation: BuildingGeneration, found: Rebuilt) -> BuiltGeneration:
     """Only what the receipt names is moved into the generation. Raises MovedOn."""
-    entries: list[FileEntry] = []
-    sources: dict[str, tuple[str, ...]] = {}
-    for f in found.files:
-        entry = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
-        entries.append(entry)
-        sources[entry.path] = (join(found.attempt_dir, f.path),)
-    return collect(ctx, generation, entries, sources)
+    return collect_written(ctx, generation, found.attempt_dir, found.files)
 
 
 def read_again(ctx: Context, works: Sequence[Work], wanted: str = AUTO) -> dict[int, Rebuilt | TidegateError]:

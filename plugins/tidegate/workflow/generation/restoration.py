@@ -3,12 +3,9 @@ manifest, and never moved (R4: readers may still be at them)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tidegate.core.base.errors import BatchRefused, JobFailed, ReplayRefused, TidegateError
+from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files import merge as merging
 from tidegate.core.files.merge import Merge, MergeReceipt, Source
 from tidegate.core.files.receipt import DATA, FileEntry, content_digest
@@ -19,9 +16,10 @@ from tidegate.core.window.states import RETIRED, BuildingGeneration, BuiltGenera
 from tidegate.workflow.base import jobs
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.generation.assembly import collect, published_path
+from tidegate.workflow.generation.assembly import collect_written
 
 _STAYS = "the generation in force stays; go back to another one, or replay the window"
+_RESTORE = "restore them from a backup of the filesystem, or replay the window from Kafka"
 
 
 def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
@@ -32,27 +30,23 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     old = earlier(ctx, generation.window, told.number)
     refuse_if_lost(ctx, old)
     merges = _copies(ctx, old)
-    entries: list[FileEntry] = []
-    sources: dict[str, tuple[str, ...]] = {}
+    copies: list[FileEntry] = []
+    job = jobs.merge_plan(ctx, generation, merges)
     if merges:
-        job = jobs.merge_plan(ctx, generation, merges)
-        receipt = _run(ctx, generation, job)
+        plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
+        receipt = jobs.rewritten(ctx, MergeReceipt, job, plan, _STAYS)
         listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or []}
         wrong = merging.errors(merges, receipt, listing)
         if wrong:
             raise ReplayRefused(f"{iso(generation.window.start_ms)}: {'; '.join(wrong[:3])}", advice=_STAYS)
         made = {f.stem: f for f in receipt.files}
-        for merge in merges:
-            copy = made[merge.stem]
-            entry = merging.sum_of(merge.sources, copy.path, copy.bytes)
-            entries.append(replace(entry, path=published_path(entry, f"g{generation.number}.{generation.epoch}")))
-            sources[entries[-1].path] = (join(job.attempt_dir, copy.path),)
-    if content_digest(entries) != old.digest:
+        copies = [merging.sum_of(m.sources, made[m.stem].path, made[m.stem].bytes) for m in merges]
+    if content_digest(copies) != old.digest:
         raise ReplayRefused(
             f"{iso(generation.window.start_ms)}: the copies are not the content of generation {old.number} (digest)",
             advice=_STAYS,
         )
-    return collect(ctx, generation, entries, sources)
+    return collect_written(ctx, generation, job.attempt_dir, copies)
 
 
 def earlier(ctx: Context, key: WindowKey, number: int) -> PublishedGeneration:
@@ -63,7 +57,7 @@ def earlier(ctx: Context, key: WindowKey, number: int) -> PublishedGeneration:
     return old
 
 
-def refuse_if_lost(ctx: Context, old: PublishedGeneration) -> None:
+def refuse_if_lost(ctx: Context, old: PublishedGeneration, advice: str = _RESTORE) -> None:
     """Raises ReplayRefused unless storage has every file, with its length."""
     gone = rollback.lost(old.files, {f.path: f.bytes for f in ctx.storage.list_files(old.location) or []})
     if gone:
@@ -71,7 +65,7 @@ def refuse_if_lost(ctx: Context, old: PublishedGeneration) -> None:
             f"{iso(old.window.start_ms)}: {join(old.location, gone[0])} and "
             f"{many(len(gone) - 1, 'more file')} of generation "
             f"{old.number} are not there as its manifest says",
-            advice="restore them from a backup of the filesystem, or replay the window from Kafka",
+            advice=advice,
         )
 
 
@@ -102,20 +96,3 @@ def _copies(ctx: Context, old: PublishedGeneration) -> tuple[Merge, ...]:
     return tuple(
         Merge(f"{DATA}/c{i:05d}", (Source(0, f, (join(old.location, f.path),)),), told) for i, f in enumerate(old.files)
     )
-
-
-def _run(ctx: Context, generation: BuildingGeneration, job: JobPlan) -> MergeReceipt:
-    """Raises JobFailed, ReplayRefused. The receipt decides."""
-    plan = ctx.layout.merge_plan(generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
-    error = JobFailed(f"the job of {job.attempt} left no receipt")
-    try:
-        jobs.run_beside(ctx, job, plan)
-    except JobFailed as e:
-        error = e
-    receipt = jobs.receipt_of(ctx, MergeReceipt, job)
-    if receipt is not None:
-        return receipt
-    last: TidegateError = jobs.last_words(ctx, job, error)
-    if isinstance(last, BatchRefused):
-        raise ReplayRefused(last.args[0], advice=last.advice or _STAYS) from error
-    raise last from error
