@@ -125,6 +125,20 @@ def test_targets_of_make_that_pages_name_exist() -> None:
     assert targets <= phony
 
 
+GENERATED = ("pipeline.md", "cli.md")
+FOREIGN = [
+    r"\bmend(s|ed|ing)?\b", r"\bof ours\b", r"\b(is|are) none\b", r"\bwho(m)?ever\b", r"\bspoilt\b", r"\binside of\b",
+    r"\bheld against\b", r"(?m)^(What|Who) [a-z ]{1,30} (is|are|has|was|stays|comes|can|cannot|may)\b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in GENERATED], ids=name_of)
+def test_prose_is_plain(page: Path) -> None:
+    """Words that people stumble over at night. Messages in backticks are quoted as the code has them."""
+    prose = re.sub(r"`[^`]+`", "``", without_code(page.read_text()))
+    assert [found[0] for word in FOREIGN for found in re.finditer(word, prose, re.IGNORECASE)] == []
+
+
 # ---------------------------------------------------------------- the site
 
 
