@@ -11,7 +11,7 @@ TAKE_THE_BATCH = "tidegate.workflow.batch.ingest:_take"
 STARTS_OF_A_PLAN = "tidegate.core.batch.planning:_starts"
 INSERT_PLAN = "tidegate.ledger.batches:SqlBatches.insert_plan"
 NEWEST_BATCH = "tidegate.ledger.ends:newest_batch"
-BATCH_AS_READ = "tidegate.ledger.batches:SqlBatches._from"
+COMPARED = "tidegate.ledger.moves:compared"
 RAISE_VERSION = "tidegate.ledger.store:Store.raise_version"
 CHECK_WINDOWS = "tidegate.workflow.batch.sealing:_check_windows"
 CHECK_TOPIC = "tidegate.workflow.batch.sealing:_check_topic"
@@ -55,7 +55,6 @@ DELETE_RETIRED_FILES = "tidegate.workflow.clean.generations:_Generations._delete
 
 # ---------------------------------------------------------------- windows
 UNFINISHED_BELOW = "tidegate.ledger.reopenings:unfinished_below"
-BUILDING_AS_READ = "tidegate.ledger.windows:_building"
 HOLDS_THE_EPOCH = "tidegate.ledger.windows:SqlWindows.holds"
 DECLARE_INTENT = "tidegate.ledger.windows:SqlWindows.declare_intent"
 REFUSE_DOUBT = "tidegate.ledger.intents:refuse_doubt"

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import state_machines
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RECORDS = sorted(p for p in DOCS.glob("adr/*.md") if p.name != "index.md")
@@ -209,3 +211,7 @@ def folders() -> Iterator[tuple[str, str]]:
             assert words, f"{folder}/__init__.py: a docstring says what the folder holds"
             short = folder.removeprefix("plugins/tidegate/")
             yield short, " ".join(words.partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+def test_the_state_machines_are_those_of_the_code() -> None:
+    assert state_machines.PAGE.read_text() == state_machines.page(), "python -m tests.state_machines > its page"

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.partitions import PartitionValues
-from tidegate.core.base.plain import dumps, from_plain, loads
+from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.base.transition import Step
+from tidegate.core.batch import transitions
 from tidegate.core.batch.planning import PlanningView, advance
-from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, Receipt, manifest_digest
+from tidegate.core.batch.states import (
+    LANDED,
+    OPEN_STATES,
+    SEALED,
+    Batch,
+    LandedBatch,
+    OpenBatch,
+    Plan,
+    SealedBatch,
+    WritingBatch,
+)
+from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt, manifest_digest
 from tidegate.core.window.zonedata import ZoneData
-from tidegate.ledger import ends, redrives, resumptions, rows, schema
+from tidegate.ledger import ends, moves, redrives, resumptions, rows, schema
 from tidegate.ledger.facts import topic_facts
 from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
 from tidegate.ledger.values import landed_values
 
 b = schema.batches
-_OPEN = ("PLANNED", "WRITING", "SEALED")
+T = TypeVar("T")
 _ADVANCED = ("max_event_ms", "advanced_ms", "open_transaction_since_ms", "timed_ms")
 
 
@@ -70,7 +82,8 @@ class SqlBatches:
             return self._open(c, name)
 
     def _open(self, c: Connection, name: str) -> OpenBatch | None:
-        row = c.execute(select(b).where(b.c.pipeline == name, b.c.state.in_(_OPEN)).order_by(b.c.batch_id)).first()
+        is_open = select(b).where(b.c.pipeline == name, b.c.state.in_(OPEN_STATES))
+        row = c.execute(is_open.order_by(b.c.batch_id)).first()
         return None if row is None else self._batch(c, row)  # type: ignore[return-value]
 
     def _batch(self, c: Connection, row: Any) -> Batch:
@@ -83,7 +96,7 @@ class SqlBatches:
             rows_of(c, schema.batch_sources, **key),
         )
         files = []
-        if row.state == "SEALED":
+        if row.state == SEALED:
             files = [rows.file_entry(f) for f in rows_of(c, schema.batch_files, **key)]
         return rows.batch(row, plan, files)
 
@@ -98,7 +111,7 @@ class SqlBatches:
             return scalar(c, newest, int)
 
     def newest_zone(self, name: str) -> ZoneData | None:
-        landed = select(b.c.zone).where(b.c.pipeline == name, b.c.state == "LANDED")
+        landed = select(b.c.zone).where(b.c.pipeline == name, b.c.state == LANDED)
         with self._store.begin() as c:
             text = c.scalar(landed.order_by(b.c.batch_id.desc()).limit(1))
         return None if text is None else loads(ZoneData, text)
@@ -110,7 +123,7 @@ class SqlBatches:
 
     def side_duties(self, name: str) -> list[tuple[int, bool]]:
         statement = select(b.c.batch_id, b.c.side_moved).where(
-            b.c.pipeline == name, b.c.state == "LANDED", b.c.side_registered.is_(False)
+            b.c.pipeline == name, b.c.state == LANDED, b.c.side_registered.is_(False)
         )
         with self._store.begin() as c:
             return [(r.batch_id, bool(r.side_moved)) for r in c.execute(statement.order_by(b.c.batch_id))]
@@ -136,8 +149,7 @@ class SqlBatches:
     # ------------------------------------------------------------ changing
 
     def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
-        p, now = schema.pipelines, self._store.instant
-        name, batch_id = plan.pipeline, plan.batch_id
+        p, name, batch_id = schema.pipelines, plan.pipeline, plan.batch_id
         with self._store.begin() as c:
             compare = update(p).where(
                 p.c.name == name,
@@ -154,7 +166,7 @@ class SqlBatches:
             redrives.insert_sources(c, plan)
             if not plan.is_redrive:
                 resumptions.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
-            c.execute(insert(b).values(**rows.batch_values(plan), planned_ms=now))
+            moves.move(self._store, c, b, transitions.plan(plan, run), rows.batch_values(plan))
             key = {"pipeline": name, "batch_id": batch_id}
             ranges = [key | {"partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges]
             losses = [
@@ -166,8 +178,6 @@ class SqlBatches:
             insert_all(c, schema.losses, losses)
             if run is not None:
                 c.execute(insert(schema.run_bindings).values(pipeline=name, run=run, batch_id=batch_id))
-            detail = {"records": plan.records, "ranges": plan.ranges, "losses": plan.losses, "run": run}
-            self._store.note(c, name, "planned", f"batch {batch_id}", detail)
 
     def bind(self, name: str, run: str, batch_id: int) -> int:
         try:
@@ -181,65 +191,30 @@ class SqlBatches:
             return bound
 
     def take(self, batch: OpenBatch, nonce: str) -> WritingBatch:
-        epoch = batch.epoch if isinstance(batch, WritingBatch) else 0
-        plan = batch.plan
-        with self._store.begin() as c:
-            began_ms = self._store.instant
-            change = self._from(batch).values(state="WRITING", epoch=epoch + 1, nonce=nonce, began_ms=began_ms)
-            self._store.compare_and_set(c, change, f"taking batch {plan.batch_id}")
-            detail = {"epoch": epoch + 1, "nonce": nonce}
-            self._store.note(c, plan.pipeline, "writing", f"batch {plan.batch_id}", detail)
-        return WritingBatch(plan, epoch + 1, nonce)
+        return self._move(transitions.take(batch, nonce))
 
     def replan(self, batch: WritingBatch, plan: Plan) -> WritingBatch:
-        old = batch.plan
-        if plan.ranges != old.ranges or plan.revision != old.revision + 1:
-            raise ValueError("a new revision keeps the ranges")
-        with self._store.begin() as c:
-            change = self._from(batch).values(
-                revision=plan.revision,
-                spec_version=plan.spec_version,
-                rules_version=plan.rules_version,
-                floor=dumps(plan.floor),
-                epoch=batch.epoch + 1,
-                began_ms=self._store.instant,
-                refused=None,
-                released=None,
-            )
-            self._store.compare_and_set(c, change, f"replanning batch {old.batch_id}")
-            detail = {"revision": plan.revision, "spec": [old.spec_version, plan.spec_version]}
-            self._store.note(c, old.pipeline, "replanned", f"batch {old.batch_id}", detail)
-        return WritingBatch(plan, batch.epoch + 1, batch.nonce)
+        return self._move(transitions.replan(batch, plan))
 
     def refuse(self, batch: WritingBatch, reason: str) -> None:
-        plan = batch.plan
-        with self._store.begin() as c:
-            change = self._from(batch).values(refused=reason)
-            self._store.compare_and_set(c, change, f"refusing batch {plan.batch_id}")
-            self._store.note(c, plan.pipeline, "refused", f"batch {plan.batch_id}", {"reason": reason})
+        self._move(transitions.refuse(batch, reason))
 
     def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
-        return self._seal(batch, manifest, "sealed")
+        return self._seal(transitions.seal(batch, manifest))
 
     def adopt(self, batch: OpenBatch, manifest: Receipt) -> SealedBatch:
-        return self._seal(batch, manifest, "adopted")
+        return self._seal(transitions.adopt(batch, manifest))
 
-    def _seal(self, batch: OpenBatch, manifest: Receipt, what: str) -> SealedBatch:
-        plan = batch.plan
+    def _seal(self, step: Step[SealedBatch]) -> SealedBatch:
+        plan, manifest = step.after.plan, step.after.manifest
         key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
+        content = {
+            "manifest_digest": manifest_digest(manifest.files),
+            "receipt": rows.receipt_text(manifest),
+            "job_ms": round(manifest.seconds * 1000),
+        }
         with self._store.begin() as c:
-            change = self._from(batch).values(
-                state="SEALED",
-                epoch=manifest.epoch,
-                nonce=manifest.nonce,
-                manifest_digest=manifest_digest(manifest.files),
-                receipt=rows.receipt_text(manifest),
-                sealed_ms=self._store.instant,
-                job_ms=round(manifest.seconds * 1000),
-                refused=None,
-                blocked=None,
-            )
-            self._store.compare_and_set(c, change, f"sealing batch {plan.batch_id}")
+            moves.move(self._store, c, b, step, content)
             values = [key | {"window_ms": f.window_ms} | rows.file_values(f) for f in manifest.files]
             insert_all(c, schema.batch_files, values)
             found = [
@@ -247,76 +222,41 @@ class SqlBatches:
                 for r in manifest.ranges
             ]
             update_all(c, schema.batch_ranges, found)
-            detail: dict[str, Any] = {"epoch": manifest.epoch, "files": len(manifest.files), "rows": manifest.rows}
-            if manifest.overflow:
-                detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
-            if manifest.slow:
-                detail["slow"] = {one.reason: one.messages for one in manifest.slow}
-            self._store.note(c, plan.pipeline, what, f"batch {plan.batch_id}", detail)
-        return SealedBatch(plan, manifest.epoch, manifest.nonce, manifest)
+        return step.after
 
     def land(self, batch: SealedBatch) -> LandedBatch:
-        plan, files = batch.plan, batch.manifest.files
-        side = any(f.kind in (LATE, DIRTY) for f in files)
+        plan, step = batch.plan, transitions.land(batch)
         with self._store.begin() as c:
             before = topic_facts(c, plan.pipeline)
-            change = self._from(batch).values(
-                state="LANDED",
-                landed_ms=self._store.instant,
-                side_moved=not side,
-                side_registered=not side,
-                blocked=None,
-            )
-            self._store.compare_and_set(c, change, f"landing batch {plan.batch_id}")
+            moves.move(self._store, c, b, step)
             totals = _window_totals(plan, batch.manifest)
             insert_all(c, schema.batch_window_totals, totals)
             redrives.take_over(self._store, c, plan)
             events = {r.range.partition: r.max_event_ms for r in batch.manifest.ranges}
             key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
-            moved = [
+            advanced = [
                 (key | {"partition": f.partition}, {name: getattr(f, name) for name in _ADVANCED})
                 for f in advance(before, plan, events).partitions
             ]
-            update_all(c, schema.batch_partitions, moved)
-            self._store.note(c, plan.pipeline, "landed", f"batch {plan.batch_id}", {"rows": batch.manifest.rows})
-        return LandedBatch(plan, batch.epoch, batch.nonce, not side)
+            update_all(c, schema.batch_partitions, advanced)
+        return step.after
 
     def mark_side(self, name: str, batch_id: int, flag: str) -> None:
-        column = {"moved": b.c.side_moved, "registered": b.c.side_registered}[flag]
-        where = and_(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "LANDED", column.is_(False))
         with self._store.begin() as c:
-            if c.execute(update(b).where(where).values({column.name: True})).rowcount:
-                self._store.note(c, name, f"late and dirty files {flag}", f"batch {batch_id}")
+            moves.moved(self._store, c, b, transitions.side(name, batch_id, flag))
 
     def abandon(self, batch: OpenBatch, reason: str) -> None:
-        plan, detail = batch.plan, {"reason": reason, "kind": batch.plan.kind}
         with self._store.begin() as c:
-            change = self._from(batch).values(state="ABANDONED", blocked=reason)
-            self._store.compare_and_set(c, change, f"abandoning batch {plan.batch_id}")
-            self._store.raise_version(c, plan.pipeline)
-            self._store.note(c, plan.pipeline, "abandoned", f"batch {plan.batch_id}", detail)
+            moves.move(self._store, c, b, transitions.abandon(batch, reason))
+            self._store.raise_version(c, batch.plan.pipeline)
 
     def block(self, batch: OpenBatch, reason: str) -> None:
-        plan = batch.plan
+        self._move(transitions.block(batch, reason))
+
+    def _move(self, step: Step[T]) -> T:
         with self._store.begin() as c:
-            change = self._from(batch).values(blocked=reason)
-            self._store.compare_and_set(c, change, f"blocking batch {plan.batch_id}")
-            self._store.note(c, plan.pipeline, "blocked", f"batch {plan.batch_id}", {"reason": reason})
-
-    def _from(self, batch: OpenBatch) -> Any:
-        """UPDATE of this batch if it is still as it was read: the comparison of every change.
-
-        The nonce counts too: in a ledger that lost commits an epoch can come twice, each time with another nonce."""
-        plan = batch.plan
-        epoch, nonce = (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)
-        return update(b).where(
-            b.c.pipeline == plan.pipeline,
-            b.c.batch_id == plan.batch_id,
-            b.c.state == batch.state,
-            b.c.epoch == epoch,
-            b.c.nonce == nonce,
-            b.c.revision == plan.revision,
-        )
+            moves.move(self._store, c, b, step)
+        return step.after
 
 
 def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:

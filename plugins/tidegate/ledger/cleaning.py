@@ -6,19 +6,21 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 
-from sqlalchemy import and_, exists, func, or_, select, update
+from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
+from tidegate.core.batch import transitions as batch
+from tidegate.core.batch.states import LANDED
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
 from tidegate.core.files.receipt import DATA
-from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
-from tidegate.ledger import schema
+from tidegate.core.window import transitions as window
+from tidegate.core.window.states import CURRENT, RETIRED
+from tidegate.core.window.transitions import SET_ASIDE, UNFINISHED
+from tidegate.ledger import moves, schema
 from tidegate.ledger.store import Store
 
 b, g, i = schema.batches, schema.generations, schema.intents
 _CHUNK = 200
-_WORKING = (BUILDING, BUILT, SWAPPING)
 
 
 class SqlCleaning:
@@ -70,7 +72,7 @@ class SqlCleaning:
     def uncleaned_batches(self, name: str, after: int, landed_before_ms: int, limit: int) -> list[int]:
         statement = select(b.c.batch_id).where(
             b.c.pipeline == name,
-            b.c.state == "LANDED",
+            b.c.state == LANDED,
             b.c.cleaned_ms.is_(None),
             b.c.landed_ms <= landed_before_ms,
             b.c.batch_id > after,
@@ -119,7 +121,7 @@ class SqlCleaning:
                             newer,
                             tuple(doubts[window_ms]),
                             window_ms in blocked,
-                            any(o.state in _WORKING and o.number != r.number for o in all_of),
+                            any(o.state in UNFINISHED and o.number != r.number for o in all_of),
                         )
         return found
 
@@ -127,7 +129,7 @@ class SqlCleaning:
         window_ms, number = after
         later = or_(g.c.window_ms > window_ms, and_(g.c.window_ms == window_ms, g.c.number > number))
         statement = select(g.c.window_ms, g.c.number).where(
-            g.c.pipeline == name, g.c.state.in_((RETIRED, DISCARDED)), g.c.cleaned_ms.is_(None), later
+            g.c.pipeline == name, g.c.state.in_(SET_ASIDE), g.c.cleaned_ms.is_(None), later
         )
         with self._store.begin() as c:
             found = c.execute(statement.order_by(g.c.window_ms, g.c.number).limit(limit))
@@ -144,16 +146,12 @@ class SqlCleaning:
     # ------------------------------------------------------------ changing
 
     def batch_cleaned(self, name: str, batch_id: int) -> None:
-        mine = and_(b.c.pipeline == name, b.c.batch_id == batch_id, b.c.state == "LANDED", b.c.cleaned_ms.is_(None))
         with self._store.begin() as c:
-            c.execute(update(b).where(mine).values(cleaned_ms=self._store.instant))
+            moves.moved(self._store, c, b, batch.clean(name, batch_id))
 
     def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
-        mine = and_(g.c.pipeline == name, g.c.window_ms == window_ms, g.c.number == number)
-        over = and_(g.c.state.in_((RETIRED, DISCARDED)), g.c.cleaned_ms.is_(None))
         with self._store.begin() as c:
-            if c.execute(update(g).where(mine, over).values(cleaned_ms=self._store.instant)).rowcount:
-                self._store.note(c, name, "cleaned", f"window {window_id(window_ms)}", {"generation": number})
+            moves.moved(self._store, c, g, window.clean(name, window_ms, number))
 
     def cleaned(self, name: str, counts: dict[str, int], kept: dict[str, str]) -> None:
         with self._store.begin() as c:

@@ -1,41 +1,25 @@
-"""What the ledger compares before it changes a window or a generation."""
+"""What the ledger asks of a window or a generation before it is changed."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.sql import ColumnElement
 
+from tidegate.core.window import transitions
 from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.states import Generation, WindowKey
 from tidegate.ledger import schema
 
 w, g = schema.windows, schema.generations
 
 
-def in_state(generation: BuiltGeneration | PublishedGeneration, state: str) -> Any:
-    """Content counts too: in a ledger that lost commits a number can come twice."""
-    return and_(
-        g.c.pipeline == generation.pipeline,
-        g.c.window_ms == generation.window.start_ms,
-        g.c.number == generation.number,
-        g.c.state == state,
-        g.c.digest == generation.digest,
-        *((g.c.epoch == generation.epoch,) if isinstance(generation, BuiltGeneration) else ()),
-    )
-
-
-def building(generation: BuildingGeneration) -> Any:
-    """The comparison of everybody who assembles: still BUILDING, still this epoch (R3)."""
-    return and_(
-        g.c.pipeline == generation.pipeline,
-        g.c.window_ms == generation.window.start_ms,
-        g.c.number == generation.number,
-        g.c.state == BUILDING,
-        g.c.epoch == generation.epoch,
-        g.c.nonce == generation.nonce,
-    )
+def as_read(generation: Generation) -> ColumnElement:
+    """Whether the generation's row is still as it was read: the comparison of its steps, as a question."""
+    number, key = generation.number, generation.window
+    row = transitions.of_generation(generation.pipeline, key.start_ms, number).row
+    same = {**row, "state": generation.state, **transitions.as_read(generation)}
+    return and_(*(g.c[column] == value for column, value in same.items()))
 
 
 def lock(c: Connection, name: str, key: WindowKey) -> None:

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
+from sqlalchemy.sql import ColumnElement
 
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import loads
-from tidegate.core.batch.states import AbandonedBatch, OpenBatch, PlannedBatch, SealedBatch
+from tidegate.core.batch import transitions as of_batches
+from tidegate.core.batch.states import OVER_STATES, AbandonedBatch, OpenBatch, SealedBatch
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.restore.record import BatchRecord, Decoder, GenerationRecord, Moved
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window import transitions
 from tidegate.core.window.states import (
-    BUILDING,
+    ARCHIVE,
     BUILT,
     CLOSED,
-    CLOSING,
     CURRENT,
     DISCARDED,
     FORGOTTEN,
+    HEAL,
     REOPEN,
+    REPLAY,
     RETIRED,
-    SWAPPING,
     WindowKey,
 )
-from tidegate.ledger import ends, reopenings, resumptions, rows, schema
+from tidegate.core.window.transitions import UNFINISHED
+from tidegate.ledger import ends, moves, reopenings, resumptions, rows, schema
 from tidegate.ledger.comparing import subject
 from tidegate.ledger.specs import registered
-from tidegate.ledger.store import Store, row_of, scalar
+from tidegate.ledger.store import Store, insert_all, row_of, scalar
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -43,8 +46,7 @@ _OF_A_BATCH = (
     schema.batch_sources,
 )
 _CHUNK = 200
-_UNFINISHED = (BUILDING, BUILT, SWAPPING)
-_DECODED = ("replay", "heal")
+_DECODED = (REPLAY, HEAL)
 """Kinds whose rows are all by the columns of one spec."""
 
 
@@ -79,7 +81,7 @@ class SqlRecovery:
         v = schema.spec_versions
         with self._store.begin() as c:
             row = row_of(c, g, pipeline=name, window_ms=key.start_ms, number=number)
-            if row is None or row.kind == "archive":
+            if row is None or row.kind == ARCHIVE:
                 return ()
             one = () if row.spec_version is None else (v.c.version == row.spec_version,)
             statement = select(v.c.fingerprint, v.c.compiled).where(v.c.pipeline == name, *one).order_by(v.c.version)
@@ -94,14 +96,16 @@ class SqlRecovery:
         with self._store.begin() as c:
             if number == 1:
                 row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
-                adopted = and_(e.c.pipeline == name, e.c.subject == subject(key), e.c.what == "adopted as closing")
+                adopted = and_(
+                    e.c.pipeline == name, e.c.subject == subject(key), e.c.what == transitions.ADOPT_AS_CLOSING.event
+                )
                 if row is None or c.scalar(select(e.c.at_ms).where(adopted).limit(1)) is not None:
                     return None  # it was closed before, in a history that is lost
                 closed_ms: int | None = row.closed_ms
                 return closed_ms
             # not `began_ms` of its row, which is of its newest try
             mine = and_(e.c.pipeline == name, e.c.subject == subject(key))
-            return scalar(c, select(func.max(e.c.at_ms)).where(mine, e.c.what == "generation begun"), int)
+            return scalar(c, select(func.max(e.c.at_ms)).where(mine, e.c.what == transitions.BEGIN.event), int)
 
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         wanted, known = sorted(set(found)), set()
@@ -115,7 +119,7 @@ class SqlRecovery:
     def unfinished_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         wanted = set(found)
         given_up = and_(g.c.state == DISCARDED, g.c.kind == REOPEN)
-        mine = and_(g.c.pipeline == name, or_(g.c.state.in_(_UNFINISHED), given_up))
+        mine = and_(g.c.pipeline == name, or_(g.c.state.in_(UNFINISHED), given_up))
         statement = select(g.c.window_ms, g.c.number).where(mine)
         with self._store.begin() as c:
             return sorted(wanted & {(r.window_ms, r.number) for r in c.execute(statement)}) if wanted else []
@@ -129,28 +133,24 @@ class SqlRecovery:
     def set_aside(self, record: GenerationRecord, why: str) -> None:
         name = record.pipeline
         with self._store.begin() as c:
-            reopenings.show_again(c, name, record.window, record.late)
+            reopenings.show_again(self._store, c, name, record.window, record.late)
             detail = {"generation": record.number, "epoch": record.epoch, "batches": record.batches, "why": why}
             self._store.note(c, name, "record set aside", subject(record.window), detail)
 
     def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
         plan, p = batch.plan, schema.pipelines
         name, batch_id = plan.pipeline, plan.batch_id
-        epoch = 0 if isinstance(batch, PlannedBatch) else batch.epoch
-        mine = and_(b.c.pipeline == name, b.c.batch_id == batch_id)
         with self._store.begin() as c:
             step_back = update(p).where(p.c.name == name, p.c.next_batch_id == batch_id + 1)
             change = step_back.values(next_batch_id=batch_id, version=p.c.version + 1)
             self._store.compare_and_set(c, change, f"withdrawing batch {batch_id}")
-            gone = delete(b).where(mine, b.c.state == batch.state, b.c.epoch == epoch)
-            self._store.compare_and_set(c, gone, f"withdrawing batch {batch_id}")
+            moves.move(self._store, c, b, of_batches.withdraw(batch, why))
             for table in _OF_A_BATCH:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
             s = schema.resumptions
             c.execute(update(s).where(s.c.pipeline == name, s.c.batch_id == batch_id).values(batch_id=None))
             if same_starts and not ends.newest_batch(c, name, plan.topic_id):
                 resumptions.keep_starts(c, plan, why)
-            self._store.note(c, name, "withdrawn", f"batch {batch_id}", {"why": why, "ranges": plan.ranges})
 
     def restore(
         self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
@@ -167,23 +167,20 @@ class SqlRecovery:
                 what = f"window {iso(start)}: the record is of batches {list(record.batches)}"
                 raise LostComparison(f"{what}, by the ledger rows came from {owing}")
             self._clear_unfinished(c, record)
-            mine = and_(g.c.pipeline == name, g.c.window_ms == start)
             if state == CURRENT:
                 self._retire(c, record)
             if moved is not None:
-                left = update(g).where(mine, g.c.number == moved.number, g.c.location == record.location)
-                self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
+                left = transitions.move(name, record.window, moved.number, record.location, moved.place)
+                moves.move(self._store, c, g, left)
             # else rows that a forgotten spec has decoded would be taken for those of the others
             versions = [registered(self._store, c, d.spec, d.fingerprint) for d in record.decoders]
             decoded_by = versions[0] if record.kind in _DECODED and len(versions) == 1 else None
-            if record.kind != "archive" and not versions:
+            if record.kind != ARCHIVE and not versions:
                 decoded_by = FORGOTTEN  # by an earlier release, which did not name them
-            self._insert(c, record, state, gone, decoded_by)
+            self._insert(c, record, state, gone, decoded_by, why)
             if state in (BUILT, CURRENT):
-                lower = and_(mine, g.c.number > 1, g.c.number < record.number, g.c.state.in_(_UNFINISHED))
-                c.execute(update(g).where(lower).values(state=DISCARDED))
-            detail = {"generation": record.number, "state": state, "location": record.location, "why": why}
-            self._store.note(c, name, "restored", subject(record.window), detail)
+                lower = (*_of_window(record), g.c.number > 1, g.c.number < record.number)
+                moves.move_all(self._store, c, g, transitions.OVERTAKE, *lower)
         return []
 
     def _pending(self, c: Connection, record: GenerationRecord) -> list[int]:
@@ -191,7 +188,7 @@ class SqlRecovery:
         row = row_of(c, w, pipeline=record.pipeline, start_ms=record.window.start_ms)
         if row is not None and row.state == CLOSED:
             return []
-        is_open = and_(b.c.pipeline == record.pipeline, b.c.state.not_in(("LANDED", "ABANDONED")))
+        is_open = and_(b.c.pipeline == record.pipeline, b.c.state.not_in(OVER_STATES))
         if row is not None:
             is_open = and_(is_open, b.c.batch_id < row.closing_batch)  # later ones saw it closing
         return list(c.scalars(select(b.c.batch_id).where(is_open).order_by(b.c.batch_id)))
@@ -202,34 +199,27 @@ class SqlRecovery:
         if row_of(c, w, pipeline=name, start_ms=key.start_ms) is not None:
             return
         following = c.scalar(select(p.c.next_batch_id).where(p.c.name == name))
-        values = {"pipeline": name, "start_ms": key.start_ms, "end_ms": key.end_ms, "state": CLOSING}
-        c.execute(insert(w).values(**values, closing_batch=following))
+        moves.move(self._store, c, w, transitions.adopt_as_closing(name, key, following, pending, why))
         self._store.raise_version(c, name)
-        detail = {"closing_batch": following, "waits_for": pending, "why": why}
-        self._store.note(c, name, "adopted as closing", subject(key), detail)
 
     def _retire(self, c: Connection, record: GenerationRecord) -> None:
         """The one in force, and at the same instant those after it that were forgotten: in their order they went."""
-        name, start = record.pipeline, record.window.start_ms
-        mine = and_(g.c.pipeline == name, g.c.window_ms == start, g.c.number < record.number)
-        current = c.scalar(select(g.c.number).where(mine, g.c.state == CURRENT))
+        mine = (*_of_window(record), g.c.number < record.number)
+        current = c.scalar(select(g.c.number).where(*mine, g.c.state == CURRENT))
         if current is not None:
-            older = update(g).where(mine, g.c.number >= current, g.c.state.in_((CURRENT, RETIRED)))
-            c.execute(older.values(state=RETIRED, retired_ms=self._store.instant))
+            moves.move_all(self._store, c, g, transitions.RETIRE_FORGOTTEN, *mine, g.c.number >= current)
 
     def _close(self, c: Connection, record: GenerationRecord) -> None:
-        name, key, now = record.pipeline, record.window, self._store.instant
+        name, key = record.pipeline, record.window
         row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
         if row is not None and row.state == CLOSED:
             return
-        p = schema.pipelines
-        following = c.scalar(select(p.c.next_batch_id).where(p.c.name == name))
         if row is None:
-            values = {"pipeline": name, "start_ms": key.start_ms, "end_ms": key.end_ms, "state": CLOSED}
-            c.execute(insert(w).values(**values, closing_batch=following, closed_ms=now))
+            p = schema.pipelines
+            following = c.scalar(select(p.c.next_batch_id).where(p.c.name == name))
+            moves.move(self._store, c, w, transitions.adopt_as_closed(name, key, following))
         else:
-            change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == row.state)
-            self._store.compare_and_set(c, change.values(state=CLOSED, closed_ms=now), f"window {iso(key.start_ms)}")
+            moves.move(self._store, c, w, transitions.close_adopted(name, key))
         self._store.raise_version(c, name)
 
     def _clear_unfinished(self, c: Connection, record: GenerationRecord) -> None:
@@ -237,28 +227,23 @@ class SqlRecovery:
         row = row_of(c, g, **key)
         if row is None:
             return
-        if row.state not in (BUILDING, BUILT, SWAPPING, DISCARDED):
+        if row.state not in transitions.CLEAR_AWAY.start:
             raise LostComparison(f"generation {record.number} is {row.state} in the ledger already")
-        mine = and_(*(g.c[column] == value for column, value in key.items()))
-        gone = delete(g).where(mine, g.c.state == row.state, g.c.epoch == row.epoch)
-        self._store.compare_and_set(c, gone, f"generation {record.number}")
+        step = transitions.clear_away(record.pipeline, record.window, record.number, row.state, row.epoch)
+        moves.move(self._store, c, g, step)
         for table in (schema.generation_batches, schema.generation_files):
             c.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))
 
-    def _insert(self, c: Connection, record: GenerationRecord, state: str, gone: bool, spec: int | None) -> None:
+    def _insert(
+        self, c: Connection, record: GenerationRecord, state: str, gone: bool, spec: int | None, why: str
+    ) -> None:
         now = self._store.instant
-        key: dict[str, Any] = {
-            "pipeline": record.pipeline,
-            "window_ms": record.window.start_ms,
-            "number": record.number,
-        }
-        values = {
-            "state": state,
+        name, key, number = record.pipeline, record.window, record.number
+        step = transitions.restore(name, key, number, state, record.location, why)
+        values: dict[str, object] = {
             "epoch": record.epoch,
-            "nonce": "",
             "kind": record.kind,
             "directory": record.directory,
-            "location": record.location,
             "rows": sum(f.rows for f in record.files),
             "digest": record.digest,
             "built_ms": now,
@@ -270,10 +255,12 @@ class SqlRecovery:
         }
         if record.origin is not None:
             values |= {"origin": record.origin.number, "why": record.origin.why}
-        c.execute(insert(g).values(**key, **values))
-        if record.batches:
-            kinds = {i: LATE if i in record.late else DATA for i in record.batches}
-            made = [key | {"batch_id": i, "kind": kind, "cleared": False} for i, kind in kinds.items()]
-            c.execute(insert(schema.generation_batches), made)
-        if record.files:
-            c.execute(insert(schema.generation_files), [key | rows.file_values(f) for f in record.files])
+        moves.move(self._store, c, g, step, values)
+        kinds = {i: LATE if i in record.late else DATA for i in record.batches}
+        made = [{**step.row, "batch_id": i, "kind": kind, "cleared": False} for i, kind in kinds.items()]
+        insert_all(c, schema.generation_batches, made)
+        insert_all(c, schema.generation_files, [{**step.row, **rows.file_values(f)} for f in record.files])
+
+
+def _of_window(record: GenerationRecord) -> tuple[ColumnElement, ...]:
+    return g.c.pipeline == record.pipeline, g.c.window_ms == record.window.start_ms

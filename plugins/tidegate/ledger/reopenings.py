@@ -7,29 +7,22 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import and_, exists, func, insert, select, update
+from sqlalchemy import and_, exists, func, select, update
 from sqlalchemy.engine import Connection
 
+from tidegate.core.base.transition import Step
+from tidegate.core.batch.states import LANDED, OVER_STATES
+from tidegate.core.batch.transitions import SHOW_AGAIN
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import LateBatch, LateWindow, Unfinished
 from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import (
-    BUILDING,
-    BUILT,
-    CURRENT,
-    DISCARDED,
-    FORGOTTEN,
-    REOPEN,
-    RETIRED,
-    SWAPPING,
-    WindowKey,
-)
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, rows_of, scalar
+from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, REOPEN, WindowKey
+from tidegate.core.window.transitions import BEGIN, TAKE, UNFINISHED
+from tidegate.ledger import moves, schema
+from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
-_FINISHED = (CURRENT, RETIRED, DISCARDED)
-_BEGUN = ("generation begun", "assembling")
+_BEGUN = (BEGIN.event, TAKE.event)
 
 
 class SqlReopenings:
@@ -43,7 +36,7 @@ class SqlReopenings:
         statement = (
             select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"), b.c.landed_ms, moved.label("settled"))
             .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
-            .where(t.c.pipeline == name, t.c.kind == LATE, b.c.state == "LANDED", ~_taken_up(name))
+            .where(t.c.pipeline == name, t.c.kind == LATE, b.c.state == LANDED, ~_taken_up(name))
             .group_by(t.c.window_ms, t.c.batch_id, b.c.landed_ms, b.c.side_moved, b.c.side_registered)
             .order_by(t.c.window_ms, t.c.batch_id)
         )
@@ -63,7 +56,7 @@ class SqlReopenings:
 
     def unfinished(self, name: str) -> list[Unfinished]:
         w = schema.windows
-        mine = and_(g.c.pipeline == name, g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind == REOPEN)
+        mine = and_(g.c.pipeline == name, g.c.state.in_(UNFINISHED), g.c.kind == REOPEN)
         statement = (
             select(g.c.window_ms, g.c.number, g.c.state)
             .select_from(g.join(w, and_(w.c.pipeline == g.c.pipeline, w.c.start_ms == g.c.window_ms)))
@@ -90,7 +83,7 @@ def _begun_ms(c: Connection, name: str, window_ms: int) -> int | None:
 
 def unfinished_below(c: Connection, name: str, batch_id: int) -> list[int]:
     """R5: batches planned before this one that may still bring rows to a window."""
-    below = and_(b.c.pipeline == name, b.c.batch_id < batch_id, b.c.state.not_in(("LANDED", "ABANDONED")))
+    below = and_(b.c.pipeline == name, b.c.batch_id < batch_id, b.c.state.not_in(OVER_STATES))
     return list(c.scalars(select(b.c.batch_id).where(below).order_by(b.c.batch_id)))
 
 
@@ -101,22 +94,18 @@ def contributors(c: Connection, name: str, window_ms: int) -> list[int]:
 
 
 def insert_building(
+    store: Store,
     c: Connection,
-    name: str,
-    key: WindowKey,
-    number: int,
-    kind: str,
+    step: Step[None],
     batches: Iterable[int],
     late: Mapping[int, bool] = MappingProxyType({}),
-    spec_version: int | None = None,
+    content: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
     """A generation that begins. `late`: batches that came late -> whether their files have left the late table."""
-    where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
-    c.execute(insert(g).values(**where, state=BUILDING, epoch=0, nonce="", kind=kind, spec_version=spec_version))
-    made = [where | {"batch_id": i, "kind": DATA, "cleared": False} for i in batches]
-    made += [where | {"batch_id": i, "kind": LATE, "cleared": done} for i, done in late.items()]
-    if made:
-        c.execute(insert(x), made)
+    moves.move(store, c, g, step, content)
+    made = [{**step.row, "batch_id": i, "kind": DATA, "cleared": False} for i in batches]
+    made += [{**step.row, "batch_id": i, "kind": LATE, "cleared": done} for i, done in late.items()]
+    insert_all(c, x, made)
 
 
 def forgotten(c: Connection, name: str, key: WindowKey, number: int) -> int | None:
@@ -141,7 +130,7 @@ def carried(c: Connection, name: str, key: WindowKey, number: int) -> dict[int, 
     return {row.batch_id: bool(row.cleared) for row in made}
 
 
-def show_again(c: Connection, name: str, key: WindowKey, late: Iterable[int]) -> None:
+def show_again(store: Store, c: Connection, name: str, key: WindowKey, late: Iterable[int]) -> None:
     """Late rows that no generation in force holds are due in the late table again (R13): a swap that a database has
     forgotten may have taken them out. Adding what is there changes nothing."""
     current = c.scalar(
@@ -149,7 +138,8 @@ def show_again(c: Connection, name: str, key: WindowKey, late: Iterable[int]) ->
     )
     due = sorted(set(late) - set(carried(c, name, key, current or 0)))
     if due:
-        c.execute(update(b).where(b.c.pipeline == name, b.c.batch_id.in_(due)).values(side_registered=False))
+        which = (b.c.pipeline == name, b.c.batch_id.in_(due))
+        moves.move_all(store, c, b, SHOW_AGAIN, *which, sets={"side_registered": False})
 
 
 def settled(c: Connection, name: str, key: WindowKey, taken: Iterable[int]) -> list[int]:
@@ -158,7 +148,7 @@ def settled(c: Connection, name: str, key: WindowKey, taken: Iterable[int]) -> l
         select(t.c.batch_id)
         .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
         .where(t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == LATE)
-        .where(b.c.state == "LANDED", b.c.side_moved.is_(True), b.c.side_registered.is_(True))
+        .where(b.c.state == LANDED, b.c.side_moved.is_(True), b.c.side_registered.is_(True))
     )
     return sorted(set(c.scalars(statement)) - set(taken))
 
@@ -184,7 +174,7 @@ def _window(c: Connection, name: str, window_ms: int, batches: list[LateBatch]) 
         tuple(batches),
         current,
         sum(row.state != DISCARDED for row in reopenings),
-        any(row.state not in _FINISHED for row in made),
+        any(row.state in UNFINISHED for row in made),
         blocked,
         sum(row.state == DISCARDED and row.number > (current or 0) for row in reopenings),
     )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_, func, insert, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import LATE
 from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
-from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import BUILDING, CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
-from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, rows_of
+from tidegate.core.window import transitions
+from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
+from tidegate.ledger import moves, schema
+from tidegate.ledger.comparing import lock
+from tidegate.ledger.store import Store, insert_all, row_of, rows_of
 
-g, w, x = schema.generations, schema.windows, schema.generation_batches
+g, x = schema.generations, schema.generation_batches
 
 
 class SqlRollbacks:
@@ -26,8 +27,7 @@ class SqlRollbacks:
     def begin(self, name: str, key: WindowKey, current: int, origin: int, why: str) -> int:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
-            locked = and_(w.c.pipeline == name, w.c.start_ms == key.start_ms)
-            c.execute(select(w.c.state).where(locked).with_for_update())
+            lock(c, name, key)
             newest = c.scalar(select(func.max(g.c.number)).where(mine, g.c.state != DISCARDED))
             in_force = c.scalar(select(g.c.number).where(mine, g.c.state == CURRENT))
             if not newest == in_force == current:
@@ -39,16 +39,14 @@ class SqlRollbacks:
             if _batches(c, name, key, origin).keys() != held.keys():
                 raise LostComparison(f"generations {origin} and {current} of {iso(key.start_ms)} have other batches")
             number = (c.scalar(select(func.max(g.c.number)).where(mine)) or 0) + 1
-            where = {"pipeline": name, "window_ms": key.start_ms, "number": number}
-            begun = {"state": BUILDING, "epoch": 0, "nonce": "", "kind": ROLLBACK, "origin": origin, "why": why}
-            begun["spec_version"] = FORGOTTEN if old.spec_version == FORGOTTEN else None
-            c.execute(insert(g).values(**where, **begun))
-            if held:
-                made = [where | {"batch_id": i, "kind": kind, "cleared": done} for (i, kind), done in held.items()]
-                c.execute(insert(x), made)
-            detail = {"generation": number, "kind": ROLLBACK, "rows_of": origin, "why": why}
-            detail["batches"] = sorted(i for i, kind in held if kind != LATE)
-            self._store.note(c, name, "generation begun", f"window {window_id(key.start_ms)}", detail)
+            rows = sorted(i for i, kind in held if kind != LATE)
+            step = transitions.begin(
+                transitions.BEGIN, name, key, number, ROLLBACK, rows_of=origin, why=why, batches=rows
+            )
+            spec = FORGOTTEN if old.spec_version == FORGOTTEN else None
+            moves.move(self._store, c, g, step, {"origin": origin, "why": why, "spec_version": spec})
+            made = [{**step.row, "batch_id": i, "kind": kind, "cleared": done} for (i, kind), done in held.items()]
+            insert_all(c, x, made)
         return number
 
     def generations(self, name: str, key: WindowKey) -> list[Known]:

@@ -7,6 +7,10 @@ from typing import Any
 
 from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.batch.states import (
+    LANDED,
+    PLANNED,
+    SEALED,
+    WRITING,
     AbandonedBatch,
     Batch,
     DirtySource,
@@ -116,13 +120,8 @@ def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row]
 
 
 def batch_values(plan: Plan) -> dict[str, Any]:
-    """Columns of batches for a plan."""
+    """Columns of batches for a plan, but for its key and its state."""
     return {
-        "pipeline": plan.pipeline,
-        "batch_id": plan.batch_id,
-        "state": "PLANNED",
-        "epoch": 0,
-        "nonce": "",
         "revision": plan.revision,
         "spec_version": plan.spec_version,
         "rules_version": plan.rules_version,
@@ -139,12 +138,12 @@ def batch_values(plan: Plan) -> dict[str, Any]:
 
 
 def batch(row: Row, its_plan: Plan, files: list[FileEntry]) -> Batch:
-    if row.state == "PLANNED":
+    if row.state == PLANNED:
         return PlannedBatch(its_plan)
-    if row.state == "WRITING":
+    if row.state == WRITING:
         return WritingBatch(its_plan, row.epoch, row.nonce)
-    if row.state == "SEALED":
+    if row.state == SEALED:
         return SealedBatch(its_plan, row.epoch, row.nonce, receipt(row.receipt, files))
-    if row.state == "LANDED":
+    if row.state == LANDED:
         return LandedBatch(its_plan, row.epoch, row.nonce, bool(row.side_moved))
     return AbandonedBatch(its_plan, row.blocked or "")

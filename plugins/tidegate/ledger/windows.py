@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Table, and_, delete, func, insert, or_, select, update
@@ -13,20 +12,20 @@ from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.files.landed import LandedFile, OwedSpan
-from tidegate.core.files.receipt import DATA, LATE, FileEntry, content_digest
+from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.publish.grounds import Grounds
 from tidegate.core.restore.record import Moved
+from tidegate.core.window import transitions
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.states import (
+    ARCHIVE,
     BUILDING,
     BUILT,
-    CLOSED,
     CLOSING,
     CURRENT,
     DISCARDED,
     OPEN,
     REOPEN,
-    RETIRED,
     SWAPPING,
     BuildingGeneration,
     BuiltGeneration,
@@ -36,14 +35,12 @@ from tidegate.core.window.states import (
     WindowKey,
 )
 from tidegate.core.window.watermark import Certificate, TopicFacts
-from tidegate.ledger import intents, reopenings, rows, schema
-from tidegate.ledger.comparing import building as _building
-from tidegate.ledger.comparing import in_state as _in_state
+from tidegate.ledger import intents, moves, reopenings, rows, schema
+from tidegate.ledger.comparing import as_read as _as_read
 from tidegate.ledger.comparing import lock as _lock
-from tidegate.ledger.comparing import subject as _subject
 from tidegate.ledger.facts import earlier_facts, topic_facts
 from tidegate.ledger.grounds import grounds_of
-from tidegate.ledger.store import Store, row_of, rows_of
+from tidegate.ledger.store import Store, insert_all, row_of, rows_of
 from tidegate.ledger.truths import stored_answer
 
 w, g = schema.windows, schema.generations
@@ -116,7 +113,7 @@ class SqlWindows:
 
     def holds(self, generation: BuildingGeneration) -> bool:
         with self._store.begin() as c:
-            return c.scalar(select(g.c.number).where(_building(generation))) is not None
+            return c.scalar(select(g.c.number).where(_as_read(generation))) is not None
 
     def published_starts(self, name: str) -> set[int]:
         with self._store.begin() as c:
@@ -125,10 +122,8 @@ class SqlWindows:
     def announced(self, name: str, key: WindowKey, number: int) -> None:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms, g.c.number == number)
         with self._store.begin() as c:
-            change = update(g).where(mine, g.c.published_ms.is_not(None), g.c.announced_ms.is_(None))
-            if c.execute(change.values(announced_ms=self._store.instant)).rowcount:
-                self._store.note(c, name, "announced", _subject(key), {"generation": number})
-            elif c.scalar(select(g.c.published_ms).where(mine)) is None:
+            step = transitions.announce(name, key, number)
+            if not moves.moved(self._store, c, g, step) and c.scalar(select(g.c.published_ms).where(mine)) is None:
                 # told of what a database that failed over has forgotten: the next try publishes it again
                 raise LostComparison(f"generation {number} of {iso(key.start_ms)} is not published any more")
 
@@ -197,17 +192,8 @@ class SqlWindows:
             if certificate.ready:
                 # R5: a plan made from the state before this one is refused; one made after sees the window closing
                 self._store.raise_version(c, name, pipeline.version)
-                c.execute(
-                    insert(w).values(
-                        pipeline=name,
-                        start_ms=key.start_ms,
-                        end_ms=key.end_ms,
-                        state=CLOSING,
-                        closing_batch=pipeline.next_batch_id,
-                    )
-                )
-                detail = {"closing_batch": pipeline.next_batch_id, "reason": certificate.reason}
-                self._store.note(c, name, "closing", _subject(key), detail)
+                step = transitions.begin_close(name, key, pipeline.next_batch_id, certificate.reason)
+                moves.move(self._store, c, w, step)
         return certificate
 
     def finish_close(self, name: str, key: WindowKey) -> list[int]:
@@ -218,14 +204,11 @@ class SqlWindows:
             waiting = reopenings.unfinished_below(c, name, row.closing_batch)
             if waiting:
                 return waiting
-            change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms, w.c.state == CLOSING)
-            self._store.compare_and_set(
-                c, change.values(state=CLOSED, closed_ms=self._store.instant), f"closing window {iso(key.start_ms)}"
-            )
-            self._store.raise_version(c, name)
             batches = reopenings.contributors(c, name, key.start_ms)
-            reopenings.insert_building(c, name, key, 1, "archive", batches)
-            self._store.note(c, name, "closed", _subject(key), {"batches": batches})
+            moves.move(self._store, c, w, transitions.finish_close(name, key, batches))
+            self._store.raise_version(c, name)
+            first = transitions.begin(transitions.FIRST, name, key, 1, ARCHIVE)
+            reopenings.insert_building(self._store, c, first, batches)
         return []
 
     # ------------------------------------------------------------ generations
@@ -246,10 +229,9 @@ class SqlWindows:
                     raise LostComparison(f"no late rows of {iso(key.start_ms)} wait any more")
                 late |= dict.fromkeys(fresh, False)
             spec = reopenings.forgotten(c, name, key, current) if kind == REOPEN else None
-            reopenings.insert_building(c, name, key, number, kind, batches, late, spec)
-            detail = {"generation": number, "kind": kind, "batches": batches}
-            detail |= ({"late": sorted(late)} if late else {}) | ({"why": why} if why else {})
-            self._store.note(c, name, "generation begun", _subject(key), detail)
+            more = {"batches": batches} | ({"late": sorted(late)} if late else {}) | ({"why": why} if why else {})
+            step = transitions.begin(transitions.BEGIN, name, key, number, kind, **more)
+            reopenings.insert_building(self._store, c, step, batches, late, {"spec_version": spec})
         return number
 
     def take(self, name: str, key: WindowKey, number: int, nonce: str, above: int = 0) -> BuildingGeneration:
@@ -257,42 +239,22 @@ class SqlWindows:
             now = self._generation(c, name, key, number)
             if not isinstance(now, BuildingGeneration):
                 raise LostComparison(f"generation {number} of {iso(key.start_ms)} is {now.state} already")
-            epoch = max(now.epoch, above) + 1
-            change = update(g).where(_building(now)).values(epoch=epoch, nonce=nonce, began_ms=self._store.instant)
-            self._store.compare_and_set(c, change, f"taking generation {number}")
-            self._store.note(c, name, "assembling", _subject(key), {"generation": number, "epoch": epoch})
-        return replace(now, epoch=epoch, nonce=nonce)
+            step = transitions.take(now, nonce, above)
+            moves.move(self._store, c, g, step)
+        return step.after
 
     def built(
         self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry], spec: int | None = None
     ) -> BuiltGeneration:
-        files, name, key = tuple(files), generation.pipeline, generation.window
-        digest = content_digest(files)
+        built = transitions.built(generation, directory, tuple(files))
+        where = transitions.of_generation(built.pipeline, built.window.start_ms, built.number).row
         with self._store.begin() as c:
-            change = update(g).where(_building(generation))
-            change = change.values(
-                state=BUILT,
-                kind=generation.kind,  # a first one whose landed files were lost has become a heal
-                directory=directory,
-                rows=sum(f.rows for f in files),
-                digest=digest,
-                built_ms=self._store.instant,
-            )
-            if spec is not None:
-                change = change.values(spec_version=spec)
-            self._store.compare_and_set(c, change, f"generation {generation.number} built")
-            where = {"pipeline": name, "window_ms": key.start_ms, "number": generation.number}
+            content = {} if spec is None else {"spec_version": spec}
+            moves.move(self._store, c, g, transitions.build(generation, built), content)
             # of a try that was taken back
             c.execute(delete(schema.generation_files).where(*_of(schema.generation_files, where)))
-            if files:
-                values = [where | rows.file_values(f) for f in files]
-                c.execute(insert(schema.generation_files), values)
-            detail = {"generation": generation.number, "kind": generation.kind, "files": len(files), "digest": digest}
-            self._store.note(c, name, "built", _subject(key), detail)
-        return BuiltGeneration(
-            name, key, generation.number, generation.epoch, generation.kind, generation.batches, directory, files,
-            digest, late=generation.late,
-        )  # fmt: skip
+            insert_all(c, schema.generation_files, [{**where, **rows.file_values(f)} for f in built.files])
+        return built
 
     def still(self, generation: BuiltGeneration) -> bool:
         with self._store.begin() as c:
@@ -300,66 +262,47 @@ class SqlWindows:
 
     def _still(self, c: Connection, generation: BuiltGeneration | PublishedGeneration) -> bool:
         newest, _ = self._numbers(c, generation.pipeline, generation.window)
-        held = c.scalar(select(g.c.number).where(_in_state(generation, generation.state)))
+        held = c.scalar(select(g.c.number).where(_as_read(generation)))
         return newest == generation.number and held is not None
 
     def take_back(self, generation: BuiltGeneration, nonce: str) -> BuildingGeneration:
-        name, key, number = generation.pipeline, generation.window, generation.number
+        step = transitions.take_back(generation, nonce)
         with self._store.begin() as c:
-            change = update(g).where(_in_state(generation, BUILT)).values(state=BUILDING, nonce=nonce)
-            self._store.compare_and_set(c, change, f"taking generation {number} back")
-            reopenings.show_again(c, name, key, generation.late)
-            self._store.note(c, name, "taken back", _subject(key), {"generation": number})
-        return BuildingGeneration(
-            name, key, number, generation.epoch, nonce, generation.kind, generation.batches, generation.late
-        )
+            moves.move(self._store, c, g, step)
+            reopenings.show_again(self._store, c, generation.pipeline, generation.window, generation.late)
+        return step.after
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
-        name, key = generation.pipeline, generation.window
-        held = _building(generation) if isinstance(generation, BuildingGeneration) else _in_state(generation, BUILT)
         with self._store.begin() as c:
-            change = update(g).where(held).values(state=DISCARDED)
-            self._store.compare_and_set(c, change, f"discarding generation {generation.number}")
-            self._store.note(c, name, "discarded", _subject(key), {"generation": generation.number, "why": why})
+            moves.move(self._store, c, g, transitions.discard(generation, why))
 
     def begin_swap(self, generation: BuiltGeneration, location: str | None = None) -> BuiltGeneration:
-        name, key = generation.pipeline, generation.window
+        name, key, step = generation.pipeline, generation.window, transitions.begin_swap(generation, location)
         with self._store.begin() as c:
             _lock(c, name, key)
             if not self._still(c, generation):
                 raise LostComparison(f"generation {generation.number} of {iso(key.start_ms)} has been overtaken")
-            change = update(g).where(_in_state(generation, BUILT)).values(state=SWAPPING, location=location)
-            self._store.compare_and_set(c, change, f"swapping in generation {generation.number}")
-            self._store.note(c, name, "swapping", _subject(key), {"generation": generation.number})
-        return replace(generation, state=SWAPPING, location=location)
+            moves.move(self._store, c, g, step)
+        return step.after
 
     def publish(
         self, generation: BuiltGeneration, location: str, certificate: str, moved: Moved | None = None
     ) -> PublishedGeneration:
-        name, key = generation.pipeline, generation.window
-        mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
-        with self._store.begin() as c:
+        name, key, store = generation.pipeline, generation.window, self._store
+        mine = (g.c.pipeline == name, g.c.window_ms == key.start_ms)
+        with store.begin() as c:
             _lock(c, name, key)
-            now = self._store.read_now(c)
+            now = store.read_now(c)
             intents.refuse_doubt(c, generation, location, now)
-            change = update(g).where(_in_state(generation, SWAPPING))
-            change = change.values(state=CURRENT, location=location, published_ms=now)
-            self._store.compare_and_set(c, change, f"publishing generation {generation.number}")
-            older = update(g).where(mine, g.c.state == CURRENT, g.c.number < generation.number)
-            c.execute(older.values(state=RETIRED, retired_ms=now))
-            detail = {"generation": generation.number, "location": location, "certificate": certificate}
+            more = {} if moved is None else {"moved": moved}
+            step = transitions.publish(generation, location, now, certificate, **more)
+            moves.move(store, c, g, step, now=now)
+            moves.move_all(store, c, g, transitions.RETIRE, *mine, g.c.number < generation.number, now=now)
             if moved is not None:
-                left = update(g).where(mine, g.c.number == moved.number, g.c.location == location)
-                self._store.compare_and_set(c, left.values(location=moved.place), f"moving generation {moved.number}")
-                detail["moved"] = moved
+                moves.move(store, c, g, transitions.move(name, key, moved.number, location, moved.place))
             intents.forget_outlived(c, name, key.start_ms, now)
-            # an alarm on the way here is over, as a batch's is when it lands
-            c.execute(update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).values(blocked=None))
-            self._store.note(c, name, "published", _subject(key), detail)
-        return PublishedGeneration(
-            name, key, generation.number, generation.kind, generation.batches, location, generation.files,
-            generation.digest, now, epoch=generation.epoch, late=generation.late,
-        )  # fmt: skip
+            moves.moved(store, c, w, transitions.end_alarm(name, key))
+        return step.after
 
     # ------------------------------------------------------------ intents (R8)
 
@@ -378,10 +321,8 @@ class SqlWindows:
 
     def block(self, name: str, key: WindowKey, reason: str) -> None:
         with self._store.begin() as c:
-            change = update(w).where(w.c.pipeline == name, w.c.start_ms == key.start_ms).values(blocked=reason)
-            self._store.compare_and_set(c, change, f"blocking window {iso(key.start_ms)}")
-            self._store.note(c, name, "blocked", _subject(key), {"reason": reason})
+            moves.move(self._store, c, w, transitions.block(name, key, reason))
 
 
-def _of(table: Table, where: dict[str, Any]) -> list[Any]:
+def _of(table: Table, where: Mapping[str, object]) -> list[Any]:
     return [table.c[column] == value for column, value in where.items()]

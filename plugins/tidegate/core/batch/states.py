@@ -14,6 +14,11 @@ from tidegate.core.files.receipt import Receipt
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
 
+PLANNED, WRITING, SEALED, LANDED, ABANDONED = "PLANNED", "WRITING", "SEALED", "LANDED", "ABANDONED"
+OPEN_STATES = (PLANNED, WRITING, SEALED)
+"""At most one batch of a pipeline is in these."""
+OVER_STATES = (LANDED, ABANDONED)
+
 
 @dataclass(frozen=True)
 class PartitionPlan:
@@ -116,7 +121,7 @@ def spans(topic: str, sources: Iterable[DirtySource]) -> tuple[OffsetRange, ...]
 @dataclass(frozen=True)
 class PlannedBatch:
     plan: Plan
-    state = "PLANNED"
+    state = PLANNED
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class WritingBatch:
     plan: Plan
     epoch: int
     nonce: str
-    state = "WRITING"
+    state = WRITING
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class SealedBatch:
     epoch: int
     nonce: str
     manifest: Receipt
-    state = "SEALED"
+    state = SEALED
 
 
 @dataclass(frozen=True)
@@ -146,14 +151,14 @@ class LandedBatch:
     epoch: int
     nonce: str
     side_moved: bool
-    state = "LANDED"
+    state = LANDED
 
 
 @dataclass(frozen=True)
 class AbandonedBatch:
     plan: Plan
     reason: str
-    state = "ABANDONED"
+    state = ABANDONED
 
 
 OpenBatch = PlannedBatch | WritingBatch | SealedBatch

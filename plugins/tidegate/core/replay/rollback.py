@@ -14,12 +14,10 @@ from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.window.states import CURRENT, RETIRED, WindowKey, rows_by_values
+from tidegate.core.window.states import ROLLBACK as ROLLBACK
 
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Pipeline
-
-ROLLBACK = "rollback"
-"""Kind of a generation that holds an earlier one's rows."""
 
 
 @dataclass(frozen=True)

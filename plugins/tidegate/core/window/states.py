@@ -11,9 +11,9 @@ from tidegate.core.files.receipt import FileEntry
 
 OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
 BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
-ARCHIVE, HEAL, REOPEN = "archive", "heal", "reopen"
+ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK = "archive", "heal", "replay", "reopen", "rollback"
 """Kinds of generations: of a window's landed files; rebuilt where files were lost (a first one too, once it is BUILT);
-with late rows taken up. Others: replay | rollback."""
+rebuilt with today's columns; with late rows taken up; with the rows of an earlier one."""
 DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
 FORGOTTEN = 0
 """`spec_version` of a generation that came back from a record which does not name the specs of its rows."""

@@ -1,0 +1,64 @@
+"""The page of the state machines, from core's tables.
+
+python -m tests.state_machines > docs/state-machines.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate.core.base.transition import NO_ROW, Transition
+from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
+from tidegate.core.window.transitions import GENERATIONS, WINDOWS
+
+PAGE = Path(__file__).parents[1] / "docs/state-machines.md"
+_HEAD = """\
+# State machines
+
+Every change of a batch, a window or a generation is one of the steps below. The tables are those of
+`core/batch/transitions.py` and `core/window/transitions.py`; `ledger/moves.py` executes them, each as one
+compare-and-set: the row must be in a state of *from*, and what is *compared* must still be as it was read. A step that
+is refused changes nothing. One whose answer is lost may have been taken or not: the next try reads the row again.
+
+*event* is the line in the event log (`tidegate events`); a step without one is told by another of the same transaction.
+The diagrams leave out steps that stay in a state.
+"""
+
+
+def page() -> str:
+    """This page is written by hand nowhere."""
+    parts = [_HEAD, _machine("Batches", "At most one batch of a pipeline is PLANNED, WRITING or SEALED.", BATCHES)]
+    parts.append(_machine("Windows", "A window without a row is OPEN.", WINDOWS))
+    parts.append(_machine("Generations", "At most one generation of a window is CURRENT.", GENERATIONS))
+    return "\n".join(parts)
+
+
+def _machine(title: str, said: str, transitions: Iterable[Transition]) -> str:
+    steps = list(transitions)
+    head = "| step | from | to | compared | event |\n|---|---|---|---|---|"
+    rows = "\n".join(_row(one) for one in steps)
+    return f"## {title}\n\n{said}\n\n```mermaid\n{diagram(steps)}\n```\n\n{head}\n{rows}\n"
+
+
+def diagram(transitions: Iterable[Transition]) -> str:
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for one in transitions:
+        for start in one.start if one.end is not None else ():
+            arrows.setdefault((start, one.end or ""), []).append(one.name)
+    lines = [f"    {_shown(a)} --> {_shown(z)}: {', '.join(names)}" for (a, z), names in arrows.items()]
+    return "\n".join(["stateDiagram-v2", *lines])
+
+
+def _shown(state: str) -> str:
+    return "[*]" if state == NO_ROW else state
+
+
+def _row(one: Transition) -> str:
+    start = ", ".join("no row" if s == NO_ROW else s for s in one.start)
+    end = {None: "stays", NO_ROW: "no row"}.get(one.end, one.end)
+    return f"| {one.name} | {start} | {end} | {', '.join(f'`{g}`' for g in one.guards)} | {one.event or ''} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
