@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import INGEST, OPEN_STATES
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.look.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
 from tidegate.core.target.intents import Intent
@@ -35,7 +35,6 @@ from tidegate.ledger.store import row_of, rows_of
 from tidegate.ledger.totals import totals
 
 b, g = schema.batches, schema.generations
-_OPEN = ("PLANNED", "WRITING", "SEALED")
 
 
 class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
@@ -75,7 +74,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
                 published_rows,
                 lost.get(name, 0),
                 _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
-                _newest_batch(c, name, _OPEN),
+                _newest_batch(c, name, OPEN_STATES),
                 _newest_batch(c, name, ("LANDED",)),
                 planned_ends(c, name, pipeline.topic_id),
                 tuple(events_of(c, name, events, None)),

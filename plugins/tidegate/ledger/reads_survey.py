@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import from_plain, loads
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import INGEST, OPEN_STATES
 from tidegate.core.batch.totals import Spent, Sums, Totals
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.look.survey import Counts, Landed, Published, Survey, WindowSteps
@@ -31,7 +31,6 @@ from tidegate.ledger.totals import totals
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, w = schema.batch_partitions, schema.windows
-_OPEN = ("PLANNED", "WRITING", "SEALED")
 _LARGE = ("receipt", "floor", "gaps")
 """Columns that are not wanted here."""
 _ALL = 2**62
@@ -296,7 +295,7 @@ def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None,
     """When the open batch was planned, and how many batches, windows and cut logs wait for a human."""
     held = case((b.c.blocked.is_not(None) | b.c.refused.is_not(None), 1), else_=0)
     batches = select(b.c.pipeline, func.min(b.c.planned_ms), func.sum(held))
-    batches = batches.where(b.c.pipeline.in_(names), b.c.state.in_(_OPEN)).group_by(b.c.pipeline)
+    batches = batches.where(b.c.pipeline.in_(names), b.c.state.in_(OPEN_STATES)).group_by(b.c.pipeline)
     found = {name: (since, int(count or 0)) for name, since, count in c.execute(batches)}
     windows = select(w.c.pipeline, func.count()).where(w.c.pipeline.in_(names), w.c.blocked.is_not(None))
     k = schema.log_cuts

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, from_plain
-from tidegate.core.batch.states import DirtySource, Plan
+from tidegate.core.batch.states import OPEN_STATES, DirtySource, Plan
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
 from tidegate.core.files.receipt import DIRTY, PartitionRows
 from tidegate.ledger import schema
@@ -72,7 +72,7 @@ class SqlRedrives:
     # ------------------------------------------------------------ whose turn is next
 
     def in_the_way(self, name: str) -> InTheWay | None:
-        is_open = and_(b.c.pipeline == name, b.c.state.in_(("PLANNED", "WRITING", "SEALED")))
+        is_open = and_(b.c.pipeline == name, b.c.state.in_(OPEN_STATES))
         with self._store.begin() as c:
             row = c.execute(select(b).where(is_open).order_by(b.c.batch_id)).first()
             if row is None:

@@ -15,7 +15,7 @@ from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.plain import dumps, from_plain, to_plain
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import INGEST, OPEN_STATES
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.ledger import schema
 from tidegate.ledger.store import Store, row_of
@@ -97,9 +97,7 @@ def _same_shape(one: Any, other: Any) -> bool:
 def _last_final(c: Connection, name: str) -> int:
     newest = select(b.c.batch_id).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
     last = c.scalar(newest) or 0
-    unfinished = select(func.min(b.c.batch_id)).where(
-        b.c.pipeline == name, b.c.state.in_(("PLANNED", "WRITING", "SEALED"))
-    )
+    unfinished = select(func.min(b.c.batch_id)).where(b.c.pipeline == name, b.c.state.in_(OPEN_STATES))
     first_open = c.scalar(unfinished)
     return last if first_open is None else min(last, first_open - 1)
 

@@ -10,13 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.core.batch.states import OVER_STATES
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.window.cut import is_number
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
-
-_DONE = ("LANDED", "ABANDONED")
-
 
 # ---------------------------------------------------------------- facts
 
@@ -168,9 +166,9 @@ def batch_attempt(
     """`since_ms`: when it was overtaken, landed or abandoned."""
     if facts is None:
         return _odd("the ledger has no such batch: it may have lost a commit")
-    if facts.state not in _DONE and attempt.epoch >= facts.epoch:
+    if facts.state not in OVER_STATES and attempt.epoch >= facts.epoch:
         return _keep(f"the batch is {facts.state} at epoch {facts.epoch}")
-    words = facts.state if facts.state in _DONE else f"overtaken by epoch {facts.epoch}"
+    words = facts.state if facts.state in OVER_STATES else f"overtaken by epoch {facts.epoch}"
     return _old(since_ms, ttl.attempts_ms, now_ms, words) or Verdict(True, f"batch {facts.batch_id} is {words}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.states import OPEN_STATES
 from tidegate.core.files.receipt import DirtySample
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
@@ -49,7 +50,7 @@ class Head:
     @property
     def open(self) -> bool:
         """Whether the newest batch has not landed: at most one has not, and none is planned before it has."""
-        return self.state in ("PLANNED", "WRITING", "SEALED")
+        return self.state in OPEN_STATES
 
     @property
     def waits(self) -> bool:

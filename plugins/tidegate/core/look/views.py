@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.base.offsets import Interval, OffsetRange
-from tidegate.core.batch.states import INGEST, REDRIVE, Plan
+from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, Plan
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.log_cut import Resumption
@@ -71,7 +71,7 @@ class BatchRow:
 
     @property
     def is_open(self) -> bool:
-        return self.state in ("PLANNED", "WRITING", "SEALED")
+        return self.state in OPEN_STATES
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tidegate.core.batch.states import OVER_STATES
 from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.replay.rehearsal import EVENT, Rehearsal, may_go, parse_rehearsal
@@ -50,7 +51,7 @@ def _attempts(run: Run, kind: str, folder: str, suffix: str) -> None:
 
 
 def _batch_attempt(run: Run, kind: str, path: str, attempt: BatchAttempt, facts: BatchFacts | None) -> None:
-    done = facts is None or facts.state in ("LANDED", "ABANDONED") or attempt.epoch < facts.epoch
+    done = facts is None or facts.state in OVER_STATES or attempt.epoch < facts.epoch
     since = run.since_ms(attempt, facts) if done else None
 
     def decide(now: BatchFacts | None) -> Verdict:
