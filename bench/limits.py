@@ -33,13 +33,14 @@ from bench.parts import broker, circumstances
 from dev.stack.places import Places
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.encodings import choose_encoding
-from spark_jobs.engine.fetch import FETCH, Chunk, KafkaReader, Reader
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.source.records import Chunk, Reader
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.sources.kafka.worker import FETCH, KafkaReader
 from tidegate.storage.local import LocalStorage
 
 CHUNK = 20_000
@@ -82,7 +83,7 @@ def plan_of(
 def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:
     chunks = chunks_of(values)
     settings = {"bootstrap.servers": bootstrap}
-    found = KafkaSource(settings, "read_committed").describe(topic)
+    found = KafkaSource(settings, "read_committed").look(topic)
     ranges = tuple(
         OffsetRange(topic, p, o.log_start, o.last_stable_offset) for p, o in sorted(found.partitions.items())
     )

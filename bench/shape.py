@@ -25,10 +25,10 @@ from pathlib import Path
 
 from bench.events import APPS, CLOCK, FLOOR, START, event, pipeline
 from bench.parts import circumstances
-from spark_jobs.engine.fetch import Chunk, Reader
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.source.records import Chunk, Reader
 
 CHUNK, DISTINCT, TASKS = 20_000, 40_000, 4
 

@@ -20,13 +20,13 @@ from typing import Any, TextIO
 
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import from_exception, last_line
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.route import Router
 from spark_jobs.engine.secrets import REGISTRY
-from spark_jobs.sample import OpenReader, as_a_job_is_told, open_kafka, plan_of
+from spark_jobs.sample import OpenReader, as_a_job_is_told, open_source, plan_of
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 from tidegate.core.window.lateness import Floor
 
@@ -36,7 +36,7 @@ FIELD_CHARACTERS, MOST_REASONS, SHOWN = 20_000, 200, 3
 
 
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
-    look = Look(open_kafka)
+    look = Look(open_source)
     for line in source:
         try:
             answer = look.answer(json.loads(line))

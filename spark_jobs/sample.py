@@ -20,13 +20,14 @@ from typing import Any, TextIO
 from spark_jobs.engine import paths
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import from_exception, last_line
-from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.secrets import REGISTRY, VARIABLE
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain, to_plain
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import JobPart, JobPlan, kind_of
+from tidegate.core.source.records import Reader
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, EventTime, Pipeline
 from tidegate.core.window.lateness import Floor
+from tidegate.kinds import source_kind
 
 MOST_FIELDS, MOST_EXAMPLES, EXAMPLE_CHARACTERS = 500, 200, 100_000
 OpenReader = Callable[[JobPlan, dict[str, Any]], Reader]
@@ -35,17 +36,16 @@ OpenReader = Callable[[JobPlan, dict[str, Any]], Reader]
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
     for line in source:
         try:
-            answer = sample(json.loads(line), open_kafka)
+            answer = sample(json.loads(line), open_source)
         except Exception as e:  # whoever asked is told, and may ask again
             answer = {"error": last_line(from_exception(e))}
         print(json.dumps(answer), file=sink, flush=True)
     return 0
 
 
-def open_kafka(plan: JobPlan, settings: dict[str, Any]) -> Reader:
-    from spark_jobs.engine.fetch import KafkaReader
-
-    return KafkaReader(plan, settings)
+def open_source(plan: JobPlan, settings: dict[str, Any]) -> Reader:
+    """The reader of the plan's kind of source."""
+    return source_kind(kind_of(plan)).reader(plan, settings)
 
 
 def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tests.unit.test_board_actions import dags
 from tests.unit.test_cli_commands import add_yaml
 from tests.world import World, record
 from tidegate.board import reach as reaching
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.store import make_engine
@@ -37,10 +37,10 @@ AT = "2013-01-05T01:00Z"
 class Broker:
     """What a page asks of Kafka: a topic that is a little ahead of the newest batch."""
 
-    def describe(self, topic: str) -> TopicState:
+    def look(self, topic: str) -> LogState:
         end = SIZES.windows * SIZES.batches * 1000
-        ahead = {p: PartitionOffsets(0, end + 700 + 90 * p, end + 700 + 90 * p) for p in range(SIZES.partitions)}
-        return TopicState(topic, "t1", ahead)
+        ahead = {p: Lane(0, end + 700 + 90 * p, end + 700 + 90 * p) for p in range(SIZES.partitions)}
+        return LogState(topic, "t1", ahead)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.source.retention import LossForecast, forecast
 
@@ -11,9 +11,9 @@ DAY = 24 * HOUR
 NOW = 100 * DAY
 
 
-def topic(end: int = 2_000, start: int = 0, **settings: object) -> TopicState:
+def topic(end: int = 2_000, start: int = 0, **settings: object) -> LogState:
     given = {"retention_ms": 7 * DAY} | settings
-    return TopicState("t", "id-1", {0: PartitionOffsets(start, end, end)}, **given)  # type: ignore[arg-type]
+    return LogState("t", "id-1", {0: Lane(start, end, end)}, **given)  # type: ignore[arg-type]
 
 
 def batch(
@@ -35,7 +35,7 @@ def progress(newest: BatchLook | None, landed: BatchLook | None, base: BatchLook
     return Progress("id-1", newest, landed, base)
 
 
-def one(state: TopicState, found: Progress, now: int = NOW) -> LossForecast:
+def one(state: LogState, found: Progress, now: int = NOW) -> LossForecast:
     (answer,) = forecast(state, found, now)
     return answer
 

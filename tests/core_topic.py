@@ -9,7 +9,7 @@ from core_values import PIPELINE
 
 from tidegate.core.batch.planning import NothingToPlan, PlanningView, advance, plan_batch
 from tidegate.core.batch.states import Plan
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate, TopicFacts, certify, global_watermark, horizon_ms, watermarks
 
@@ -50,9 +50,9 @@ class Topic:
 
     def plan(self, clock: float) -> Plan | NothingToPlan:
         """A plan at `clock`, landed at once."""
-        offsets = {p: PartitionOffsets(0, self.transactions.get(p, len(log)), len(log)) for p, log in self.logs.items()}
+        offsets = {p: Lane(0, self.transactions.get(p, len(log)), len(log)) for p, log in self.logs.items()}
         view = PlanningView(1, self.next_id, "id", None, self.ends, (), self.facts)
-        plan = plan_batch(self.spec, 1, view, TopicState("flights", "id", offsets), {}, at(clock))
+        plan = plan_batch(self.spec, 1, view, LogState("flights", "id", offsets), {}, at(clock))
         if isinstance(plan, Plan):
             horizon = horizon_ms(self.spec.event_time, plan.clock_ms)
             newest: dict[int, int | None] = {}

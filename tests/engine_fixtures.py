@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.fetch import Chunk, Reader
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPart, JobPlan
 from tidegate.core.files.receipt import FileEntry, Receipt
+from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,

@@ -19,13 +19,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from dev.stack.info import StackInfo
 from dev.stack.stack import Stack
 from dev.stack.topics import await_leaders, create_topic
-from spark_jobs.engine.fetch import Chunk, KafkaReader
 from tests.world import World, record
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import JobPlan
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Column
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.sources.kafka.worker import KafkaReader
 
 PATIENCE_S = 120.0
 """For what is a matter of moments, however busy the machine is."""
@@ -86,13 +87,11 @@ class Topic:
         """The markers of finished transactions are there, which is a moment after their producers were told."""
         source = KafkaSource(self.settings, "read_committed")
         eventually(
-            lambda: all(
-                p.last_stable_offset == p.high_watermark for p in source.describe(self.name).partitions.values()
-            )
+            lambda: all(p.last_stable_offset == p.high_watermark for p in source.look(self.name).partitions.values())
         )
 
-    def state(self, isolation: str = "read_committed") -> TopicState:
-        return KafkaSource(self.settings, isolation).describe(self.name)
+    def state(self, isolation: str = "read_committed") -> LogState:
+        return KafkaSource(self.settings, isolation).look(self.name)
 
     def _listed(self) -> dict[int, Any]:
         found = self._admin.list_topics(timeout=PATIENCE_S).topics.get(self.name)

@@ -14,7 +14,7 @@ from tidegate.sources.kafka.control import KafkaSource
 def plan() -> JobPlan:
     topic, location = os.environ["TOPIC"], f"file://{os.environ['OUT_DIR']}"
     settings = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}
-    found = KafkaSource(settings, "read_committed").describe(topic)
+    found = KafkaSource(settings, "read_committed").look(topic)
     ranges = tuple(
         OffsetRange(topic, p, o.log_start, o.last_stable_offset) for p, o in sorted(found.partitions.items())
     )

@@ -43,12 +43,12 @@ def context(
     )
 
 
-def kafka(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float) -> Source:
+def source(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float) -> Source:
     """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
-    from tidegate.sources.kafka.control import KafkaSource, connection_settings
+    from tidegate.kinds import source_kind
 
-    settings = connection_settings(lookup(pipeline.source.conn_id).extra)
-    return KafkaSource(settings, pipeline.source.isolation, client_id=client_id, timeout_s=timeout_s)
+    connection = lookup(pipeline.source.conn_id)
+    return source_kind(pipeline.source.kind).opened(connection, pipeline.source, client_id, timeout_s)
 
 
 def hive(pipeline: Pipeline, lookup: Lookup) -> Catalogue:

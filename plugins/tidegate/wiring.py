@@ -20,8 +20,10 @@ from tidegate.adapters.connections import (
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.ledger import Ledger
+from tidegate.core.source.port import Source
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.catalogue import PartitionSwitch
+from tidegate.kinds import source_kind
 from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
 from tidegate.workflow.base.context import Context
 
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from tidegate.workflow.window.waits import SpecsInForce
 
 Say = Callable[[str], None]
+SOURCE_ANSWERS_S = 10.0
+"""A request to a source is given up after so long."""
 _HANGS_S = 900.0
-"""A call to Kafka or Hive that takes longer hangs: their own time-outs are all shorter."""
+"""A call to a source or Hive that takes longer hangs: their own time-outs are all shorter."""
 
 
 def context_for(
@@ -64,7 +68,7 @@ def context_for(
             pipeline=pipeline,
             spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
             ledger=ledger,
-            source=Watched(_kafka(pipeline, lookup), _HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
+            source=Watched(_source(pipeline, lookup), _HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
             storage=for_uri(pipeline.sink.location, pipeline.sink.user),
             catalogue=Watched(  # type: ignore[arg-type]
                 PyHiveCatalogue.from_connection_fields(
@@ -144,9 +148,9 @@ def ledger_url(connection: Connection) -> str:
 
 
 def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str, str]:
-    """What must reach a job in a private file: secrets of the Kafka connection, and the schema registry's address and
-    login. Raises TidegateError."""
-    secrets = dict(_kafka(pipeline, lookup).secrets())
+    """What must reach a job in a private file: secrets of the source's connection, and the schema registry's address
+    and login. Raises TidegateError."""
+    secrets = dict(_source(pipeline, lookup).for_workers().secrets)
     settings = pipeline.format.avro
     if settings is not None and settings.registry_conn_id is not None:
         secrets |= registry_secrets(resolve(settings.registry_conn_id, lookup))
@@ -257,10 +261,7 @@ def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | N
     return Watched(service, _HANGS_S, CatalogueUnsure, CatalogueError)  # type: ignore[return-value]
 
 
-def _kafka(pipeline: Pipeline, lookup: Lookup | None):
-    from tidegate.sources.kafka.control import KafkaSource
-
+def _source(pipeline: Pipeline, lookup: Lookup | None) -> Source:
     connection = resolve(pipeline.source.conn_id, lookup)
-    return KafkaSource.from_connection_fields(
-        connection.extra, pipeline.source.isolation, client_id=f"tidegate-{pipeline.name}"
-    )
+    client_id = f"tidegate-{pipeline.name}"
+    return source_kind(pipeline.source.kind).opened(connection, pipeline.source, client_id, SOURCE_ANSWERS_S)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spark_jobs.engine.expressions import WHERE, Expressions, Refused
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.sinks import Finished, finished
 from tidegate.core.base.errors import PathMissing
 from tidegate.core.base.offsets import OffsetRange
@@ -23,6 +22,7 @@ from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.dirty.redrive import of_headers
 from tidegate.core.files.merge import Source
+from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import DIRTY_COLUMNS, Pipeline
 
 CHUNK_RECORDS, CHUNK_BYTES = 20_000, 24 * 1024 * 1024
@@ -36,26 +36,26 @@ Record = tuple[int, int, bytes | None, bytes | None]
 
 
 class Readers:
-    """Where the records of each part of a plan come from. Kafka is connected to only if a part needs it."""
+    """Where the records of each part of a plan come from. The source is connected to only if a part needs it."""
 
     def __init__(
-        self, plan: JobPlan, open_kafka: Callable[[JobPlan], Reader], open_file: Callable[[str], BinaryIO]
+        self, plan: JobPlan, open_source: Callable[[JobPlan], Reader], open_file: Callable[[str], BinaryIO]
     ) -> None:
-        self._plan, self._open_kafka, self._open_file = plan, open_kafka, open_file
-        self._kafka: Reader | None = None
+        self._plan, self._open_source, self._open_file = plan, open_source, open_file
+        self._source: Reader | None = None
 
     def of_part(self, number: int) -> Reader:
         sources = self._plan.parts[number].sources
         if sources:
             self._refuse_headers()
             return DirtyReader(sources, self._open_file)
-        if self._kafka is None:
-            self._kafka = self._open_kafka(self._plan)
-        return self._kafka
+        if self._source is None:
+            self._source = self._open_source(self._plan)
+        return self._source
 
     def close(self) -> None:
-        if self._kafka is not None:
-            self._kafka.close()
+        if self._source is not None:
+            self._source.close()
 
     def _refuse_headers(self) -> None:
         column = of_headers(from_plain(Pipeline, self._plan.pipeline))

@@ -1,4 +1,4 @@
-"""How a job says that it cannot go on: one exception that carries what `failure.json` will hold."""
+"""What a job reports of an exception: in `failure.json`, and as its last line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from spark_jobs.executor import WRONG_PLATFORM
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.storage import Storage
+from tidegate.core.files.failure import JobError, refuse
 from tidegate.core.files.receipt import Failure
 from tidegate.core.target.paths import FAILURE, join
+
+__all__ = ["JobError", "died", "from_exception", "last_line", "refuse", "reported"]
 
 _LOST = {
     "Python worker exited unexpectedly": "a Python worker of the job died",
@@ -19,30 +22,6 @@ _MEMORY = (
     "container was too large; raise spark.executor.memoryOverhead (local master: give the worker or its container more "
     "memory), or lower ingest.max_records"
 )
-
-
-class JobError(Exception):
-    """Raised anywhere in a job; `failure.retry` says whether the next try can succeed without a human."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.what)
-        self.failure = failure
-
-    def __reduce__(self) -> tuple[type[JobError], tuple[Failure]]:
-        return JobError, (self.failure,)
-
-
-def refuse(
-    what: str,
-    *,
-    advice: str = "",
-    partition: int | None = None,
-    offset: int | None = None,
-    field: str | None = None,
-    retry: bool = False,
-) -> JobError:
-    """A JobError that a human has to look at, unless `retry`."""
-    return JobError(Failure(what, advice, partition, offset, field, retry))
 
 
 def from_exception(error: BaseException) -> Failure:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.encodings import choose_encoding, sample_of
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.identity import checksum, row_hashes, total
 from spark_jobs.engine.order import ENOUGH_ROWS, Order
@@ -30,6 +29,7 @@ from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
 from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline
 
 BUFFER_ROWS = 1_000_000

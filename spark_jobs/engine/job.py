@@ -10,27 +10,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from spark_jobs.engine.failures import refuse, reported
-from spark_jobs.engine.fetch import Reader
 from spark_jobs.engine.places import combined
 from spark_jobs.engine.settlement import settle
 from spark_jobs.engine.slowness import together
 from spark_jobs.engine.tally import merge
 from spark_jobs.engine.targets import cut_copies
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
-from spark_jobs.engine.unreadable import recreated
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange, pack
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.base.storage import Storage
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import JobPart, JobPlan, kind_of
 from tidegate.core.batch.rules_version import KNOWN_RULES
 from tidegate.core.files import slow_path
 from tidegate.core.files.overflow import Known, overflow_values, staying
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.source.records import Reader
+from tidegate.core.source.unreadable import recreated
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.core.window.lateness import POLICIES, REROUTE
+from tidegate.kinds import source_kind
 
 TASK_RECORDS, SMALLEST = 500_000, 50_000
 """Records for one task where nobody knows how many can run at once: some seconds of work, against which a task's start
@@ -61,7 +62,7 @@ def run_plan(
             plan,
             storage,
             run_tasks or _here,
-            open_reader or open_kafka,
+            open_reader or open_source,
             open_storage or (lambda uri: storage),
             tasks,
         )
@@ -72,12 +73,11 @@ def run_plan(
         raise reported(storage, plan.attempt_dir, e) from e
 
 
-def open_kafka(plan: JobPlan) -> Reader:
-    """The real reader, with the plan's settings and whatever secrets this process was given."""
-    from spark_jobs.engine.fetch import KafkaReader
+def open_source(plan: JobPlan) -> Reader:
+    """The reader of the plan's kind of source, with the plan's settings and whatever secrets this process was given."""
     from spark_jobs.engine.secrets import client_secrets
 
-    return KafkaReader(plan, {**plan.bootstrap, **client_secrets()})
+    return source_kind(kind_of(plan)).reader(plan, {**plan.bootstrap, **client_secrets()})
 
 
 def _here(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:

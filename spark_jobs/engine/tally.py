@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk
 from tidegate.core.base.offsets import Interval, OffsetRange, subtract, union
 from tidegate.core.files.receipt import RangeResult
+from tidegate.core.source.records import Chunk
 
 
 @dataclass

@@ -13,7 +13,6 @@ from spark_jobs.engine import native, paths
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.dirty import Readers
 from spark_jobs.engine.failures import JobError, refuse
-from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
 from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.places import TaskOverflow
@@ -32,6 +31,7 @@ from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import Copy, JobPart, JobPlan
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, BatchRows, DirtySample, Failure, FileEntry, RangeResult
 from tidegate.core.files.slow_path import Slow
+from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import EventTime, Pipeline
 
 MAX_SAMPLES, SAMPLE_CHARACTERS = 20, 300

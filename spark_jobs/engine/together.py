@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.tally import Tally
 from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.source.records import Chunk
 
 ENOUGH_RECORDS, ENOUGH_BYTES = 8_192, 8 * 1024 * 1024
 """Chunks of one part wait until together they have so much."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_jobs.engine.failures import JobError, refuse
-from spark_jobs.engine.fetch import Chunk
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.spec.proposals import advice, propose
 

@@ -12,12 +12,13 @@ from fakes.kafka import FakeKafka
 
 from dev.stack.topics import create_topic
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import KafkaReader, Reader
 from tests.real_kafka import PATIENCE_S
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.source.records import Reader
 from tidegate.core.window.lateness import Floor
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.sources.kafka.worker import KafkaReader
 
 
 @pytest.fixture(params=["fake", "real"])
@@ -87,7 +88,7 @@ def _fill_real(bootstrap: str, topic: str) -> None:
 def _wait_for_end(source: KafkaSource, topic: str, end: int) -> None:
     """A transaction's marker is written after its producer has the answer."""
     deadline = time.monotonic() + PATIENCE_S
-    while source.describe(topic).partitions[0].last_stable_offset != end:
+    while source.look(topic).partitions[0].last_stable_offset != end:
         assert time.monotonic() < deadline
 
 
@@ -158,5 +159,5 @@ def test_uncommitted_records_are_seen_by_ranges_that_were_planned_so(place):
 
 def test_both_sides_name_a_topic_alike(place):
     reader, topic, source = place
-    assert reader.topic_id() == source().describe(topic).topic_id
+    assert reader.topic_id() == source().look(topic).topic_id
     reader.close()

@@ -1,10 +1,13 @@
-"""What the workflow may expect of Kafka, held against a real broker and against the fake."""
+"""What the workflow may expect of a source, held against a real Kafka broker, the fake, and a fake that can do less.
+
+What every source must do is in `tests.source_suite`; what only Kafka does is here."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
@@ -14,28 +17,28 @@ from fakes.kafka import FakeKafka
 
 from dev.stack.topics import await_leaders, create_topic
 from tests.real_kafka import PATIENCE_S
-from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.source.port import PartitionOffsets, Source, TopicState
+from tests.source_suite import Broker, SourceSuite, eventually
+from tidegate.core.base.errors import SourceError
+from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.source.port import ALL, Lane, LogState, Source
+from tidegate.core.source.records import Reader
+from tidegate.kinds import SourceKind
+from tidegate.sources.kafka import KIND
 from tidegate.sources.kafka.control import KafkaSource
+from tidegate.sources.kafka.worker import KafkaReader
+from tidegate.spec.source import SourceSection
 
 
-class Broker(Protocol):
-    """The same actions on either: each returns when the broker has done it."""
+class KafkaBroker(Broker, Protocol):
+    """What Kafka's own tests need beside."""
 
-    def source(self, isolation: str = "read_committed") -> Source: ...
-    def unavailable(self) -> Source: ...
-    def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> None: ...
     def create_with(self, topic: str, cleanup: str, retention_ms: int, retention_bytes: int, segment: int) -> None: ...
-    def delete(self, topic: str) -> None: ...
-    def add_partitions(self, topic: str, total: int) -> None: ...
-    def append(self, topic: str, partition: int, timestamps_ms: list[int]) -> None: ...
-    def begin(self, topic: str, partition: int, timestamps_ms: list[int]) -> None: ...
-    def end(self, topic: str, partition: int, *, commit: bool) -> None: ...
-    def trim(self, topic: str, partition: int, before: int) -> None: ...
     def committed(self, group: str, topic: str, partitions: list[int]) -> dict[int, int]: ...
 
 
 class RealBroker:
+    kind = KIND
+
     def __init__(self, bootstrap: str) -> None:
         self._settings = {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._settings)
@@ -44,6 +47,9 @@ class RealBroker:
 
     def source(self, isolation: str = "read_committed") -> Source:
         return KafkaSource(self._settings, isolation)
+
+    def reader(self, plan: JobPlan) -> Reader:
+        return KafkaReader(plan, dict(self._settings))
 
     def unavailable(self) -> Source:
         # nothing listens there; a port that was free a moment ago may be another server's by now
@@ -102,21 +108,24 @@ class RealBroker:
     @staticmethod
     def _send(producer: Producer, topic: str, partition: int, timestamps_ms: list[int]) -> None:
         failures = []
-        for timestamp in timestamps_ms:
-            producer.produce(
-                topic, b"x", partition=partition, timestamp=timestamp, on_delivery=lambda e, _: e and failures.append(e)
-            )
+        for n, timestamp in enumerate(timestamps_ms):
+            done = lambda e, _: e and failures.append(e)  # noqa: E731
+            producer.produce(topic, f"v{n}".encode(), b"k", partition, timestamp=timestamp, on_delivery=done)
         assert producer.flush(PATIENCE_S) == 0
         assert not failures
 
 
 class FakeBroker:
-    def __init__(self) -> None:
-        self._kafka = FakeKafka()
+    def __init__(self, kind: SourceKind = KIND) -> None:
+        self.kind = kind
+        self._kafka = FakeKafka(traits=kind.traits)
 
     def source(self, isolation: str = "read_committed") -> Source:
         self._kafka.isolation = isolation
         return self._kafka
+
+    def reader(self, plan: JobPlan) -> Reader:
+        return self._kafka.reader(plan)
 
     def unavailable(self) -> Source:
         self._kafka.unavailable = True
@@ -136,8 +145,8 @@ class FakeBroker:
         self._kafka.add_partitions(topic, total)
 
     def append(self, topic: str, partition: int, timestamps_ms: list[int]) -> None:
-        for timestamp in timestamps_ms:
-            self._kafka.append(topic, partition, b"x", timestamp_ms=timestamp)
+        for n, timestamp in enumerate(timestamps_ms):
+            self._kafka.append(topic, partition, f"v{n}".encode(), key=b"k", timestamp_ms=timestamp)
 
     def begin(self, topic: str, partition: int, timestamps_ms: list[int]) -> None:
         self._kafka.begin(topic, partition)
@@ -154,12 +163,25 @@ class FakeBroker:
         return {p: committed[p] for p in partitions}
 
 
+LESS = replace(ALL, identity=False, transactions=False, expires=False, remembers=False)
+BARE = replace(KIND, name="bare", traits=LESS, section=lambda: SourceSection)
+
+
 @pytest.fixture(params=["fake", "real"])
-def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    if request.param == "fake":
-        yield FakeBroker()
-    else:
-        yield RealBroker(request.getfixturevalue("kafka").kafka_bootstrap)
+def broker(request: pytest.FixtureRequest) -> KafkaBroker:
+    return FakeBroker() if request.param == "fake" else RealBroker(request.getfixturevalue("kafka").kafka_bootstrap)
+
+
+class TestKafka(SourceSuite):
+    """The real broker and its fake."""
+
+
+class TestSourceThatCanDoLess(SourceSuite):
+    """Such as one whose logs have no ids and keep no marks: the suite can be passed without them."""
+
+    @pytest.fixture
+    def broker(self) -> Broker:
+        return FakeBroker(BARE)
 
 
 @pytest.fixture
@@ -169,15 +191,16 @@ def topic() -> str:
 
 def test_an_empty_topic(broker, topic):
     broker.create(topic, partitions=3, retention_ms=86_400_000)
-    state = broker.source().describe(topic)
-    partitions = dict.fromkeys(range(3), PartitionOffsets(0, 0, 0))
-    assert state == TopicState(topic, state.topic_id, partitions, 86_400_000, None, True, 1024**3)
-    assert state.topic_id
+    state = broker.source().look(topic)
+    partitions = dict.fromkeys(range(3), Lane(0, 0, 0))
+    assert state == LogState(topic, state.topic_id, partitions, 86_400_000, None, True, 1024**3)
+    assert state.traits == ALL
+    assert None not in [lane.leader_epoch for lane in state.partitions.values()]
 
 
 def test_kept_for_ever_is_no_retention(broker, topic):
     broker.create(topic)
-    assert broker.source().describe(topic).retention_ms is None
+    assert broker.source().look(topic).retention_ms is None
 
 
 @pytest.mark.parametrize(
@@ -192,85 +215,16 @@ def test_kept_for_ever_is_no_retention(broker, topic):
 )
 def test_what_retention_may_delete(broker, topic, cleanup, retention, expected):
     broker.create_with(topic, cleanup, *retention, 1_048_576)
-    state = broker.source().describe(topic)
+    state = broker.source().look(topic)
     assert (state.retention_ms, state.retention_bytes, state.deletes) == expected
     assert state.segment_bytes == 1_048_576
-
-
-def test_offsets_of_several_partitions(broker, topic):
-    broker.create(topic, partitions=3)
-    broker.append(topic, 0, [1, 2, 3])
-    broker.append(topic, 2, [1])
-    assert broker.source().describe(topic).partitions == {
-        0: PartitionOffsets(0, 3, 3),
-        1: PartitionOffsets(0, 0, 0),
-        2: PartitionOffsets(0, 1, 1),
-    }
-
-
-def test_the_id_tells_a_recreated_topic_from_the_old_one(broker, topic):
-    broker.create(topic)
-    source = broker.source()
-    first = source.describe(topic).topic_id
-    assert source.describe(topic).topic_id == first
-    broker.delete(topic)
-    broker.create(topic)
-    assert source.describe(topic).topic_id != first
-
-
-@pytest.mark.parametrize("commit", [True, False])
-def test_an_open_transaction_holds_the_last_stable_offset(broker, topic, commit):
-    broker.create(topic)
-    broker.append(topic, 0, [1, 2])
-    broker.begin(topic, 0, [3, 4, 5])
-    assert broker.source().describe(topic).partitions == {0: PartitionOffsets(0, 2, 5)}
-    assert broker.source("read_uncommitted").describe(topic).partitions == {0: PartitionOffsets(0, 5, 5)}
-    broker.end(topic, 0, commit=commit)
-    # one more than the records: the control record has an offset
-    expected = {0: PartitionOffsets(0, 6, 6)}
-    source = broker.source()
-    _eventually(lambda: source.describe(topic).partitions, expected)
-
-
-def test_retention_moves_the_log_start(broker, topic):
-    broker.create(topic)
-    broker.append(topic, 0, list(range(10)))
-    broker.trim(topic, 0, 4)
-    assert broker.source().describe(topic).partitions == {0: PartitionOffsets(4, 10, 10)}
-
-
-def test_a_log_trimmed_to_its_end(broker, topic):
-    broker.create(topic)
-    broker.append(topic, 0, [1, 2, 3])
-    broker.trim(topic, 0, 3)
-    assert broker.source().describe(topic).partitions == {0: PartitionOffsets(3, 3, 3)}
-
-
-def test_added_partitions_appear(broker, topic):
-    broker.create(topic, partitions=1)
-    source = broker.source()
-    assert list(source.describe(topic).partitions) == [0]
-    broker.add_partitions(topic, 3)
-    assert source.describe(topic).partitions == dict.fromkeys(range(3), PartitionOffsets(0, 0, 0))
-
-
-def test_a_log_that_was_not_cut(broker, topic):
-    broker.create(topic, partitions=2)
-    broker.append(topic, 0, [1, 2, 3])
-    source = broker.source()
-    epochs = {p: o.leader_epoch for p, o in source.describe(topic).partitions.items()}
-    assert None not in epochs.values()
-    assert source.cuts(topic, {0: (3, epochs[0]), 1: (0, epochs[1])}) == {}
-    assert source.cuts(topic, {0: (2, epochs[0])}) == {}
-    broker.trim(topic, 0, 3)
-    assert source.cuts(topic, {0: (1, epochs[0])}) == {}, "what retention took was not cut off"
 
 
 def test_a_log_that_ends_below_what_was_planned_was_cut_at_its_end(broker, topic):
     broker.create(topic, partitions=2)
     broker.append(topic, 0, [1, 2, 3])
     source = broker.source()
-    epochs = {p: o.leader_epoch for p, o in source.describe(topic).partitions.items()}
+    epochs = {p: o.leader_epoch for p, o in source.look(topic).partitions.items()}
     assert source.cuts(topic, {0: (5, epochs[0]), 1: (1, epochs[1])}) == {0: 3, 1: 0}
 
 
@@ -280,85 +234,35 @@ def test_of_a_leader_epoch_that_the_broker_never_had_nothing_is_known(broker, to
     assert broker.source().cuts(topic, {0: (5, 99)}) == {}
 
 
-def test_offsets_for_time(broker, topic):
-    broker.create(topic, partitions=3)
-    broker.append(topic, 0, [1000, 2000, 3000])
-    broker.append(topic, 1, [1000])
-    source = broker.source()
-    assert source.offsets_for_time(topic, 2000) == {0: 1, 1: 1, 2: 0}
-    assert source.offsets_for_time(topic, 2001) == {0: 2, 1: 1, 2: 0}
-    assert source.offsets_for_time(topic, 1) == {0: 0, 1: 0, 2: 0}
-    assert source.offsets_for_time(topic, 9000) == {0: 3, 1: 1, 2: 0}
-
-
-def test_offsets_for_time_do_not_skip_an_open_transaction(broker, topic):
-    broker.create(topic)
-    broker.append(topic, 0, [1000])
-    broker.begin(topic, 0, [2000, 3000])
-    assert broker.source().offsets_for_time(topic, 1500) == {0: 1}
-    broker.end(topic, 0, commit=True)
-
-
 def test_a_group_commit_is_seen_by_a_consumer_of_that_group(broker, topic):
     broker.create(topic, partitions=2)
     broker.append(topic, 0, [1, 2, 3])
     source = broker.source()
-    source.commit_group(f"tidegate-{topic}", topic, {0: 2, 1: 0})
+    source.remember(f"tidegate-{topic}", topic, {0: 2, 1: 0})
     assert broker.committed(f"tidegate-{topic}", topic, [0, 1]) == {0: 2, 1: 0}
-    source.commit_group(f"tidegate-{topic}", topic, {0: 3})
+    source.remember(f"tidegate-{topic}", topic, {0: 3})
     assert broker.committed(f"tidegate-{topic}", topic, [0, 1]) == {0: 3, 1: 0}
-    source.commit_group(f"tidegate-{topic}", topic, {})
-
-
-def test_committed_offsets_are_told_to_whom_committed_them(broker, topic):
-    broker.create(topic, partitions=2)
-    broker.append(topic, 0, [1, 2, 3])
-    source, group = broker.source(), f"tidegate-{topic}"
-    assert source.committed_group(group, topic, "mine") == {}
-    source.commit_group(group, topic, {0: 2, 1: 0}, "mine")
-    source.commit_group(group, topic, {1: 0}, "another's")
-    assert source.committed_group(group, topic, "mine") == {0: 2}
-    assert source.committed_group(group, topic, "another's") == {1: 0}
+    source.remember(f"tidegate-{topic}", topic, {})
 
 
 def test_a_group_commit_for_a_partition_that_is_not_there(broker, topic):
     broker.create(topic)
     with pytest.raises(SourceError, match="partition 7"):
-        broker.source().commit_group(f"tidegate-{topic}", topic, {7: 1})
-
-
-def test_an_unknown_topic_is_named_and_no_retry_helps(broker, topic):
-    source = broker.source()
-    calls: list[Callable[[], object]] = [lambda: source.describe(topic), lambda: source.offsets_for_time(topic, 0)]
-    for call in calls:
-        with pytest.raises(SourceError, match=topic) as refused:
-            call()
-        assert not refused.value.retry
-
-
-def test_a_broker_that_is_down_is_an_error_within_seconds(broker, topic):
-    broker.create(topic)
-    source = broker.unavailable()
-    calls: list[Callable[[], object]] = [
-        lambda: source.describe(topic),
-        lambda: source.offsets_for_time(topic, 0),
-        lambda: source.commit_group("g", topic, {0: 0}),
-        lambda: source.committed_group("g", topic),
-        lambda: source.cuts(topic, {0: (1, 0)}),
-    ]
-    started = time.monotonic()
-    for call in calls:
-        with pytest.raises(SourceUnavailable, match="Connection refused") as refused:
-            call()
-        assert refused.value.retry
-    assert time.monotonic() - started < 30, "the usual limit is 10 s for each"
+        broker.source().remember(f"tidegate-{topic}", topic, {7: 1})
 
 
 def test_settings_for_workers(broker):
-    settings = broker.source("read_uncommitted").client_settings()
+    settings = broker.source("read_uncommitted").for_workers().settings
     assert settings["isolation.level"] == "read_uncommitted"
     assert settings["client.id"] == "tidegate"
     assert settings["bootstrap.servers"]
+
+
+def test_the_end_of_a_transaction_has_an_offset(broker, topic):
+    broker.create(topic)
+    broker.begin(topic, 0, [3, 4, 5])
+    broker.end(topic, 0, commit=True)
+    eventually(lambda: broker.source().look(topic).partitions == {0: Lane(0, 4, 4)})
 
 
 def _until(call: Callable[[], object], *, while_code: str, seconds: float = PATIENCE_S) -> None:
@@ -371,11 +275,3 @@ def _until(call: Callable[[], object], *, while_code: str, seconds: float = PATI
         except KafkaException as error:
             if error.args[0].name() != while_code or time.monotonic() > deadline:
                 raise
-
-
-def _eventually(look: Callable[[], object], expected: object, seconds: float = PATIENCE_S) -> None:
-    """A transaction's marker is written after the producer has its answer."""
-    deadline = time.monotonic() + seconds
-    while (found := look()) != expected and time.monotonic() < deadline:
-        pass
-    assert found == expected

@@ -64,7 +64,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "replays": frozenset({"rehearsed"}),
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "launcher": frozenset({"run"}),
-    "source": frozenset({"commit_group"}),
+    "source": frozenset({"remember"}),
 }
 """The calls of each port that change something; `test_every_changing_call_is_a_site` holds it against the ports."""
 

@@ -403,7 +403,7 @@ REPAIR = Task("repair", _give_back)
 
 
 def _accept(world: World) -> None:
-    ledger, new = world.context().ledger, world.kafka.describe(TOPIC).topic_id
+    ledger, new = world.context().ledger, world.kafka.look(TOPIC).topic_id
     row = ledger.pipelines.row("readings")
     assert row is not None
     if row.accepted_topic_id != new:

@@ -95,7 +95,7 @@ def _run(launcher: Any, plan_path: str) -> Callable[[], None]:
 
 def _commit_group(source: Any, group: str, topic: str, offsets: dict[int, int], *_: str) -> Callable[[], None] | None:
     some = dict(list(offsets.items())[: len(offsets) // 2])
-    return (lambda: source.commit_group(group, topic, some)) if some else None
+    return (lambda: source.remember(group, topic, some)) if some else None
 
 
 def _is_directory(path: str) -> bool:
@@ -110,5 +110,5 @@ _PARTS: dict[str, Callable[..., Callable[[], None] | None]] = {
     "catalogue.evolve_table": _evolve_table,
     "catalogue.drop_partitions": _drop_partitions,
     "launcher.run": _run,
-    "source.commit_group": _commit_group,
+    "source.remember": _commit_group,
 }

@@ -29,7 +29,7 @@ _TOLD = {
     "batches.insert_plan": 1,
     "windows.take": 3,
     "windows.publish": 2,
-    "source.commit_group": 3,
+    "source.remember": 3,
     "recovery.restore": 2,
 }
 """How many arguments say what is called on what; the others are versions, epochs and marks."""

@@ -82,7 +82,7 @@ LOOKING = {
     "totals": set(),
     "repairs": {"released"},
     "launcher": set(),
-    "source": {"describe", "offsets_for_time", "client_settings", "committed_group", "cuts"},
+    "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},
 }  # fmt: skip
 WORKERS = {"storage": {"open_new"}}
 """What only the engine asks of a port."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from spark_jobs.engine.fetch import Chunk, Reader, isolation_of, wants_headers
-from spark_jobs.engine.unreadable import gone
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPlan
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.batch.jobs import JobPlan, isolation_of, wants_headers
+from tidegate.core.source.port import ALL, ForWorkers, Lane, LogState, Traits
+from tidegate.core.source.records import Chunk, Reader
+from tidegate.core.source.unreadable import gone
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
@@ -84,8 +84,9 @@ class FakeKafka:
     `unavailable` makes every call fail as a broker does that is down; `groups` holds what was committed.
     """
 
-    def __init__(self, isolation: str = READ_COMMITTED) -> None:
+    def __init__(self, isolation: str = READ_COMMITTED, traits: Traits = ALL) -> None:
         self.isolation = isolation
+        self.traits = traits
         self.unavailable = False
         self.groups: dict[tuple[str, str], dict[int, int]] = {}
         self._marks: dict[tuple[str, str, int], str] = {}
@@ -94,19 +95,20 @@ class FakeKafka:
 
     # ------------------------------------------------------------ the port
 
-    def describe(self, topic: str) -> TopicState:
+    def look(self, topic: str) -> LogState:
         found = self._topic(topic)
-        return TopicState(
+        return LogState(
             topic,
-            found.topic_id,
+            found.topic_id if self.traits.identity else topic,
             {p: self._offsets(log) for p, log in sorted(found.logs.items())},
-            found.retention_ms if found.deletes else None,
-            found.retention_bytes if found.deletes else None,
+            found.retention_ms if found.deletes and self.traits.expires else None,
+            found.retention_bytes if found.deletes and self.traits.expires else None,
             found.deletes,
             None if found.deletes is None else found.segment_bytes,
+            self.traits,
         )
 
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         return {
             p: next((r.offset for r in log.records if r.timestamp_ms >= timestamp_ms), log.end)
             for p, log in sorted(self._topic(topic).logs.items())
@@ -117,20 +119,22 @@ class FakeKafka:
         found = {p: logs[p].end_of(epoch) for p, (_, epoch) in ends.items()}
         return {p: end for p, end in found.items() if end is not None and end < ends[p][0]}
 
-    def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
+    def remember(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
         unknown = offsets.keys() - self._topic(topic).logs.keys()
         if unknown:
             raise SourceError(f"Kafka took no offset of group {group} for topic {topic}, partition {min(unknown)}")
         self.groups.setdefault((group, topic), {}).update(offsets)
         self._marks |= {(group, topic, partition): mark for partition in offsets}
 
-    def committed_group(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
+    def remembered(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
         self._topic(topic)
         offsets = self.groups.get((group, topic), {})
         return {p: offset for p, offset in offsets.items() if self._marks[group, topic, p] == mark}
 
-    def client_settings(self) -> dict[str, str]:
-        return {"bootstrap.servers": "fake:9092", "client.id": "tidegate", "isolation.level": self.isolation}
+    def for_workers(self) -> ForWorkers:
+        return ForWorkers(
+            {"bootstrap.servers": "fake:9092", "client.id": "tidegate", "isolation.level": self.isolation}
+        )
 
     # ------------------------------------------------------------ the worker's side
 
@@ -255,9 +259,9 @@ class FakeKafka:
     def _log(self, topic: str, partition: int) -> _Log:
         return self._topics[topic].logs[partition]
 
-    def _offsets(self, log: _Log) -> PartitionOffsets:
+    def _offsets(self, log: _Log) -> Lane:
         stable = log.last_stable_offset if self.isolation == READ_COMMITTED else log.end
-        return PartitionOffsets(log.start, stable, log.end, log.leaders[-1][0])
+        return Lane(log.start, stable, log.end, log.leaders[-1][0])
 
 
 class FakeReader(Reader):
@@ -267,10 +271,10 @@ class FakeReader(Reader):
         self._kafka, self._plan, self._chunk = kafka, plan, chunk
 
     def topic_id(self) -> str | None:
-        return self._kafka.describe(self._plan.topic).topic_id
+        return self._kafka.look(self._plan.topic).topic_id
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
-        offsets = self._kafka.describe(wanted.topic).partitions[wanted.partition]
+        offsets = self._kafka.look(wanted.topic).partitions[wanted.partition]
         if wanted.start < offsets.log_start or wanted.end > offsets.high_watermark:
             raise gone(wanted, wanted.start, f"the log now holds [{offsets.log_start}, {offsets.high_watermark})")
         visible = self._kafka.records(wanted.topic, wanted.partition, isolation_of(self._plan, wanted))

@@ -23,7 +23,7 @@ from tidegate.core.clean import rules
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, PartitionRows, RangeResult, Receipt, arithmetic_errors
 from tidegate.core.files.rereading import compare
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Cleaning,
@@ -59,8 +59,8 @@ class Log:
     def stable(self) -> int:
         return len(self.records) if self.open_since is None else self.open_since
 
-    def offsets(self) -> PartitionOffsets:
-        return PartitionOffsets(self.start, max(self.stable, self.start), len(self.records))
+    def offsets(self) -> Lane:
+        return Lane(self.start, max(self.stable, self.start), len(self.records))
 
 
 @dataclass
@@ -84,7 +84,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.closing: dict[int, int] = {}  # window start -> next batch id when it began to close
         self.closed: dict[int, tuple[int, ...]] = {}  # window start -> its batches
         self.facts = TopicFacts(None, None, ())
-        self.gathered: dict[str, tuple[PlanningView, TopicState, int]] = {}
+        self.gathered: dict[str, tuple[PlanningView, LogState, int]] = {}
         self.attempts: dict[tuple[int, int], Receipt] = {}  # receipts by (batch, epoch): complete
         self.taken: list[tuple[int, int]] = []  # tasks that hold, or held, an epoch
         self.tmp: set[tuple[int, int]] = set()  # directories of attempts
@@ -146,7 +146,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(who=st.sampled_from("AB"))
     def gather(self, who: str) -> None:
-        topic = TopicState(TOPIC, ID, {p: log.offsets() for p, log in self.logs.items()})
+        topic = LogState(TOPIC, ID, {p: log.offsets() for p, log in self.logs.items()})
         self.gathered[who] = (self._view(), topic, self.clock)
 
     def _view(self) -> PlanningView:

@@ -59,7 +59,7 @@ def plan_of(tmp_path: Path, topic: tuple[dict[str, str], str], **changes: object
     settings, name = topic
     spec = pipeline(tmp_path)
     spec = replace(spec, source=replace(spec.source, topic=name, gaps="allow", **changes))
-    state = KafkaSource(settings, spec.source.isolation).describe(name)
+    state = KafkaSource(settings, spec.source.isolation).look(name)
     plan = job_plan(spec, [])
     ranges = tuple(OffsetRange(name, p, o.log_start, o.last_stable_offset) for p, o in sorted(state.partitions.items()))
     return replace(
@@ -76,7 +76,7 @@ def check_coordinates(plan: JobPlan, receipt: Receipt) -> None:
 
 def marked(settings: dict[str, str], name: str) -> bool:
     """Whether no transaction is open any more: its marker is written after the producer has been answered."""
-    partitions = KafkaSource(settings, "read_committed").describe(name).partitions.values()
+    partitions = KafkaSource(settings, "read_committed").look(name).partitions.values()
     return all(p.last_stable_offset == p.high_watermark for p in partitions)
 
 
@@ -264,7 +264,8 @@ def test_spark_submit_says_why_it_failed(topic, tmp_path):
 IN_TURN = """
 import sys, time
 from spark_jobs import land
-from spark_jobs.engine.failures import JobError, last_line
+from spark_jobs.engine.failures import last_line
+from spark_jobs.engine.failures import JobError
 from tidegate.storage import for_uri
 from tidegate.core.batch.states import JobPlan
 from tidegate.core.base.plain import loads

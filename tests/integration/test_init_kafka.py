@@ -35,11 +35,11 @@ def test_lines_become_messages_and_messages_a_pipeline(
     def source(spec: Pipeline, timeout_s: float = 10.0) -> KafkaSource:
         return KafkaSource(settings, spec.source.isolation, client_id="tidegate-test")
 
-    state = source(load_probe(tmp_path)).describe(topic)
+    state = source(load_probe(tmp_path)).look(topic)
     assert sum(o.last_stable_offset for o in state.partitions.values()) == 3002
     monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
     monkeypatch.setenv("TIDEGATE_LAKE", str(tmp_path / "lake"))
-    monkeypatch.setattr(surroundings, "kafka", source)
+    monkeypatch.setattr(surroundings, "source", source)
     result = CliRunner().invoke(main, ["init", topic, "--name", "mine", "--messages", "300", "--write"])
     assert result.exit_code == 0, result.output
     spec = load_file(tmp_path / "mine.yaml")

@@ -51,8 +51,8 @@ def test_a_frozen_broker_costs_a_try_of_bounded_time_and_the_next_reads_the_same
     def trying():
         world.kafka = hasty
         with monkeypatch.context() as patch, frozen(kafka):
-            patch.setattr("spark_jobs.engine.fetch.ANSWER_SECONDS", 2.0)
-            patch.setattr("spark_jobs.engine.fetch.LOOK_SECONDS", 1.0)
+            patch.setattr("tidegate.sources.kafka.worker.ANSWER_SECONDS", 2.0)
+            patch.setattr("tidegate.sources.kafka.worker.LOOK_SECONDS", 1.0)
             began = time.monotonic()
             yield
             tried.append(time.monotonic() - began)
@@ -79,7 +79,7 @@ def test_a_broker_that_freezes_while_it_is_read_costs_a_try_and_the_next_reads_t
     ingest.plan(world.context(), "r1")
     whole, standstill = world.kafka, contextlib.ExitStack()
     world.kafka = Interrupted(topic, lambda: standstill.enter_context(frozen(kafka)))  # type: ignore[assignment]
-    monkeypatch.setattr("spark_jobs.engine.fetch.LOOK_SECONDS", 1.0)
+    monkeypatch.setattr("tidegate.sources.kafka.worker.LOOK_SECONDS", 1.0)
     with standstill, pytest.raises(JobFailed, match=r"no answer for topic .*\(partition 0, offset \d+\)") as down:
         ingest.write(world.context(), "r1")
     assert down.value.retry

@@ -31,7 +31,7 @@ def test_threads_that_ask_first_at_one_moment_all_get_their_answer(kafka):
 
         def describe(source: KafkaSource = source, together: Barrier = together) -> str:
             together.wait()
-            return source.describe(topic.name).topic
+            return source.look(topic.name).topic
 
         with ThreadPoolExecutor(8) as pool:
             asked = [pool.submit(describe) for _ in range(8)]

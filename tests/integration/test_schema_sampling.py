@@ -52,7 +52,7 @@ def test_fields_of_the_newest_records_become_columns(
 
     monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
     monkeypatch.setattr(surroundings, "ledger", no_ledger)
-    monkeypatch.setattr(surroundings, "kafka", source)
+    monkeypatch.setattr(surroundings, "source", source)
     result = CliRunner().invoke(main, ["schema", "propose", "readings", "--records", "4", "--write"])
     assert result.exit_code == 0, result.output
     assert "4 records; 2 fields that no column takes" in result.stdout

@@ -27,5 +27,5 @@ def test_what_is_produced_right_after_the_topic_was_made_stays_in_order(kafka):
             for stamp in (1000, 2000, 3000):
                 producer.produce(name, b"x", partition=partition, timestamp=stamp)
         assert producer.flush(30) == 0
-        assert source.offsets_for_time(name, 2000) == dict.fromkeys(range(PARTITIONS), 1)
-        assert source.offsets_for_time(name, 3000) == dict.fromkeys(range(PARTITIONS), 2)
+        assert source.offsets_at(name, 2000) == dict.fromkeys(range(PARTITIONS), 1)
+        assert source.offsets_at(name, 3000) == dict.fromkeys(range(PARTITIONS), 2)

@@ -65,7 +65,7 @@ def an_hour_closes_between_gathering_and_planning(stage: Stage) -> None:
     stage.first_hours()
     stage.ingest("r1")
     stage.produce(record("late", 0.9))
-    ctx = stage.hooked("source", before={"describe": Once(lambda: stage.archive(0))})
+    ctx = stage.hooked("source", before={"look": Once(lambda: stage.archive(0))})
     ingest.plan(ctx, "r2")
     stage.run("r2")
     stage.at_rest()
@@ -333,7 +333,7 @@ def the_process_ends_between_mark_and_rename(stage: Stage) -> None:
 def two_schedulers_plan_at_once(stage: Stage) -> None:
     """The plan commits on the version that it read: the same offsets are never in two batches."""
     stage.first_hours()
-    ctx = stage.hooked("source", after={"describe": Once(lambda: stage.ingest("other"))})
+    ctx = stage.hooked("source", after={"look": Once(lambda: stage.ingest("other"))})
     retryable(lambda: ingest.plan(ctx, "r1"))
     stage.run("r1")
     stage.at_rest()

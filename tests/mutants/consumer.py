@@ -9,10 +9,10 @@ from unittest import mock
 
 import confluent_kafka
 
-from spark_jobs.engine.fetch import KafkaReader
 from tests.fakes.kafka import FakeKafka, Record
 from tests.world import World
 from tidegate.core.batch.jobs import JobPlan
+from tidegate.sources.kafka.worker import KafkaReader
 
 
 class _Message:
@@ -49,7 +49,7 @@ class _Consumer:
 
     def consume(self, count: int, timeout: float) -> list[_Message]:
         topic, partition = self._place.topic, self._place.partition
-        log = self._kafka.describe(topic).partitions[partition]
+        log = self._kafka.look(topic).partitions[partition]
         if self._at < log.log_start:
             if self._reset == "error":
                 return [_Message(None, confluent_kafka.KafkaError(confluent_kafka.KafkaError._AUTO_OFFSET_RESET))]
@@ -63,7 +63,7 @@ class _Consumer:
         return [confluent_kafka.TopicPartition(place.topic, place.partition, self._at)]
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
-        log = self._kafka.describe(place.topic).partitions[place.partition]
+        log = self._kafka.look(place.topic).partitions[place.partition]
         return log.log_start, log.high_watermark
 
     def unassign(self) -> None: ...
@@ -85,7 +85,7 @@ def fake_consumers(world: World, before_reading: Callable[[], None]) -> Iterator
 
     def reader(plan: JobPlan, settings: dict[str, str] | None = None) -> KafkaReader:
         made = KafkaReader(plan, {"bootstrap.servers": "fake:9092"})
-        made.topic_id = lambda: world.kafka.describe(plan.topic).topic_id  # type: ignore[method-assign]
+        made.topic_id = lambda: world.kafka.look(plan.topic).topic_id  # type: ignore[method-assign]
         return made
 
     with mock.patch.object(confluent_kafka, "Consumer", Opened), mock.patch.object(world.kafka, "reader", reader):

@@ -22,7 +22,7 @@ OWES_SIDE_FILES = "tidegate.workflow.batch.landing:_owes_side"
 STAGE_SIDE_FILES = "tidegate.workflow.batch.landing:_staged"
 REGISTER_SIDE_FILES = "tidegate.workflow.batch.landing:_register_side"
 DRAINED = "tidegate.core.batch.states:PartitionPlan.drained"
-KAFKA_CLIENT = "spark_jobs.engine.fetch:KafkaReader._client_of"
+KAFKA_CLIENT = "tidegate.sources.kafka.worker:KafkaReader._client_of"
 
 # ---------------------------------------------------------------- renames (R10)
 RECOVERY = "tidegate.core.base.renames:decide"

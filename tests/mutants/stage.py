@@ -43,7 +43,7 @@ class Stage(World):
 
     @property
     def topic_id(self) -> str:
-        return self.kafka.describe(TOPIC).topic_id
+        return self.kafka.look(TOPIC).topic_id
 
     def forget(self, *offsets: int, partition: int = 0) -> None:
         """These records are excused: the test has taken them away before anybody could read them."""

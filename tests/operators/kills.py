@@ -137,7 +137,7 @@ def hold(rig: Rig, lane: Lane, task_id: str) -> Held:
 def topic_id(lane: Lane) -> str:
     """As Kafka says it, in words."""
     with lane.context() as ctx:
-        return ctx.source.describe(lane.topic).topic_id
+        return ctx.source.look(lane.topic).topic_id
 
 
 def kill(victim: str, held: Held) -> None:

@@ -23,7 +23,7 @@ from tidegate.core.batch.planning import NothingToPlan, PlanningView
 from tidegate.core.batch.states import Plan
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, Receipt, arithmetic_errors
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
@@ -174,10 +174,10 @@ class Course:
         require(made == again, SAME, f"two plans of one view: {made} and {again}")
         return made
 
-    def _describe(self) -> TopicState:
+    def _describe(self) -> LogState:
         topic = self.world.topic
-        offsets = {p: PartitionOffsets(g.begins, topic.readable(p), g.ends) for p, g in topic.logs.items()}
-        return TopicState(TOPIC, TOPIC_ID, offsets)
+        offsets = {p: Lane(g.begins, topic.readable(p), g.ends) for p, g in topic.logs.items()}
+        return LogState(TOPIC, TOPIC_ID, offsets)
 
     def _commit(self, plan: Plan) -> None:
         """`batches.insert_plan`, and the job's first attempt."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.route import Router
 from tests.mutants.planting import ROOT, Planted
@@ -24,6 +23,7 @@ from tests.simulation.topic import BAD, FILTERED
 from tests.simulation.verdicts import DATA, DIRTY, DROPPED, LATE, NAMES, REROUTED, TURNED_AWAY, Fate
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.states import Plan
+from tidegate.core.source.records import Chunk
 from tidegate.core.window.cut import window_end, window_start
 
 WINDOWS = 2_000

@@ -43,7 +43,7 @@ class Comparison:
 
 def compare(scene: Scene, acked: acknowledged.Runs) -> Comparison:
     """Files count as Hive counts them: whatever lies visibly in a partition's directory."""
-    ends = {p: o.high_watermark for p, o in scene.source().describe(scene.topic).partitions.items()}
+    ends = {p: o.high_watermark for p, o in scene.source().look(scene.topic).partitions.items()}
     seen = {p: np.zeros(end, np.uint16) for p, end in ends.items()}
     rows: Counter[str] = Counter()
     for kind, path in _files(scene):

@@ -27,7 +27,7 @@ _STOPPED_S = (2.0, 25.0)
 _SERVER_STOPPED_S = (1.0, 4.0)
 _POINTS = {
     "NONE": (
-        "plan source.describe:after", "plan batches.insert_plan:before", "maintain storage.delete:before",
+        "plan source.look:after", "plan batches.insert_plan:before", "maintain storage.delete:before",
         "maintain storage.delete:after:3",
     ),
     "PLANNED": ("plan batches.insert_plan:after", "write batches.take:before"),

@@ -14,7 +14,7 @@ import sys
 
 from tests.soak import task
 
-WORKER_LIBRARIES = ("spark_jobs.engine.job", "spark_jobs.engine.fetch", "tidegate.ledger.sql", "psycopg2")
+WORKER_LIBRARIES = ("spark_jobs.engine.job", "tidegate.sources.kafka.worker", "tidegate.ledger.sql", "psycopg2")
 
 
 def main() -> int:

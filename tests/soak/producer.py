@@ -23,7 +23,7 @@ class Feed:
 
     def __init__(self, scene: Scene, log: Path) -> None:
         self._scene, self._log = scene, AckLog(log)
-        self._next = {p: o.high_watermark for p, o in scene.source().describe(scene.topic).partitions.items()}
+        self._next = {p: o.high_watermark for p, o in scene.source().look(scene.topic).partitions.items()}
         self._failed: KafkaError | None = None
         self._producer = Producer({
             "bootstrap.servers": scene.bootstrap,

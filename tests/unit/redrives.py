@@ -42,7 +42,7 @@ def balanced(world: World) -> None:
 
 def once(world: World) -> None:
     """Each record of the topic is in exactly one place that readers see, or waits for its window in one."""
-    ends = {p: o.high_watermark for p, o in world.kafka.describe(TOPIC).partitions.items()}
+    ends = {p: o.high_watermark for p, o in world.kafka.look(TOPIC).partitions.items()}
     expected = sorted((p, offset) for p, end in ends.items() for offset in range(end))
     found = world.table() + world.table("__late") + world.table("__dirty") + waiting(world)
     assert sorted(found) == expected

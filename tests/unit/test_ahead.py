@@ -57,7 +57,7 @@ def test_a_batch_that_another_run_lands_meanwhile_is_no_lost_commit(world: World
 def test_a_batch_that_another_run_lands_before_kafka_is_asked_is_no_lost_commit(world: World) -> None:
     landed_once(world)
     ctx = world.context()
-    ctx.source = Hook(ctx.source, before={"committed_group": Once(lambda: world.ingest("r2"))})
+    ctx.source = Hook(ctx.source, before={"remembered": Once(lambda: world.ingest("r2"))})
     assert ingest.plan(ctx, "r3") is None, "the other run has read everything"
 
 
@@ -93,9 +93,9 @@ def test_offsets_of_a_topic_that_was_replaced_meanwhile_are_no_alarm(world: Worl
     ctx = world.context()
     view = ctx.ledger.batches.planning_view("readings")
     topic = view.accepted_topic_id
-    world.kafka.commit_group("tidegate-readings", "readings", {0: 99}, preflight.group_mark(ctx, topic or ""))
+    world.kafka.remember("tidegate-readings", "readings", {0: 99}, preflight.group_mark(ctx, topic or ""))
     accept = Once(lambda: world.context().ledger.pipelines.accept_topic("readings", topic, "another", "test"))
-    ctx.source = Hook(ctx.source, after={"committed_group": accept})
+    ctx.source = Hook(ctx.source, after={"remembered": accept})
     preflight.refuse_if_group_is_ahead(ctx, view)
 
 

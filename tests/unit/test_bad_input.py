@@ -274,7 +274,7 @@ def test_a_damaged_landed_file_is_an_alarm_of_its_hour_alone(world: World, spoil
     path = damaged(world, "landed")
     kept, logs = path.read_bytes(), copy.deepcopy(world.kafka)
     spoil(path)
-    for partition, offsets in world.kafka.describe(TOPIC).partitions.items():
+    for partition, offsets in world.kafka.look(TOPIC).partitions.items():
         world.kafka.trim(TOPIC, partition, offsets.high_watermark)
     text = refused(Alarm, lambda: archive.publish(world.context(), window(0)), retry=False, says=path.name)
     assert world.archive(1).new

@@ -20,7 +20,7 @@ from tidegate.board.topics import WAIT_S, Topics
 from tidegate.core.base.errors import BatchRefused, SourceUnavailable
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.tell.notices import Finding
 from tidegate.core.window.due import RunsSeen
 from tidegate.ledger import schema
@@ -377,10 +377,10 @@ class Topic:
     def __init__(self) -> None:
         self.go, self.asked = threading.Event(), 0
 
-    def describe(self, topic: str) -> TopicState:
+    def look(self, topic: str) -> LogState:
         self.asked += 1
         self.go.wait(30)
-        return TopicState(topic, "another", {0: PartitionOffsets(0, 1000, 1000)})
+        return LogState(topic, "another", {0: Lane(0, 1000, 1000)})
 
 
 def test_a_connection_that_was_changed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,10 +390,10 @@ def test_a_connection_that_was_changed_is_noticed(monkeypatch: pytest.MonkeyPatc
         def __init__(self, there: bool) -> None:
             self.there = there
 
-        def describe(self, topic: str) -> TopicState:
+        def look(self, topic: str) -> LogState:
             if not self.there:
                 raise SourceUnavailable("k:9092 is gone")
-            return TopicState(topic, "t", {0: PartitionOffsets(0, 5, 5)})
+            return LogState(topic, "t", {0: Lane(0, 5, 5)})
 
     brokers = [Broker(False), Broker(True)]
     found, mine = Topics(lambda _: brokers.pop(0), wait_s=10.0), [make_pipeline("file:///x")]

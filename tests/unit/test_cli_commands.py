@@ -79,7 +79,7 @@ def tide(world: World, monkeypatch: pytest.MonkeyPatch) -> Tide:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(world.folder)
-    monkeypatch.setattr(surroundings, "kafka", lambda pipeline, timeout_s=1.0: world.kafka)
+    monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
     monkeypatch.setattr(surroundings, "hive", lambda pipeline: world.catalogue)
 
     def run(*arguments: str, input: str | None = None) -> Result:

@@ -24,14 +24,14 @@ from tidegate.core.look.sighting import (
     WindowFacts,
 )
 from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow, WindowRow
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 
 P, OFFSET = 3, 25
-TOPIC = TopicState("flights", "id", {P: PartitionOffsets(5, 40, 50)})
+TOPIC = LogState("flights", "id", {P: Lane(5, 40, 50)})
 AROUND = Surroundings(PIPELINE, PIPELINE, TOPIC, "", {})
 COUNTED = RangeRow(OffsetRange("t", P, 20, 30), Balance(offsets=10, read=10, data=10))
 OTHER = RangeRow(OffsetRange("t", 0, 0, 30), Balance(offsets=30, read=30, filtered=30), (Interval(0, 30),))
@@ -96,7 +96,7 @@ def test_an_uncommitted_reader_does_not_wait_for_transactions() -> None:
 @pytest.mark.parametrize(("policy", "step"), [("record", "records the loss"), ("fail", "the next plan stops")])
 def test_retention_was_faster(policy: str, step: str) -> None:
     spec = replace(PIPELINE, source=replace(PIPELINE.source, on_data_loss=policy))
-    around = replace(AROUND, now=spec, topic=replace(TOPIC, partitions={P: PartitionOffsets(36, 40, 50)}))
+    around = replace(AROUND, now=spec, topic=replace(TOPIC, partitions={P: Lane(36, 40, 50)}))
     answer = decide(BARE, offset=35, around=around)
     assert (answer.kind, answer.reason) == (fate.LOST, "retention")
     assert answer.words == "retention has passed it before it was read: the log begins at 36 now"

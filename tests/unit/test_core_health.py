@@ -342,35 +342,6 @@ def test_clocks(ahead: float, level: str) -> None:
         assert f"{abs(ahead):,.1f} s {'ahead of' if ahead > 0 else 'behind'} this" in found.what
 
 
-@pytest.mark.parametrize(
-    ("retention", "deletes", "level"),
-    [
-        (49 * HOUR, True, OK),
-        (48 * HOUR, True, OK),
-        (48 * HOUR - 1, True, WARNING),
-        (0, True, WARNING),
-        (None, True, OK),
-        (HOUR, False, OK),
-        (None, False, OK),
-        (None, None, WARNING),
-        (49 * HOUR, None, WARNING),
-    ],
-)
-def test_a_topic_keeps_records_for_as_long_as_an_outage_may_last(
-    retention: int | None, deletes: bool | None, level: str
-) -> None:
-    found = rules.topic("p", "t", retention, deletes, 48 * HOUR)
-    assert told(found) == [("kafka", level, "p")]
-    assert "topic t" in found.what
-    assert ("DescribeConfigs" in found.mend) == (deletes is None)
-    if level == WARNING and deletes:
-        assert f"(now {retention:,}) above 172,800,000" in found.mend
-
-
-def test_how_long_a_topic_keeps_records_is_said_in_hours() -> None:
-    assert rules.topic("p", "t", 90 * 60_000, True, 48 * HOUR).what == "topic t keeps 1.5 h"
-
-
 def test_storage_and_its_filesystem() -> None:
     well = rules.storage("p", "file:///l", ["create", "rename"], "", "")
     assert told(well) == [("storage", OK, "p")]

@@ -13,7 +13,7 @@ from tidegate.core.batch.totals import BatchSteps, Spent
 from tidegate.core.look.measures import FAMILIES, Measure, broken, exposition, family_of, measures
 from tidegate.core.look.survey import Counts, Published, Survey, WindowSteps
 from tidegate.core.source.loss import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.source.retention import AHEAD, LossForecast
 from tidegate.core.tell.notices import AuditOutcome
@@ -39,7 +39,7 @@ SURVEY = Survey(
     17,
 )
 SPENT = WindowSteps(*(Spent(n * 500, n) for n in (6, 7, 8, 9)))
-TOPIC = TopicState("t", "id", {0: PartitionOffsets(4, 25, 30), 1: PartitionOffsets(6, 8, 8)})
+TOPIC = LogState("t", "id", {0: Lane(4, 25, 30), 1: Lane(6, 8, 8)})
 DUE = Due(WINDOWS, (Interval(T0 + 41 * HOUR, T0 + 43 * HOUR), Interval(T0 + 45 * HOUR, T0 + 46 * HOUR)))
 FORECAST = LossForecast(0, AHEAD, 5_500, 4_000, 9_000, "time", 7, 8)
 LOSS = TimeToLoss(WARN, (FORECAST,), HOUR, HOUR, None)
@@ -111,7 +111,7 @@ def test_the_age_of_what_is_unread() -> None:
     survey = replace(SURVEY, progress=Progress("id", read, read))
 
     def lag(**ends: int) -> float | None:
-        partitions = {int(p[1:]): PartitionOffsets(0, end, end) for p, end in ends.items()}
+        partitions = {int(p[1:]): Lane(0, end, end) for p, end in ends.items()}
         return told(survey, replace(TOPIC, partitions=partitions), None, None).get("lag_seconds")
 
     assert lag(p0=10, p1=8, p2=5) == 0
@@ -142,9 +142,9 @@ def test_the_lag_is_of_the_accepted_topic() -> None:
     assert "lag_records" not in told(SURVEY, other, None, None)
     young = replace(SURVEY, progress=Progress(None))
     assert told(young, other, None, None)["lag_records"] == 26 + 2
-    cut = replace(TOPIC, partitions={0: PartitionOffsets(28, 30, 30)})
+    cut = replace(TOPIC, partitions={0: Lane(28, 30, 30)})
     assert told(SURVEY, cut, None, None)["lag_records"] == 2, "what is gone is not behind"
-    shorter = replace(TOPIC, partitions={0: PartitionOffsets(0, 5, 5)})
+    shorter = replace(TOPIC, partitions={0: Lane(0, 5, 5)})
     assert told(SURVEY, shorter, None, None)["lag_records"] == 0
 
 

@@ -12,7 +12,7 @@ from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.planning import NothingToPlan, PlanningView, advance, first_offsets, plan_batch, revise
 from tidegate.core.batch.states import Loss, PartitionPlan, Plan
 from tidegate.core.source.log_cut import Cut
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
@@ -27,19 +27,19 @@ VIEW = PlanningView(5, 8, "id", None, {0: 10, 1: 20}, (), NOTHING)
 FIRST = replace(VIEW, next_batch_id=1, accepted_topic_id=None, planned_ends={})
 
 
-def topic(*offsets: tuple[int, int, int], topic_id: str = "id") -> TopicState:
-    return TopicState("flights", topic_id, {p: PartitionOffsets(*o) for p, o in enumerate(offsets)})
+def topic(*offsets: tuple[int, int, int], topic_id: str = "id") -> LogState:
+    return LogState("flights", topic_id, {p: Lane(*o) for p, o in enumerate(offsets)})
 
 
 def planned(
-    state: TopicState, view: PlanningView = VIEW, spec=SPEC, first: dict[int, int] | None = None, clock: int = NOW
+    state: LogState, view: PlanningView = VIEW, spec=SPEC, first: dict[int, int] | None = None, clock: int = NOW
 ) -> Plan:
     plan = plan_batch(spec, 3, view, state, first or {}, clock)
     assert isinstance(plan, Plan), plan
     return plan
 
 
-def nothing(state: TopicState, view: PlanningView = VIEW, spec=SPEC, clock: int = NOW) -> str:
+def nothing(state: LogState, view: PlanningView = VIEW, spec=SPEC, clock: int = NOW) -> str:
     plan = plan_batch(spec, 3, view, state, {}, clock)
     assert isinstance(plan, NothingToPlan), plan
     return plan.reason
@@ -79,7 +79,7 @@ def test_what_a_plan_says_of_itself() -> None:
 
 
 def test_partitions_are_in_order_whatever_the_broker_says_first() -> None:
-    state = TopicState("flights", "id", {1: PartitionOffsets(0, 21, 21), 0: PartitionOffsets(0, 11, 11)})
+    state = LogState("flights", "id", {1: Lane(0, 21, 21), 0: Lane(0, 11, 11)})
     assert [p.partition for p in planned(state).partitions] == [0, 1]
 
 

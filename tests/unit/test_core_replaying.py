@@ -25,7 +25,7 @@ from tidegate.core.replay.origin import (
     lost,
     needing_decoding,
 )
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
 
 ID, SITE, VALUE = (
@@ -153,8 +153,8 @@ def test_where_the_decoding_spec_is_not_known_all_have_to_agree() -> None:
 # ---------------------------------------------------------------- Kafka
 
 
-def topic(low: int = 0, high: int = 100, topic_id: str = "id-1") -> TopicState:
-    return TopicState("t", topic_id, {0: PartitionOffsets(low, high, high)})
+def topic(low: int = 0, high: int = 100, topic_id: str = "id-1") -> LogState:
+    return LogState("t", topic_id, {0: Lane(low, high, high)})
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def topic(low: int = 0, high: int = 100, topic_id: str = "id-1") -> TopicState:
         (replace(topic(), partitions={}), "batch 5: partition 0 offsets [10, 20) are gone: the topic has no such"),
     ],
 )
-def test_what_kafka_has_no_more(now: TopicState | None, why: str | None) -> None:
+def test_what_kafka_has_no_more(now: LogState | None, why: str | None) -> None:
     found = gone(OffsetRange("t", 0, 10, 20), 5, "id-1", now, "no topic t")
     assert found is None if why is None else (found or "").startswith(why)
 

@@ -9,7 +9,7 @@ import pytest
 from core_progress import BASE, DAY, HOUR, LANDED, MINUTE, NOW, batch, one, progress, read, topic
 
 from tidegate.core.source.loss import OK, sentence, short, time_to_loss
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.source.retention import AHEAD, FAR_MS, NEVER, PASSING, UNKNOWN, LossForecast, forecast
 
@@ -231,7 +231,7 @@ def test_another_topic_of_the_same_name() -> None:
 
 
 def test_a_partition_that_was_added_since() -> None:
-    state = replace(topic(), partitions={0: PartitionOffsets(0, 2_000, 2_000), 1: PartitionOffsets(0, 10, 10)})
+    state = replace(topic(), partitions={0: Lane(0, 2_000, 2_000), 1: Lane(0, 10, 10)})
     added = forecast(state, progress(LANDED, LANDED, BASE), NOW)[1]
     assert (added.partition, added.unread, added.state) == (1, 10, NEVER)
     assert forecast(state, progress(LANDED, None), NOW)[1].state == UNKNOWN
@@ -252,7 +252,7 @@ def test_a_topic_without_partitions() -> None:
 # ---------------------------------------------------------------- whatever the numbers are
 
 
-def random_case(rng: Random) -> tuple[TopicState, Progress]:
+def random_case(rng: Random) -> tuple[LogState, Progress]:
     start = rng.choice([0, rng.randrange(500)])
     end = start + rng.randrange(2_000)
     state = topic(

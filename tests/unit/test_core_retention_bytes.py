@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from core_progress import HOUR, batch, one, progress, read, sized, topic
 
-from tidegate.core.source.port import PartitionOffsets
+from tidegate.core.source.port import Lane
 from tidegate.core.source.retention import AHEAD, NEVER, PASSING, UNKNOWN
 
 
@@ -31,11 +31,11 @@ def test_whole_segments_are_deleted_so_the_last_one_does_not_count() -> None:
     state = topic(1_500, start=500, retention_ms=None, retention_bytes=3_000, segment_bytes=1_000)
     found = one(state, progress(landed, landed, base))
     assert (found.state, found.limit) == (PASSING, "bytes")  # 750 are surely kept, 900 are unread
-    never_cut = replace(state, partitions={0: PartitionOffsets(0, 1_500, 1_500)})
+    never_cut = replace(state, partitions={0: Lane(0, 1_500, 1_500)})
     assert one(never_cut, progress(landed, landed, base)).state == UNKNOWN
-    default = replace(state, segment_bytes=None, retention_bytes=1024**3, partitions={0: PartitionOffsets(1, 801, 801)})
+    default = replace(state, segment_bytes=None, retention_bytes=1024**3, partitions={0: Lane(1, 801, 801)})
     assert one(default, progress(landed, landed, base)).room_ms is None  # nothing is written
-    more = replace(default, partitions={0: PartitionOffsets(1, 1_001, 1_001)})
+    more = replace(default, partitions={0: Lane(1, 1_001, 1_001)})
     found = one(more, progress(landed, landed, base))
     assert found.room_ms == pytest.approx(500 * HOUR / 101, rel=0.001)  # half of 1,000, 101 an hour
 

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.source.retention import AHEAD, NEVER, PASSING, LossForecast, forecast
 
@@ -72,9 +72,9 @@ class Broker:
     def stamp_of(self, offset: int) -> int:
         return self.stamps[bisect_right(self.ends, offset)]
 
-    def state(self) -> TopicState:
-        partitions = {0: PartitionOffsets(self.start, self.end, self.end)}
-        return TopicState(
+    def state(self) -> LogState:
+        partitions = {0: Lane(self.start, self.end, self.end)}
+        return LogState(
             "t", "id", partitions, self.retention_ms, self.retention_bytes, segment_bytes=self.segment_bytes
         )
 

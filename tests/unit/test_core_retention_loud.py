@@ -8,9 +8,10 @@ import pytest
 from core_progress import BASE, DAY, HOUR, LANDED, MINUTE, NOW, batch, one, progress, read, sized, topic
 
 from tidegate.core.source.loss import CRITICAL, OFF, OK, WARN, TimeToLoss, level, remedy, sentence, short, time_to_loss
-from tidegate.core.source.port import PartitionOffsets
+from tidegate.core.source.port import Lane
 from tidegate.core.source.progress import Progress
 from tidegate.core.source.retention import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast
+from tidegate.core.source.trouble import Trouble
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,17 @@ def test_the_loudest_partition_is_the_one_to_look_at() -> None:
 
 
 def test_the_level_of_a_topic_is_that_of_its_loudest_partition() -> None:
-    state = replace(topic(), partitions={0: PartitionOffsets(0, 1_000, 1_000), 1: PartitionOffsets(0, 0, 0)})
+    state = replace(topic(), partitions={0: Lane(0, 1_000, 1_000), 1: Lane(0, 0, 0)})
     assert time_to_loss(state, progress(LANDED, LANDED, BASE), NOW, DAY).level == OK
     behind = time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, DAY)
     assert (behind.level, behind.at_pace_ms is not None) == (WARN, True)
     assert time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, None).level == OFF
     assert time_to_loss(topic(), Progress(None), NOW, DAY).level == UNKNOWN
+
+
+def said(trouble: Trouble) -> str:
+    """What a source would say."""
+    return f"<{trouble.what}, topic {trouble.topic}, {trouble.limit}>"
 
 
 def test_words() -> None:
@@ -67,7 +73,7 @@ def test_words() -> None:
         "1,000 unread); if reading stopped now, the first loss is 8.0 h away"
     )
     assert short(found) == "16.0 h"
-    assert "--add-config retention.ms=" in remedy(found, "t", "p")
+    assert "<expires, topic t, time>; then read faster" in remedy(found, "t", "p", said)
     gone = time_to_loss(topic(start=1_001), progress(LANDED, LANDED, BASE), NOW, DAY)
     assert sentence(gone).startswith("partition 0 is losing records: offsets [1000, 1001) are gone already (retention")
     assert short(gone) == "now"
@@ -87,29 +93,33 @@ def test_words() -> None:
 @pytest.mark.parametrize(("stable", "held"), [(1_000, True), (999, True), (1_001, False), (1_050, False)])
 def test_what_a_transaction_holds_back_is_not_read_by_reading_faster(stable: int, held: bool) -> None:
     landed = batch(13, 0.1, read(900, 1_000, 160, high=1_040))
-    state = replace(topic(), partitions={0: PartitionOffsets(0, stable, 1_050)})
-    words = remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p")
-    assert words.startswith("first let Kafka keep them: ")
+    state = replace(topic(), partitions={0: Lane(0, stable, 1_050)})
+    words = remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p", said)
+    assert words.startswith("first <expires, topic t, time>; then ")
     assert ("then read faster" in words) is not held
-    assert ("then end the transaction that is open in partition 0: `kafka-transactions.sh" in words) is held
+    assert ("then end the transaction that is open in partition 0: <transaction" in words) is held
 
 
 def test_nothing_is_held_back_where_nothing_is_unread() -> None:
     landed = batch(13, 0.1, read(900, 1_000, 160, high=1_000))
-    state = replace(topic(), partitions={0: PartitionOffsets(0, 1_000, 1_000)})
-    assert "transaction" not in remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p")
+    state = replace(topic(), partitions={0: Lane(0, 1_000, 1_000)})
+    assert "transaction" not in remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p", said)
 
 
 def test_the_words_of_each_limit() -> None:
     by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
-    assert "--add-config retention.bytes=" in remedy(by_bytes, "t", "p")
-    assert "--entity-name t " in remedy(by_bytes, "t", "p")
-    assert "p.ingest" in remedy(by_bytes, "t", "p")
+    assert "first <expires, topic t, bytes>; " in remedy(by_bytes, "t", "p", said)
+    assert "p.ingest" in remedy(by_bytes, "t", "p", said)
     gone = LossForecast(0, PASSING, 0, 0, reason="offsets [2, 5) are gone already", unread=5)
-    for ms, size, key in ((7 * DAY, None, "ms"), (None, 10**9, "bytes"), (7 * DAY, 10**9, "ms"), (None, None, "ms")):
-        assert f"retention.{key}=" in remedy(TimeToLoss(CRITICAL, (gone,), DAY, ms, size), "t", "p"), (ms, size)
+    for ms, size, key in (
+        (7 * DAY, None, "time"),
+        (None, 10**9, "bytes"),
+        (7 * DAY, 10**9, "time"),
+        (None, None, "time"),
+    ):
+        assert f", {key}>" in remedy(TimeToLoss(CRITICAL, (gone,), DAY, ms, size), "t", "p", said), (ms, size)
     empty = TimeToLoss(OK, (), DAY, None, None)
-    assert "retention.ms=" in remedy(empty, "t", "p")
+    assert ", time>" in remedy(empty, "t", "p", said)
     compacted = time_to_loss(topic(deletes=False, retention_ms=None), progress(LANDED, LANDED, BASE), NOW, DAY)
     assert sentence(compacted) == (
         "nothing is lost at the present pace: the topic is compacted, nothing is deleted (1,000 unread)"
@@ -119,7 +129,7 @@ def test_the_words_of_each_limit() -> None:
 
 
 def test_the_loudest_level_counts_whatever_the_order() -> None:
-    parts = {0: PartitionOffsets(0, 2_000, 2_000), 1: PartitionOffsets(0, 0, 0), 2: PartitionOffsets(0, 9, 9)}
+    parts = {0: Lane(0, 2_000, 2_000), 1: Lane(0, 0, 0), 2: Lane(0, 9, 9)}
     state = replace(topic(), partitions=parts)
     known = progress(LANDED, LANDED, BASE)
     found = time_to_loss(state, known, NOW, DAY)
@@ -168,7 +178,7 @@ def test_whole_answers() -> None:
     assert one(topic(start=1_001), progress(LANDED, LANDED, BASE)) == LossForecast(
         0, PASSING, 0, 0, unread=1_000, reason=gone
     )
-    hidden = replace(topic(), deletes=None, partitions={3: PartitionOffsets(0, 9, 9)})
+    hidden = replace(topic(), deletes=None, partitions={3: Lane(0, 9, 9)})
     assert one(hidden, progress(LANDED, LANDED)) == LossForecast(
         3, UNKNOWN, unread=9, reason="the topic's settings may not be read"
     )
@@ -181,5 +191,5 @@ def test_whole_answers() -> None:
     behind = batch(13, 0.1, read(900, 1_000, None, high=1_040))
     reason = one(unsized, progress(behind, behind, base)).reason
     assert reason == "how many records retention.bytes holds is not known"
-    other = replace(topic(), topic_id="x", partitions={3: PartitionOffsets(0, 9, 9)})
+    other = replace(topic(), topic_id="x", partitions={3: Lane(0, 9, 9)})
     assert one(other, progress(LANDED, LANDED)).partition == 3

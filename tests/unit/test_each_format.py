@@ -16,7 +16,6 @@ from spark_jobs import footers
 from spark_jobs.engine import write
 from spark_jobs.engine.dirty import DirtyReader
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import Encoding, finished
 from spark_jobs.engine.write import Files, Place, Run
@@ -28,6 +27,7 @@ from tidegate.adapters.rows import RowProcess
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import FileEntry, PartitionRows
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.core.target.tables import told_columns
 from tidegate.storage.local import LocalStorage

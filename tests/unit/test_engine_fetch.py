@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from engine_fixtures import TOPIC, job_plan, pipeline
 
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import KafkaReader
 from tidegate.core.base.offsets import OffsetRange
+from tidegate.sources.kafka.worker import KafkaReader
 
 
 def reader(settings: dict[str, str], stall_seconds: float = 0.3) -> KafkaReader:
@@ -31,7 +31,7 @@ def nobody() -> str:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_SECONDS", "LOOK_SECONDS"):
-        monkeypatch.setattr(f"spark_jobs.engine.fetch.{name}", 1.0)
+        monkeypatch.setattr(f"tidegate.sources.kafka.worker.{name}", 1.0)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import pytest
 
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import Chunk, _beside_values, bytes_of, wants_headers
 from tests.engine_fixtures import DAY_ONE, job_plan, pipeline
 from tests.format_fixtures import spec
 from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import wants_headers
+from tidegate.core.source.records import Chunk, bytes_of
 from tidegate.core.spec.pipeline import RAW_HEADERS, Format
+from tidegate.sources.kafka.worker import _beside_values
 
 RAW = Format("raw")
 ODD = [b"", b"a\nb\r\n", None, b'{"a":1}{"a":2}', b"\xff\x00", b"\xef\xbb\xbf"]

@@ -22,12 +22,12 @@ from engine_fixtures import (
 
 from spark_jobs.engine import gather, together
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.tally import Tally, merge
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import loads
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, Failure, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.source.records import Chunk
 from tidegate.storage import LocalStorage
 
 

@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def now(world: World, ask_kafka: bool = True) -> PipelineStatus:
     ctx = world.context()
-    topic = ctx.source.describe(TOPIC) if ask_kafka else None
+    topic = ctx.source.look(TOPIC) if ask_kafka else None
     return status(ctx, ctx.ledger.reads, topic)  # type: ignore[attr-defined]
 
 

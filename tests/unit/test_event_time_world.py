@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import NotReady
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate, global_watermark, watermarks
 from tidegate.workflow.batch import ingest
@@ -217,15 +217,15 @@ def test_a_source_that_stopped_for_a_day(world: World) -> None:
 def test_a_plans_clock_is_read_before_kafka_is_asked(world: World) -> None:
     """Else records that come while the broker answers would be older than "drained at that time"."""
     go_to(world, 2)
-    describe = world.kafka.describe
+    look = world.kafka.look
 
-    def slow(topic: str) -> TopicState:
-        found = describe(topic)
+    def slow(topic: str) -> LogState:
+        found = look(topic)
         world.clock.advance(5 * MINUTE)
         return found
 
     world.produce(record("a", 1.9))
-    world.kafka.describe = slow  # type: ignore[method-assign]
+    world.kafka.look = slow  # type: ignore[method-assign]
     ctx = world.context()
     ingest.plan(ctx, "r1")
     batch = ctx.ledger.batches.open("readings")

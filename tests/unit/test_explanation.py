@@ -63,7 +63,7 @@ def test_a_drained_partition_is_not_idle_while_records_wait_in_kafka(world: Worl
 
     def asked(hour: int) -> Explanation:
         ctx = world.context()
-        return explain(ctx, ctx.ledger.reads, window(hour), world.kafka.describe(TOPIC))  # type: ignore[attr-defined]
+        return explain(ctx, ctx.ledger.reads, window(hour), world.kafka.look(TOPIC))  # type: ignore[attr-defined]
 
     found = asked(0)
     assert "is 31 min short; 3 records wait there that no batch has read;" in found.summary

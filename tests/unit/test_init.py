@@ -17,9 +17,9 @@ from spark_jobs.draft import Look, kind_of
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.base.errors import SourceError
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import ForWorkers, Lane, LogState
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.sources.kafka import first_look
+from tidegate.sources import first_look
 from tidegate.spec import load_file
 
 
@@ -33,22 +33,19 @@ class Topic:
     missing: tuple[int, ...] = ()
     read: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def describe(self, topic: str) -> TopicState:
+    def look(self, topic: str) -> LogState:
         if topic != self.name:
             raise SourceError(f"Kafka has no topic {topic}; did you mean {self.name}?")
         ends = {p: self.first + len(values) for p, values in self.partitions.items()}
-        return TopicState(topic, "topic-one", {p: PartitionOffsets(self.first, e, e) for p, e in ends.items()})
+        return LogState(topic, "topic-one", {p: Lane(self.first, e, e) for p, e in ends.items()})
 
-    def client_settings(self) -> dict[str, str]:
-        return {"bootstrap.servers": "127.0.0.1:1"}
-
-    def secrets(self) -> dict[str, str]:
-        return {}
+    def for_workers(self) -> ForWorkers:
+        return ForWorkers({"bootstrap.servers": "127.0.0.1:1"}, {})
 
     def ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
         """Stands in for the child process."""
         self.read += request.get("ranges", [])
-        yield json.loads(json.dumps(self.look.answer(json.loads(json.dumps(request)))))
+        yield json.loads(json.dumps(self.child.answer(json.loads(json.dumps(request)))))
 
     def close(self) -> None:
         return
@@ -58,7 +55,7 @@ class Topic:
             p: [r for r in records(values, self.first) if r[0] not in self.missing]
             for p, values in self.partitions.items()
         }
-        self.look = Look(lambda plan, settings: FakeReader(kept, size=50))
+        self.child = Look(lambda plan, settings: FakeReader(kept, size=50))
 
 
 class Bench:
@@ -67,7 +64,7 @@ class Bench:
 
     def topic(self, values: list[bytes | None] | dict[int, list[bytes | None]], **options: Any) -> Topic:
         made = Topic("readings", values if isinstance(values, dict) else {0: values}, **options)
-        self._patch.setattr(surroundings, "kafka", lambda pipeline: made)
+        self._patch.setattr(surroundings, "source", lambda pipeline: made)
         self._patch.setattr(first_look, "Child", lambda *a, **k: made)
         return made
 

@@ -12,12 +12,13 @@ import pytest
 
 from spark_jobs import tasks
 from spark_jobs.engine import secrets as engine_secrets
-from spark_jobs.engine import unreadable
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.tasks import Again, Ended, FailedAttempts, attempt, reason, run_on
 from tidegate.core.base.errors import PathExists, SpecError, StorageError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.receipt import Failure
+from tidegate.core.source import unreadable
+from tidegate.sources.kafka.unreadable import wrong_settings
 from tidegate.spark.conf import tries, with_tries
 
 RANGE = OffsetRange("readings", 3, 0, 10)
@@ -25,7 +26,7 @@ STALLED = unreadable.stalled(RANGE, 4, 60, "broker transport failure")
 FOR_GOOD = [
     unreadable.gone(RANGE, 4, "the log holds [5, 10)"),
     unreadable.recreated("readings", "one", "two"),
-    unreadable.wrong_settings("no such setting"),
+    wrong_settings("no such setting"),
     refuse("unknown field 'odd'"),
     SpecError("no such zone"),
 ]

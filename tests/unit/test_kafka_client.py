@@ -13,7 +13,7 @@ import pytest
 from tidegate.cli import surroundings
 from tidegate.cli.topics import topics
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.sources.kafka import control
 from tidegate.sources.kafka.control import KafkaSource
 
@@ -52,7 +52,7 @@ def slow(monkeypatch) -> type[SlowAdmin]:
 def test_threads_share_one_client(slow):
     source = KafkaSource(SETTINGS, "read_committed", timeout_s=0.01)
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(source.committed_group, "tidegate-a", "flights") for _ in range(8)]
+        asked = [pool.submit(source.remembered, "tidegate-a", "flights") for _ in range(8)]
         errors = [one.exception(timeout=60) for one in asked]
     assert len(slow.made) == 1
     assert {type(e) for e in errors} == {SourceUnavailable}
@@ -61,7 +61,7 @@ def test_threads_share_one_client(slow):
 def test_a_result_that_never_comes_is_given_up(slow):
     source = KafkaSource(SETTINGS, "read_committed", timeout_s=0.01)
     with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1 has no answer for topic flights within 0.01 s"):
-        source.committed_group("tidegate-a", "flights")
+        source.remembered("tidegate-a", "flights")
 
 
 # ---------------------------------------------------------------- what `tidegate status` asks
@@ -81,11 +81,11 @@ def test_a_connection_that_is_away_is_asked_by_no_more_threads_than_run_at_once(
     asked = []
 
     class Away:
-        def describe(self, topic: str) -> TopicState:
+        def look(self, topic: str) -> LogState:
             asked.append(topic)
             raise SourceUnavailable(f"no answer for {topic}")
 
-    monkeypatch.setattr(surroundings, "kafka", lambda *_a, **_k: Away())
+    monkeypatch.setattr(surroundings, "source", lambda *_a, **_k: Away())
     answers = topics(loaded(*(f"t{i}" for i in range(100))), 60.0)
     assert len(answers) == 100
     assert all(str(a).startswith("no answer for") for a in answers.values())
@@ -94,26 +94,26 @@ def test_a_connection_that_is_away_is_asked_by_no_more_threads_than_run_at_once(
 
 def test_a_topic_that_is_missing_says_nothing_of_the_others(monkeypatch):
     class Some:
-        def describe(self, topic: str) -> TopicState:
+        def look(self, topic: str) -> LogState:
             if topic == "b":
                 raise SourceError("no topic b")
-            return TopicState(topic, "id", {})
+            return LogState(topic, "id", {})
 
-    monkeypatch.setattr(surroundings, "kafka", lambda *_a, **_k: Some())
+    monkeypatch.setattr(surroundings, "source", lambda *_a, **_k: Some())
     answers = topics(loaded("a", "b", "c"), 60.0)
     assert answers["b"] == "no topic b"
-    assert [type(answers[name]) for name in "ac"] == [TopicState, TopicState]
+    assert [type(answers[name]) for name in "ac"] == [LogState, LogState]
 
 
 def test_a_call_that_hangs_costs_its_time_and_keeps_no_process_alive(monkeypatch):
     let_go = threading.Event()
 
     class Hangs:
-        def describe(self, topic: str) -> TopicState:
+        def look(self, topic: str) -> LogState:
             let_go.wait()
             raise AssertionError
 
-    monkeypatch.setattr(surroundings, "kafka", lambda *_a, **_k: Hangs())
+    monkeypatch.setattr(surroundings, "source", lambda *_a, **_k: Hangs())
     began = time.monotonic()
     answers = topics(loaded(*(f"t{i}" for i in range(20))), 0.2)
     left = [t for t in threading.enumerate() if t.name.startswith("ask t")]

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.sources.kafka.control import KafkaSource
+from tidegate.sources.kafka.control import KafkaSource, connection_settings
 
 SECRETS = {
     "sasl.password": "hunter2",
@@ -31,14 +31,14 @@ OPEN = {
 
 
 def source(extra: dict) -> KafkaSource:
-    return KafkaSource.from_connection_fields(extra, "read_committed", client_id="tidegate-flights")
+    return KafkaSource(connection_settings(extra), "read_committed", client_id="tidegate-flights")
 
 
 def test_secrets_are_apart():
     found = source(OPEN | SECRETS)
     ours = {"client.id": "tidegate-flights", "isolation.level": "read_committed"}
-    assert found.client_settings() == OPEN | ours
-    assert found.secrets() == SECRETS
+    assert found.for_workers().settings == OPEN | ours
+    assert found.for_workers().secrets == SECRETS
 
 
 def test_what_the_spec_decides_is_not_taken_from_the_connection():
@@ -50,14 +50,14 @@ def test_what_the_spec_decides_is_not_taken_from_the_connection():
         "client.id": "theirs",
         "error_cb": "their.module.callback",
     }
-    found = source(extra).client_settings()
+    found = source(extra).for_workers().settings
     assert found["isolation.level"] == "read_committed"
     assert found["client.id"] == "tidegate-flights"
     assert not found.keys() & {"group.id", "auto.offset.reset", "enable.auto.commit", "error_cb"}
 
 
 def test_values_become_strings_as_librdkafka_wants_them():
-    found = source(OPEN | {"socket.keepalive.enable": True, "socket.timeout.ms": 5000}).client_settings()
+    found = source(OPEN | {"socket.keepalive.enable": True, "socket.timeout.ms": 5000}).for_workers().settings
     assert found["socket.keepalive.enable"] == "true"
     assert found["socket.timeout.ms"] == "5000"
 
@@ -81,7 +81,7 @@ def test_wrong_extras_say_so(extra, said):
 def test_a_mistyped_setting_is_named_without_the_values_of_others():
     found = source({"bootstrap.servers": "127.0.0.1:1", "secuity.protocol": "SSL", "sasl.password": "hunter2"})
     with pytest.raises(SourceError, match=r"secuity\.protocol") as refused:
-        found.describe("flights")
+        found.look("flights")
     assert "hunter2" not in str(refused.value)
     assert not refused.value.retry
 

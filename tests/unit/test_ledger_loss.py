@@ -75,7 +75,7 @@ def goes_on(world: World) -> None:
 
 
 def everything_once(world: World) -> None:
-    ends = {p: o.high_watermark for p, o in world.kafka.describe(TOPIC).partitions.items()}
+    ends = {p: o.high_watermark for p, o in world.kafka.look(TOPIC).partitions.items()}
     expected = sorted((p, offset) for p, end in ends.items() for offset in range(end))
     found = world.table() + world.table("__late") + world.table("__dirty") + waiting(world)
     assert sorted(found) == expected
@@ -248,7 +248,7 @@ def test_kafkas_group_tells_a_ledger_that_it_forgot(world: World) -> None:
 def test_another_ledgers_group_is_none_of_ours(world: World, tmp_path: Path) -> None:
     first_records(world)
     ctx = world.context()
-    world.kafka.commit_group("tidegate-readings", TOPIC, {0: 3}, "readings@1 id-1")
+    world.kafka.remember("tidegate-readings", TOPIC, {0: 3}, "readings@1 id-1")
     ctx.ledger.pipelines.accept_topic("readings", None, "id-1", "as it was")
     assert ingest.plan(ctx, "r1") == 1
 

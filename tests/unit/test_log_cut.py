@@ -144,16 +144,16 @@ def test_without_leader_epochs_a_log_that_ends_too_early_is_remembered(world: Wo
 
 def test_a_broker_that_does_not_know_its_end_yet_is_asked_again(world: World) -> None:
     ten_are_read(world)
-    real = world.kafka.describe
+    real = world.kafka.look
     early = lambda topic: replace(  # noqa: E731
         real(topic),
         partitions={p: replace(o, high_watermark=min(o.high_watermark, 8)) for p, o in real(topic).partitions.items()},
     )
-    world.kafka.describe = early
+    world.kafka.look = early
     with pytest.raises(DataLoss, match="the next offset is 10, but the log ends at 8") as refused:
         world.ingest("r2")
     assert not isinstance(refused.value, LogCut)
-    world.kafka.describe = real
+    world.kafka.look = real
     assert blocks(world) == []
     assert world.ingest("r3") is None
 

@@ -121,7 +121,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def measured(world: World, kafka: bool = True) -> dict[tuple[str, str], float]:
     ctx = world.context()
-    topics = {NAME: world.kafka.describe(TOPIC)} if kafka else {}
+    topics = {NAME: world.kafka.look(TOPIC)} if kafka else {}
     found = measure_all([world.pipeline], topics, ctx.ledger.reads, world.clock.now_ms())
     return {(m.name, dict(m.labels).get("fate", "")): m.value for m in found}
 
@@ -236,7 +236,7 @@ def test_a_thousand_pipelines_cost_as_many_statements_as_one(world: World) -> No
     engine = ctx.ledger.reads._store.engine
     event.listen(engine, "before_cursor_execute", lambda *a: seen.append(a[2]))
     now = world.clock.now_ms()
-    topic = world.kafka.describe(TOPIC)
+    topic = world.kafka.look(TOPIC)
     costs = []
     for some in (pipelines[:1], pipelines):
         seen.clear()
@@ -257,7 +257,7 @@ def tide(world: World, monkeypatch: pytest.MonkeyPatch):
     for name in [n for n in os.environ if n.startswith(("AIRFLOW", "TIDEGATE"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(world.folder)
-    monkeypatch.setattr(surroundings, "kafka", lambda pipeline, timeout_s=1.0: world.kafka)
+    monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
 
     def run(*arguments: str) -> Result:
         world.close()

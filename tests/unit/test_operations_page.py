@@ -127,7 +127,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
         world.close()
 
     monkeypatch.setattr(surroundings, "working", in_the_world)
-    monkeypatch.setattr(surroundings, "kafka", lambda pipeline, timeout_s=1.0: world.kafka)
+    monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
     monkeypatch.setattr(looking, "hive", lambda pipeline, lookup: world.catalogue)
     monkeypatch.setattr("time.time_ns", lambda: world.clock.now_ms() * 1_000_000)
     monkeypatch.setattr(Store, "instant", property(lambda _: literal(world.clock.now_ms(), BigInteger)))

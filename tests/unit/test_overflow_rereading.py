@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.engine import job, unreadable
+from spark_jobs.engine import job
 from spark_jobs.engine.failures import JobError
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.task import Task, TaskResult
 from tests.engine_fixtures import FakeReader, Record, all_rows, attempt_path, event, job_plan, pipeline, records
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files.receipt import DATA, DIRTY, Receipt
+from tidegate.core.source import unreadable
+from tidegate.core.source.records import Chunk
 from tidegate.core.target.paths import RECEIPT
 from tidegate.storage import LocalStorage
 

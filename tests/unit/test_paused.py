@@ -35,7 +35,7 @@ def seen(world: World) -> tuple[list[str], list[str], bool]:
     """Kinds of concerns as `status` and the board's list have them, and whether the list counts it before it looks."""
     ctx, now_ms = world.context(), world.clock.now_ms()
     reads: Any = ctx.ledger.reads  # type: ignore[attr-defined]
-    topic = world.kafka.describe(TOPIC)
+    topic = world.kafka.look(TOPIC)
     one = overview.status(ctx, reads, topic)
     heads = reads.heads()
     many = glance.glances([world.pipeline], heads, {"readings": (topic, now_ms)}, reads, now_ms)["readings"]
@@ -112,7 +112,7 @@ def test_unread_records_that_come_near_their_end_stay_loud(tmp_path: Path) -> No
     world.clock.advance(HOUR + MINUTE)
     assert seen(world)[:2] == (["loss_ahead"], ["loss_ahead"])
     ctx = world.context()
-    status = overview.status(ctx, ctx.ledger.reads, world.kafka.describe(TOPIC))  # type: ignore[attr-defined]
+    status = overview.status(ctx, ctx.ledger.reads, world.kafka.look(TOPIC))  # type: ignore[attr-defined]
     (near,) = status.concerns
     assert near.what.startswith("ingest is paused, and unread records are lost in about")
     assert near.advice.startswith("tidegate unpause readings --only ingest")

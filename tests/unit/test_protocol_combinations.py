@@ -48,7 +48,7 @@ def adopt(world: World) -> list[str]:
 
 
 def everything_once(world: World) -> None:
-    ends = {p: o.high_watermark for p, o in world.kafka.describe(TOPIC).partitions.items()}
+    ends = {p: o.high_watermark for p, o in world.kafka.look(TOPIC).partitions.items()}
     expected = [(p, offset) for p, end in sorted(ends.items()) for offset in range(end)]
     waiting: list[tuple[int, int]] = []
     for folder in sorted((world.folder / "lake/readings/_tidegate/landed").iterdir()):

@@ -381,7 +381,7 @@ def test_a_filtered_record_is_told_and_a_redriven_one_may_be_filtered(world: Wor
 
 def fates(world: World) -> list[str]:
     ctx = world.context()
-    end = world.kafka.describe(TOPIC).partitions[0].high_watermark
+    end = world.kafka.look(TOPIC).partitions[0].high_watermark
     return [f.kind for o in range(end) for f in where(ctx, ctx.ledger.reads, InProcessRows(), 0, o).fates]  # type: ignore[attr-defined]
 
 

@@ -110,9 +110,9 @@ def test_an_unknown_field_gives_it_up(world: World) -> None:
 
 def test_rows_of_an_older_topic_are_redriven_apart(world: World) -> None:
     first_batch(world)
-    old = world.kafka.describe(TOPIC).topic_id
+    old = world.kafka.look(TOPIC).topic_id
     world.kafka.create(TOPIC, 2)
-    new = world.kafka.describe(TOPIC).topic_id
+    new = world.kafka.look(TOPIC).topic_id
     world.context().ledger.pipelines.accept_topic("readings", old, new, "on purpose")
     world.produce(record("n0", 4.0), odd("n1", 4.1), odd("n2", 4.2))
     world.ingest("r2")

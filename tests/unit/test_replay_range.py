@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.engine.fetch import Chunk
 from tests.fakes.kafka import FakeReader
 from tests.hooks import Hook
 from tests.unit.test_audit import in_process
@@ -19,6 +18,7 @@ from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import JobPlan
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, content_digest
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.outcome import FAILED, LEFT, REFUSED, Outcome

@@ -80,7 +80,7 @@ def test_rows_of_files_are_those_that_kafka_gave(
     world.change_spec(columns=tuple(replace(c, path="$.id") if c.name == "site" else c for c in columns))
     assert replayed(world, "kafka").new
     for partition in (0, 1):
-        world.kafka.trim(TOPIC, partition, world.kafka.describe(TOPIC).partitions[partition].high_watermark)
+        world.kafka.trim(TOPIC, partition, world.kafka.look(TOPIC).partitions[partition].high_watermark)
     brought_back(world, published)
     assert rows(world) == before
     audited(world)

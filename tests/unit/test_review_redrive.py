@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.engine.fetch import isolation_of
 from tests.hooks import Hook
 from tests.unit.redrives import mend, odd, redriven
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import CatalogueError, NotReady, TidegateError
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import JobPart, JobPlan, isolation_of
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DIRTY, FileEntry
 from tidegate.core.window.lateness import Floor

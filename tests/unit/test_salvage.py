@@ -171,7 +171,7 @@ def test_a_silent_kafka_is_asked_again_without_an_alarm(world: World) -> None:
     def silent(*_: object) -> None:
         raise SourceUnavailable("no broker answers")
 
-    ctx.source = Hook(ctx.source, before={"describe": silent})
+    ctx.source = Hook(ctx.source, before={"look": silent})
     with pytest.raises(SourceUnavailable):
         archive.publish(ctx, window(0))
     assert ctx.ledger.pipelines.blocks("readings") == []

@@ -14,7 +14,6 @@ import yaml
 from click.testing import CliRunner, Result
 from engine_fixtures import FakeReader, event, records
 
-from spark_jobs.engine.fetch import Chunk, Reader
 from spark_jobs.engine.secrets import registry_settings
 from spark_jobs.sample import sample
 from tidegate.cli import surroundings
@@ -23,10 +22,11 @@ from tidegate.core.base.errors import LedgerError, SourceError, SpecError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import JobPlan
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import ForWorkers, Lane, LogState
+from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.core.spec.proposals import propose
-from tidegate.sources.kafka import sampling
+from tidegate.sources import sampling
 from tidegate.spec import load_file
 from tidegate.spec.adding import with_columns
 
@@ -172,14 +172,11 @@ def test_a_child_process_answers_and_its_error_is_told() -> None:
 
 
 class Topic:
-    def describe(self, topic: str) -> TopicState:
-        return TopicState(topic, "topic-one", {0: PartitionOffsets(0, 1000, 1000)})
+    def look(self, topic: str) -> LogState:
+        return LogState(topic, "topic-one", {0: Lane(0, 1000, 1000)})
 
-    def client_settings(self) -> dict[str, str]:
-        return {"bootstrap.servers": "127.0.0.1:1"}
-
-    def secrets(self) -> dict[str, str]:
-        return {"sasl.password": "x"}
+    def for_workers(self) -> ForWorkers:
+        return ForWorkers({"bootstrap.servers": "127.0.0.1:1"}, {"sasl.password": "x"})
 
 
 @pytest.fixture
@@ -198,7 +195,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         yield
 
     monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
-    monkeypatch.setattr(surroundings, "kafka", lambda spec: Topic())
+    monkeypatch.setattr(surroundings, "source", lambda spec: Topic())
     monkeypatch.setattr(surroundings, "ledger", no_ledger)
     monkeypatch.setattr(sampling, "sample", fake)
     return told

@@ -127,8 +127,8 @@ def test_a_context_registers_the_spec_and_contacts_only_the_ledger(tmp_path: Pat
     ctx = wiring.context_for(pipeline, said.append, actor="me", lookup=lookup_of(tmp_path))
     assert ctx.spec_version == 1
     assert ctx.ledger.pipelines.spec(pipeline.name, 1) == pipeline
-    assert ctx.source.client_settings()["client.id"] == f"tidegate-{pipeline.name}"
-    assert "sasl.password" not in ctx.source.client_settings()
+    assert ctx.source.for_workers().settings["client.id"] == f"tidegate-{pipeline.name}"
+    assert "sasl.password" not in ctx.source.for_workers().settings
     ctx.ledger.close()
     assert wiring.job_secrets(pipeline, lookup_of(tmp_path)) == {"sasl.password": "s3cret"}
 

@@ -28,6 +28,8 @@ ONE_VALUE = [
         "ingest.spark.session",
         "warm needs the driver on this machine",
     ),
+    ("  topic: orders", "  topic: orders\n  kind: kafak #!", "source.kind", "there are: kafka (did you mean kafka?)"),
+    ("  topic: orders", "  topic: orders\n  kind: 7 #!", "source.kind", "there is no kind of source 7"),
     ("  topic: orders", "  topic: orders/all #!", "source.topic", "must be a topic name"),
     ("  topic: orders", "  topic: orders\n  conn_id: '' #!", "source.conn_id", "id of an Airflow connection"),
     ("  topic: orders", "  topic: orders\n  loss_warning: soon #!", "source.loss_warning", "a number with a unit"),

@@ -50,7 +50,7 @@ def write(world: World, count: int, *, behind_ms: int = 0, key: bytes | None = b
 
 def look(world: World) -> PipelineStatus:
     ctx = world.context()
-    return status(ctx, ctx.ledger.reads, world.kafka.describe(TOPIC))
+    return status(ctx, ctx.ledger.reads, world.kafka.look(TOPIC))
 
 
 def limited(world: World, most: int, **source: object) -> None:
@@ -219,7 +219,7 @@ def tide(world: World, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.chdir(world.folder)
-    monkeypatch.setattr(surroundings, "kafka", lambda pipeline, timeout_s=1.0: world.kafka)
+    monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
     monkeypatch.setattr("tidegate.adapters.clock.SystemClock.now_ms", lambda self: world.clock.now_ms())
 
     def run(*arguments: str) -> Result:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.core.base.instants import iso
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Windows
 from tidegate.workflow.look import overview
 from tidegate.workflow.tell.notices import tell
@@ -33,7 +33,7 @@ def live(world: World, **windows: object) -> None:
     world.change_spec(windows=replace(start, **windows))
 
 
-def concerns(world: World, topic: TopicState | None = None) -> list[Concern]:
+def concerns(world: World, topic: LogState | None = None) -> list[Concern]:
     """But what is ready and not published."""
     ctx = world.context()
     try:
@@ -151,7 +151,7 @@ def test_it_does_not_cease_while_the_hour_waits(world: World) -> None:
     live(world, idle="clock")
     fed(world, "r1", 99.1, 0, 1)
     world.archive(97)
-    topic = world.kafka.describe(TOPIC)
+    topic = world.kafka.look(TOPIC)
     for minutes in (91, 60, 1800):
         world.clock.advance(minutes * MINUTE)
         assert [c.kind for c in concerns(world, topic)] == ["watermark", "unready_window"]

@@ -39,7 +39,7 @@ ASKED = 10_000
 CHANGES = frozenset(
     {"write_new", "rename_no_replace", "make_dirs", "delete", "insert_plan", "take", "seal", "land", "mark_side"}
     | {"begin_close", "finish_close", "built", "begin_swap", "publish", "declare_intent", "answer_intent", "run"}
-    | {"add_partitions", "set_location", "drop_partitions", "begin_generation", "announced", "commit_group"}
+    | {"add_partitions", "set_location", "drop_partitions", "begin_generation", "announced", "remember"}
 )
 
 
@@ -163,7 +163,7 @@ class Chaos:
         self.log[self.topic_id, p, offset] = Sent(None)
 
     def _end(self, p: int) -> int:
-        return self.world.kafka.describe(TOPIC).partitions[p].high_watermark
+        return self.world.kafka.look(TOPIC).partitions[p].high_watermark
 
     # ------------------------------------------------------------ the broker
 

@@ -267,12 +267,12 @@ def test_r5_a_close_between_gathering_and_planning_makes_the_plan_gather_again(w
     source = ctx.source
 
     class ClosesMeanwhile:
-        committed_group = source.committed_group
+        remembered = source.remembered
 
-        def describe(self, topic: str):
+        def look(self, topic: str):
             ctx.source = source
             world.archive(0)
-            return source.describe(topic)
+            return source.look(topic)
 
     ctx.source = ClosesMeanwhile()  # type: ignore[assignment]
     ingest.plan(ctx, "r2")

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Decoded, Decoder
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from tests.engine_fixtures import chunk_of, pipeline
 from tests.value_rules.oracle_json import PlainSpec, Refused, Row
 from tests.value_rules.oracle_values import kind_of
 from tests.value_rules.plain_values import plain
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.look.measures import Measure
 from tidegate.core.source.loss import CRITICAL, WARN, TimeToLoss, remedy, sentence
+from tidegate.kinds import source_kind
 
 if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context
@@ -41,7 +42,10 @@ def warn(ctx: Context, loss: TimeToLoss, log: Logger) -> None:
         return
     say = log.error if loss.level == CRITICAL else log.warning
     say("time to loss: %s: %s", loss.level, sentence(loss))
-    say("  what to do: %s", remedy(loss, ctx.pipeline.source.topic, ctx.name))
+    say(
+        "  what to do: %s",
+        remedy(loss, ctx.pipeline.source.topic, ctx.name, source_kind(ctx.pipeline.source.kind).remedy),
+    )
 
 
 def send(found: Iterable[Measure]) -> None:

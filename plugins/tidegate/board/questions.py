@@ -139,7 +139,7 @@ def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str
     for t in owed:
         first[t.partition] = min(t.min_offset, first.get(t.partition, t.min_offset))
     try:
-        topic = reach.context(pipeline).source.describe(pipeline.source.topic)
+        topic = reach.context(pipeline).source.look(pipeline.source.topic)
     except SourceError:
         return [*found, ("In Kafka", "not known: no broker answers just now")]
     gone = [p for p, low in first.items() if p not in topic.partitions or topic.partitions[p].log_start > low]

@@ -134,4 +134,4 @@ def _kafka(pipeline: Pipeline) -> Any:
     from tidegate import looking
     from tidegate.adapters.airflow_connections import airflow_connection
 
-    return looking.kafka(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)
+    return looking.source(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)

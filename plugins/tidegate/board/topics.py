@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 
 FRESH_S = 15.0
@@ -37,10 +37,10 @@ class Topics:
         self._pool: ThreadPoolExecutor | None = None
         self._sources: dict[_Key, Any] = {}
         self._silent: dict[_Key | _Place, tuple[float, str]] = {}
-        self._found: dict[_Place, tuple[TopicState, float]] = {}
+        self._found: dict[_Place, tuple[LogState, float]] = {}
         self._asked: dict[_Place, Future[None]] = {}
 
-    def known(self, pipelines: Sequence[Pipeline]) -> dict[str, tuple[TopicState, int]]:
+    def known(self, pipelines: Sequence[Pipeline]) -> dict[str, tuple[LogState, int]]:
         """By pipeline: its topic, and when Kafka said so (UTC ms), for those that it has answered for."""
         with self._lock:
             asked = [future for one in pipelines if (future := self._ask(one)) is not None]
@@ -79,7 +79,7 @@ class Topics:
             source = self._sources.get(place[0])
             if source is None:  # two may open one: the first to arrive is kept, and neither has connected yet
                 source = self._sources.setdefault(place[0], self._source(pipeline))
-            self._found[place] = (source.describe(pipeline.source.topic), time.monotonic())
+            self._found[place] = (source.look(pipeline.source.topic), time.monotonic())
             self._silent.pop(place[0], None)
             self._silent.pop(place, None)
         except Exception as e:  # a page is shown whatever Kafka's client says

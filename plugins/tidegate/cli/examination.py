@@ -17,6 +17,7 @@ from tidegate.core.base.errors import CatalogueError, TidegateError, WrongRevisi
 from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
+from tidegate.kinds import source_kind
 from tidegate.settings import airflow_home, airflow_setting
 from tidegate.spark.connection import master_of
 
@@ -31,7 +32,6 @@ KINDS = ("ingest", "archive", "replay", "maintain")
 FIRST_RETRY_S, LONGEST_RETRY_S = 15.0, 600.0
 """As the factory's; a test holds that they are the same."""
 SAY_EVERY_S = 5.0
-_DAY_MS = 86_400_000
 Question = Callable[[], list[Finding]]
 
 
@@ -114,7 +114,7 @@ class Examination:
 
         use(self.settings.ledger_conn_id, ("postgres", "sqlite"), "every task")
         for p in self.pipelines:
-            use(p.source.conn_id, ("kafka",), p.name)
+            use(p.source.conn_id, source_kind(p.source.kind).connection_types, p.name)
             use(p.sink.conn_id, ("hiveserver2",), p.name)
             use(p.sink.metastore_conn_id, (), p.name)
             use(p.ingest.spark_conn_id, (), p.name)
@@ -297,34 +297,12 @@ class Examination:
     # ------------------------------------------------------------ one pipeline
 
     def _kafka(self, pipeline: Pipeline) -> list[Finding]:
+        """Of whatever kind the source is; the check is known by this name."""
         connection = self._connections.get(pipeline.source.conn_id)
         if connection is None:
             return []
-        from tidegate.sources.kafka.control import KafkaSource, connection_settings
-        from tidegate.storage.probing import may_read
-
-        source, name = pipeline.source, pipeline.name
-        try:
-            settings = connection_settings(connection.extra)
-            kafka = KafkaSource(settings, source.isolation, client_id="tidegate-doctor", timeout_s=self.seconds / 3)
-            topic = self._away.ask(connection.conn_id, lambda: kafka.describe(source.topic))
-        except TidegateError as e:
-            return [_no_batch(name, e)]
-        planned = pipeline.windows.watermark_delay_ms + _DAY_MS
-        found = [rules.topic(name, source.topic, topic.retention_ms, topic.deletes, planned)]
-        filled = [(p, o) for p, o in sorted(topic.partitions.items()) if o.high_watermark > o.log_start]
-        for partition, offsets in filled[:1]:
-            said = may_read(settings, source.topic, partition, offsets.log_start, self.seconds / 3)
-            if said:
-                what, mend = f"topic {source.topic}: records cannot be read: {said}", "allow Read on the topic"
-                found.append(rules.refused("kafka", name, what, "jobs fail", mend))
-        try:
-            kafka.committed_group(f"tidegate-{name}", source.topic)
-        except TidegateError as e:
-            means = "only Kafka's own view of the lag is missing; a restored ledger is noticed later"
-            mend = f"allow Read on the group tidegate-{name}"
-            found.append(rules.refused("kafka", name, str(e.args[0]), means, mend, WARNING))
-        return found
+        kind = source_kind(pipeline.source.kind)
+        return kind.examined(pipeline, connection, self.seconds, partial(self._away.ask, connection.conn_id))
 
     def _hive(self, pipeline: Pipeline) -> list[Finding]:
         c = self._connections.get(pipeline.sink.conn_id)
@@ -368,10 +346,6 @@ class Examination:
         found += rules.same_filesystem(name, sink.location, sink.workdir, same)
         space = probing.free_space(sink.location)
         return found if space is None else [*found, rules.space(name, sink.location, *space)]
-
-
-def _no_batch(name: str, error: TidegateError) -> Finding:
-    return rules.refused("kafka", name, str(error.args[0]), "no batch can be planned", error.advice)
 
 
 def _filesystem(pipeline: Pipeline) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tidegate.core.publish.grounds import Grounds
-    from tidegate.core.source.port import TopicState
+    from tidegate.core.source.port import LogState
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.window.states import WindowKey
     from tidegate.core.window.watermark import Certificate
@@ -58,12 +58,12 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
     raise SystemExit(WELL if found.published else NOT_WELL)
 
 
-def _topic(spec: Pipeline) -> TopicState | None:
+def _topic(spec: Pipeline) -> LogState | None:
     """None where Kafka gives no answer: the words are by the ledger alone then."""
     from tidegate.core.base.errors import TidegateError
 
     try:
-        return surroundings.kafka(spec, timeout_s=KAFKA_S).describe(spec.source.topic)
+        return surroundings.source(spec, timeout_s=KAFKA_S).look(spec.source.topic)
     except TidegateError:
         return None
 

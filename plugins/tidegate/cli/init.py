@@ -18,10 +18,10 @@ from tidegate.cli.output import progress
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
-    from tidegate.core.source.port import TopicState
+    from tidegate.core.source.port import LogState
     from tidegate.core.spec.draft import Draft, Wanted
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.sources.kafka.first_look import FirstLook, Outcome, Sample
+    from tidegate.sources.first_look import FirstLook, Outcome, Sample
 
 FORMATS = ("json", "csv", "avro", "protobuf", "raw")
 LAKE = "TIDEGATE_LAKE"
@@ -138,18 +138,19 @@ def _asked(topic: str, form: str | None, messages: int, options: Mapping[str, An
 def _drafted(asked: _Asked) -> tuple[Draft, str]:
     """The draft that fits the sample best, and its YAML. Raises TidegateError, Failed."""
     from tidegate.core.spec.draft import UnknownField, draft, sample_ranges, text
-    from tidegate.sources.kafka.first_look import FirstLook
+    from tidegate.sources.first_look import FirstLook
 
     plain = _probe(asked, {"type": "json"})
-    source = surroundings.kafka(plain)
-    state = source.describe(asked.topic)
+    source = surroundings.source(plain)
+    state = source.look(asked.topic)
     partitions = {p: (o.log_start, o.last_stable_offset) for p, o in state.partitions.items()}
     ranges = sample_ranges(partitions, asked.messages)
     if not ranges:
         raise Failed(f"topic {asked.topic} holds no records: a draft needs some to look at", NOT_WELL)
     now_ms = int(time.time() * 1000)
     with FirstLook(asked.topic) as look:
-        settings = source.client_settings() | source.secrets()  # type: ignore[attr-defined]
+        told = source.for_workers()
+        settings = told.settings | told.secrets
         probe = plain
         if asked.format == "raw" or asked.keys:
             probe = _probe(asked, _format_keys(asked, asked.format or "json", ()))
@@ -269,7 +270,7 @@ def _registry(probe: Pipeline) -> dict[str, str]:
     return registry_secrets(command_lookup(probe.format.avro.registry_conn_id))
 
 
-def _records(state: TopicState) -> int:
+def _records(state: LogState) -> int:
     return sum(o.last_stable_offset - o.log_start for o in state.partitions.values())
 
 
@@ -299,7 +300,7 @@ def _refuse_without_columns(found: Draft) -> None:
     )
 
 
-def _say(found: Draft, outcome: Outcome, state: TopicState, read: Sample) -> None:
+def _say(found: Draft, outcome: Outcome, state: LogState, read: Sample) -> None:
     progress(
         f"{found.wanted.topic}: {many(_records(state), 'record')} in {many(len(state.partitions), 'partition')};"
         f" looked at {many(found.looked, 'message')}{f' (cut {read.cut})' if read.cut else ''}"

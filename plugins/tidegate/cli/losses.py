@@ -71,10 +71,12 @@ def words(loss: TimeToLoss | None) -> str:
 def show(out: Console, name: str, loss: TimeToLoss) -> None:
     """What to do stands below a warning, and among the concerns if it is critical."""
     from tidegate.core.source.loss import remedy
+    from tidegate.kinds import source_kind
 
     paragraph(out, "loss", words(loss), _style(loss))
     if warns(loss):
-        advice(out, "  to do", remedy(loss, surroundings.pipeline_named(name).source.topic, name))
+        source = surroundings.pipeline_named(name).source
+        advice(out, "  to do", remedy(loss, source.topic, name, source_kind(source.kind).remedy))
 
 
 def _style(loss: TimeToLoss) -> str:

@@ -80,13 +80,14 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
 
 def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
     from tidegate.core.spec.proposals import propose, sample_ranges
-    from tidegate.sources.kafka.sampling import sample
+    from tidegate.sources.sampling import sample
 
-    source = surroundings.kafka(spec)
-    topic = source.describe(spec.source.topic)
+    source = surroundings.source(spec)
+    topic = source.look(spec.source.topic)
     partitions = {p: (o.log_start, o.last_stable_offset) for p, o in topic.partitions.items()}
     ranges = sample_ranges(partitions, records, _refused_at(spec.name))
-    settings = source.client_settings() | source.secrets() | _registry(spec)  # type: ignore[attr-defined]
+    told = source.for_workers()
+    settings = told.settings | told.secrets | _registry(spec)
     found = sample(spec, settings, topic.topic_id, ranges)
     taken = [c.name for c in spec.columns]
     proposals: list[Proposal] = []

@@ -163,12 +163,12 @@ def pauses(names: Iterable[str]) -> dict[str, Pause]:
     return {name: pause for name, pause in found.items() if pause is not None and not pause.over(now_ms)}
 
 
-def kafka(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
+def source(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
     """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
     from tidegate import looking
     from tidegate.wiring import command_lookup
 
-    return looking.kafka(pipeline, command_lookup, "tidegate-command", timeout_s)
+    return looking.source(pipeline, command_lookup, "tidegate-command", timeout_s)
 
 
 def hive(pipeline: Pipeline) -> Catalogue:
@@ -184,7 +184,7 @@ def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = 
     from tidegate import looking
     from tidegate.wiring import command_lookup
 
-    return looking.context(pipeline, ledger, command_lookup, lambda: kafka(pipeline, timeout_s=3.0), say)
+    return looking.context(pipeline, ledger, command_lookup, lambda: source(pipeline, timeout_s=3.0), say)
 
 
 @contextmanager

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from tidegate.cli import surroundings
 
 if TYPE_CHECKING:
-    from tidegate.core.source.port import TopicState
+    from tidegate.core.source.port import LogState
     from tidegate.spec import Loaded
 
 AT_ONCE = 8
 
 
-def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | str]:
+def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str]:
     """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and isolation.
 
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
@@ -24,7 +24,7 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | s
 
     sources: dict[tuple[str, str], Any] = {}
     away = Away()
-    answers: dict[str, TopicState | str] = {}
+    answers: dict[str, LogState | str] = {}
     questions, servers = {}, {}
 
     for one in loaded:
@@ -34,11 +34,11 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, TopicState | s
         key = (source.conn_id, source.isolation)
         try:
             if key not in sources:
-                sources[key] = surroundings.kafka(one.pipeline, timeout_s=seconds / 2)
+                sources[key] = surroundings.source(one.pipeline, timeout_s=seconds / 2)
         except TidegateError as e:
             answers[one.name] = _first(e)
             continue
-        questions[one.name] = partial(away.ask, key, partial(sources[key].describe, source.topic))
+        questions[one.name] = partial(away.ask, key, partial(sources[key].look, source.topic))
         servers[one.name] = source.conn_id
     for name, answer in ask(questions, seconds, servers, at_once=AT_ONCE).items():
         if answer.error is not None and not isinstance(answer.error, TidegateError):

@@ -113,8 +113,8 @@ class TopicTruth:
             source = KafkaSource(
                 settings, READ_COMMITTED, client_id="tidegate-counts", timeout_s=min(_LIMIT_S, self._timeout_s)
             )
-            state = source.describe(self._topic)
-            starts = source.offsets_for_time(self._topic, since_ms)
+            state = source.look(self._topic)
+            starts = source.offsets_at(self._topic, since_ms)
         except SourceError as e:
             raise TruthUnknown(f"{self._topic}: {shortened(str(e).splitlines()[0])}") from None
         ranges = {

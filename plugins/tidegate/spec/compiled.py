@@ -24,9 +24,10 @@ from tidegate.core.spec.pipeline import (
 )
 from tidegate.core.target import paths
 from tidegate.spec import completeness_rules
-from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec, SourceSpec
+from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
+from tidegate.spec.source import SourceSection, own_options
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
@@ -90,9 +91,20 @@ def _column(spec: ColumnSpec) -> Column:
     return Column(spec.name.lower(), spec.type, path, spec.nullable, spec.expr, spec.hidden, spec.convert)
 
 
-def _source(spec: SourceSpec, timezone: str) -> Source:
+def _source(spec: SourceSection, timezone: str) -> Source:
+    """Without transactions every record is committed; without keys for them there are no gaps."""
     start = epoch_ms(local_instant(spec.start, timezone)) if isinstance(spec.start, datetime) else spec.start
-    return Source(spec.conn_id, spec.topic, start, spec.isolation, spec.gaps, spec.on_data_loss, spec.loss_warning)
+    return Source(
+        conn_id=spec.conn_id,
+        topic=spec.topic,
+        start=start,
+        isolation=getattr(spec, "isolation", "read_committed"),
+        gaps=getattr(spec, "gaps", "forbid"),
+        on_data_loss=spec.on_data_loss,
+        loss_warning_ms=spec.loss_warning,
+        kind=spec.kind,
+        options=own_options(spec),
+    )
 
 
 def _event_time(spec: PipelineSpec) -> EventTime:

@@ -13,6 +13,7 @@ from tidegate.core.spec.pipeline import RAW_PARTS
 from tidegate.spec.completeness import CompletenessSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec, NotifySpec
 from tidegate.spec.section import Section, key
+from tidegate.spec.source import ByKind, SourceSection
 from tidegate.spec.values import (
     AvroSchema,
     Character,
@@ -37,18 +38,13 @@ from tidegate.spec.values import (
     Ratio,
     SchemaIds,
     Size,
-    Start,
     Table,
     Text,
     TimeFormat,
     Timezone,
-    Topic,
     Version,
 )
 
-Isolation = Annotated[Literal["read_committed", "read_uncommitted"], OneOf()]
-Gaps = Annotated[Literal["forbid", "allow"], OneOf()]
-OnDataLoss = Annotated[Literal["fail", "record"], OneOf()]
 MessageFormat = Annotated[Literal["json", "csv", "avro", "protobuf", "raw"], OneOf()]
 Wire = Annotated[Literal["plain", "confluent"], OneOf()]
 UnknownSchema = Annotated[Literal["fail", "dirty"], OneOf()]
@@ -60,35 +56,6 @@ LatePolicy = Annotated[Literal["side", "reroute", "drop"], OneOf()]
 FileFormat = Annotated[Literal["parquet", "orc", "text"], OneOf()]
 Convert = Annotated[Literal["text"], OneOf()]
 Compression = Annotated[Literal["zstd", "snappy", "gzip", "none"], OneOf()]
-
-
-class SourceSpec(Section):
-    """Where records come from."""
-
-    conn_id: ConnectionId = key("Airflow connection of the Kafka cluster.", "kafka_default")
-    topic: Topic = key("The Kafka topic. One pipeline reads one topic.")
-    start: Start = key(
-        "Where the very first batch begins: the log's start, its end, or the first record at or after a time (Kafka's "
-        "timestamp). Without an offset the time is meant in `windows.timezone`. Later batches go on where the last one "
-        "ended.",
-        "earliest",
-    )
-    isolation: Isolation = key("Whether records of open and aborted transactions are left out.", "read_committed")
-    gaps: Gaps = key(
-        "What to do about offsets at which Kafka delivers no record. Transactional and compacted topics have such gaps "
-        "and need `allow`; they are then recorded as intervals.",
-        "forbid",
-    )
-    on_data_loss: OnDataLoss = key(
-        "What to do when retention has deleted offsets that were due: stop with the numbers, or write the lost "
-        "intervals to the ledger and go on.",
-        "fail",
-    )
-    loss_warning: Duration | None = key(
-        "Warn when Kafka's retention would pass unread records within this time at the present pace; a quarter of it "
-        "is critical. null: no warning. docs/event-time.md says how the time is found.",
-        "1d",
-    )
 
 
 class FormatSpec(Section):
@@ -327,7 +294,7 @@ class PipelineSpec(Section):
     description: str = key("What the pipeline is for, in a sentence; shown in the Airflow UI.", "", shown="empty")
     owner: Text = key("Owner of the DAGs in the Airflow UI.")
     tags: tuple[Text, ...] = key("Tags of the DAGs.", ())
-    source: SourceSpec
+    source: Annotated[SourceSection, ByKind()]
     format: FormatSpec = Field(default_factory=FormatSpec)
     columns: Annotated[tuple[ColumnSpec, ...], Field(min_length=1)]
     event_time: EventTimeSpec

@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from tidegate.core.spec.pipeline import KAFKA
 from tidegate.spec.document import Path, Problem, dotted
 from tidegate.spec.model import PipelineSpec
+from tidegate.spec.source import SourceSection, section_of
 from tidegate.spec.values import nearest, show
 
 _EXPECTED = {
@@ -79,6 +81,8 @@ def keys(model: type[BaseModel]) -> list[str]:
 
 def _section(annotation: object) -> type[BaseModel] | None:
     """The section that a field holds, be it alone, in a list, or optional."""
+    if annotation is SourceSection:
+        return section_of(KAFKA)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((s for s in map(_section, typing.get_args(annotation)) if s), None)

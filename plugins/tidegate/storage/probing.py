@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -107,22 +106,3 @@ def reach(host: str, port: int, timeout_s: float) -> str:
     except OSError as e:
         return f"{host}:{port}: {e.strerror or e}"
     return ""
-
-
-def may_read(settings: Mapping[str, str], topic: str, partition: int, offset: int, timeout_s: float) -> str:
-    """Why Kafka gives us no record of the partition (from `offset`, where there is one); "" if it does, or is slow.
-
-    No group is joined and nothing is committed."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-    own = {"group.id": "tidegate-doctor", "enable.auto.commit": "false", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, **own, "log_level": 0})
-    try:
-        consumer.assign([TopicPartition(topic, partition, offset)])
-        message = consumer.poll(timeout_s)
-        error = message.error() if message is not None else None
-        return "" if error is None or error.retriable() else error.str()
-    except KafkaException as e:
-        return str(e.args[0].str() if e.args and hasattr(e.args[0], "str") else e)
-    finally:
-        consumer.close()

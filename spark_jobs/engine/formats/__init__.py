@@ -9,8 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.slowness import Slowness
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Decoded
 from spark_jobs.engine.formats.assembly import Assembly, Malformed, Values
 from spark_jobs.engine.formats.avro_code import Read, reader
@@ -16,6 +15,7 @@ from spark_jobs.engine.formats.known import known_fields
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
 from spark_jobs.engine.formats.wire_program import why_not
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.avro import Schema, parse
 from tidegate.core.spec.pipeline import AvroFormat, Pipeline
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from spark_jobs.engine import native
 from spark_jobs.engine.event_time import event_ms
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.formats.assembly import first_seen
 from spark_jobs.engine.formats.json_program import EVENT, Program
@@ -21,6 +20,7 @@ from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.files import slow_path
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 

@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.fetch import Chunk
 from spark_jobs.engine.formats import Decoded
 from spark_jobs.engine.formats.assembly import Assembly, Malformed, Misfits, Values
 from spark_jobs.engine.formats.avro_rules import signed
@@ -25,6 +24,7 @@ from spark_jobs.engine.strict import Unfit
 from tidegate import descriptors
 from tidegate.core.base.hivetypes import HiveType
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
 
 HEADER = 5

@@ -10,7 +10,7 @@ from tidegate.board.reach import Reach
 from tidegate.core.look.glance import DirtyShare
 from tidegate.core.look.window_map import Judge
 from tidegate.core.source.loss import CRITICAL, WARN, sentence, short
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.pauses import silent
 from tidegate.workflow.look.glance import Lag, plan_lag, with_told
@@ -121,7 +121,7 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
     )
 
 
-def _lags(found: PipelineStatus, topic: TopicState | None) -> list[PartitionLag]:
+def _lags(found: PipelineStatus, topic: LogState | None) -> list[PartitionLag]:
     ends = {} if found.overview is None else found.overview.planned_ends
     offsets = {} if topic is None else topic.partitions
     lags = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tidegate.board.reach import Reach
 from tidegate.core.base.errors import SourceUnavailable, SpecError
 from tidegate.core.look.sighting import Lookup, Row, RowReader
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.workflow.look.where import Answer, where
 
@@ -85,7 +85,7 @@ class _Known:
     def __init__(self, reach: Reach, pipeline: Pipeline) -> None:
         self._reach, self._pipeline = reach, pipeline
 
-    def describe(self, topic: str) -> TopicState:
+    def look(self, topic: str) -> LogState:
         known = self._reach.topics.known([self._pipeline])
         if self._pipeline.name not in known:
             raise SourceUnavailable(self._reach.topics.silence(self._pipeline))

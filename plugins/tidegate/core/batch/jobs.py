@@ -10,6 +10,7 @@ from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
+from tidegate.core.spec.pipeline import KAFKA
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
 
@@ -92,3 +93,23 @@ class Copy:
     source: Source
     wanted: tuple[tuple[int, int], ...] | None
     columns: tuple[tuple[str, str], ...] | None = None
+
+
+def wants_headers(plan: JobPlan) -> bool:
+    """Whether any of the plan's specs takes records as they are; asking for headers costs a little."""
+    specs = [plan.pipeline, *(part.pinned for part in plan.parts)]
+    return any(spec is not None and spec["format"]["type"] == "raw" for spec in specs)
+
+
+def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:
+    """R1: a replay sees what the range's batch could see when it was planned, whatever the spec says today."""
+    for part in plan.parts:
+        for r in part.ranges if part.pinned is not None and not part.sources else ():
+            if r.partition == wanted.partition and r.start <= wanted.start and wanted.end <= r.end:
+                return str(part.pinned["source"]["isolation"])  # type: ignore[index]
+    return str(plan.pipeline["source"]["isolation"])
+
+
+def kind_of(plan: JobPlan) -> str:
+    """The kind of source that the plan's records come from; plans of earlier releases do not name it."""
+    return str(plan.pipeline["source"].get("kind", KAFKA))

@@ -11,7 +11,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import Loss, OpenBatch, PartitionPlan, Plan
 from tidegate.core.source.log_cut import REASON, Cut
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_start
 from tidegate.core.window.lateness import by_policy, floor_of
@@ -47,7 +47,7 @@ def plan_batch(
     pipeline: Pipeline,
     spec_version: int,
     view: PlanningView,
-    topic: TopicState,
+    topic: LogState,
     first_offsets: Mapping[int, int],
     clock_ms: int,
 ) -> Plan | NothingToPlan:
@@ -57,7 +57,7 @@ def plan_batch(
 
     Raises TopicRecreated, DataLoss (by `on_data_loss`) and SourceError; a missing state is never a default.
     """
-    if view.accepted_topic_id is not None and topic.topic_id != view.accepted_topic_id:
+    if topic.is_another(view.accepted_topic_id):
         raise TopicRecreated(
             f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
         )
@@ -95,7 +95,7 @@ def plan_batch(
 
 
 def _starts(
-    pipeline: Pipeline, view: PlanningView, topic: TopicState, first_offsets: Mapping[int, int]
+    pipeline: Pipeline, view: PlanningView, topic: LogState, first_offsets: Mapping[int, int]
 ) -> tuple[dict[int, int], tuple[Loss, ...]]:
     starts: dict[int, int] = {}
     losses = [Loss(p, lost.start, lost.end, REASON) for p, lost in sorted(view.skipped.items())]
@@ -125,13 +125,13 @@ def _starts(
     return starts, tuple(losses)
 
 
-def _ends(pipeline: Pipeline, topic: TopicState, starts: Mapping[int, int]) -> dict[int, int]:
+def _ends(pipeline: Pipeline, topic: LogState, starts: Mapping[int, int]) -> dict[int, int]:
     backlog = {p: o.last_stable_offset - starts[p] for p, o in topic.partitions.items()}
     take = share(backlog, pipeline.ingest.max_records)
     return {p: starts[p] + take.get(p, 0) for p in topic.partitions}
 
 
-def _must_pin(pipeline: Pipeline, topic: TopicState) -> bool:
+def _must_pin(pipeline: Pipeline, topic: LogState) -> bool:
     """The first batch pins where reading begins: `latest` would move on with every look, also over an empty topic's
     first records. `earliest` of an empty topic stays what it is."""
     holds_offsets = any(o.high_watermark > o.log_start for o in topic.partitions.values())
@@ -208,7 +208,7 @@ def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | Non
     return TopicFacts(plan.batch_id, plan.clock_ms, tuple(rows))
 
 
-def first_offsets(start: str | int, topic: TopicState, at_time: Mapping[int, int]) -> dict[int, int]:
+def first_offsets(start: str | int, topic: LogState, at_time: Mapping[int, int]) -> dict[int, int]:
     """Where a pipeline's first batch begins: `earliest`, `latest`, or the offsets found for a timestamp."""
     offsets: dict[int, int] = {}
     for p, o in topic.partitions.items():
@@ -216,9 +216,9 @@ def first_offsets(start: str | int, topic: TopicState, at_time: Mapping[int, int
     return offsets
 
 
-def still_there(plan: Plan, topic: TopicState) -> tuple[OffsetRange, ...]:
+def still_there(plan: Plan, topic: LogState) -> tuple[OffsetRange, ...]:
     """What of the plan's ranges the topic still holds; nothing, if it is another topic by now."""
-    if plan.is_redrive or plan.topic_id != topic.topic_id:
+    if plan.is_redrive or topic.is_another(plan.topic_id):
         return ()
     found = []
     for r in plan.ranges:
@@ -231,7 +231,7 @@ def still_there(plan: Plan, topic: TopicState) -> tuple[OffsetRange, ...]:
     return tuple(found)
 
 
-def _first(start: str | int, offsets: PartitionOffsets, at_time: int | None) -> int:
+def _first(start: str | int, offsets: Lane, at_time: int | None) -> int:
     if start == "earliest":
         return offsets.log_start
     if start == "latest":

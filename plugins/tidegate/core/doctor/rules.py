@@ -325,19 +325,6 @@ def clock(whose: str, ahead_s: float) -> Finding:
     return Finding("clocks", level, what, means, "synchronise both by NTP: chronyc tracking", whose)
 
 
-def topic(pipeline: str, name: str, retention_ms: int | None, deletes: bool | None, planned_ms: int) -> Finding:
-    """`planned_ms`: how far behind reading may be without a loss that surprises (its watermark delay and a day)."""
-    if deletes is None:
-        means = "how much time is left before Kafka's retention loses records cannot be told"
-        mend = "allow DescribeConfigs on the topic"
-        return Finding("kafka", WARNING, f"topic {name}: its settings may not be read", means, mend, pipeline)
-    if deletes and retention_ms is not None and retention_ms < planned_ms:
-        means = "an outage as long as that loses records, and windows cannot be replayed from Kafka afterwards"
-        mend = f"raise the topic's retention.ms (now {retention_ms:,}) above {planned_ms:,}"
-        return Finding("kafka", WARNING, f"topic {name} keeps {retention_ms / 3_600_000:.1f} h", means, mend, pipeline)
-    return ok("kafka", f"topic {name} can be described and read", pipeline)
-
-
 def space(pipeline: str, place: str, free: int, total: int) -> Finding:
     """Of a local disk, in bytes."""
     if total and free / total < FREE_RATIO:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegate.core.base.instants import iso, span
+from tidegate.core.source.trouble import Remedy, Trouble, What
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import WindowKey
@@ -14,14 +15,14 @@ YOUNG_MS = 15 * 60_000
 """Kafka ends a transaction once its producer's time-out is over; brokers allow none that is longer, by default."""
 
 
-def next_step(pipeline: str, windows: Windows, certificate: Certificate) -> str:
+def next_step(pipeline: str, windows: Windows, certificate: Certificate, source: Remedy) -> str:
     """What helps against the first partition that blocks, one that nothing heals by itself before the others."""
     blocking = [m for m in certificate.partitions if m.partition in set(certificate.blockers)]
     now_ms = certificate.decided_ms
     stuck = [m for m in blocking if _stays(windows, m, now_ms)]
     if not blocking:
         return f"look at the runs of {pipeline}.ingest"
-    return _advice(pipeline, windows, (stuck or blocking)[0], now_ms)
+    return _advice(pipeline, windows, (stuck or blocking)[0], now_ms, source)
 
 
 def unread_step(
@@ -66,18 +67,13 @@ def _young(mark: PartitionWatermark, now_ms: int) -> bool:
     return since_ms is not None and now_ms - since_ms < YOUNG_MS
 
 
-def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark, now_ms: int) -> str:
+def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark, now_ms: int, source: Remedy) -> str:
     who = f"partition {mark.partition}"
     if _young(mark, now_ms):
-        return (
-            "nothing yet: producers end their transactions, and Kafka those of a producer that is gone, as a rule "
-            f"within {span(YOUNG_MS)}"
-        )
+        return f"nothing yet: {source(Trouble(What.YOUNG_TRANSACTION, within=span(YOUNG_MS)))}"
     if mark.open_transaction_since_ms is not None:
-        return (
-            f"commit or abort the transaction that is open in {who}: `kafka-transactions.sh find-hanging` names it, "
-            "`abort` ends one whose producer is gone"
-        )
+        ended = source(Trouble(What.TRANSACTION))
+        return f"commit or abort the transaction that is open in {who}: {ended}"
     if not mark.drained:
         return f"nothing if {pipeline}.ingest is running: it still has to read {who} to its end"
     if windows.idle == "wait":

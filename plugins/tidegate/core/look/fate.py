@@ -133,7 +133,7 @@ def _unknown_partition(facts: OffsetFacts, life: Life, around: Surroundings) -> 
     if topic is None:
         words = f"no batch has partition {p} yet; whether it exists could not be asked: {around.silence}"
         return Fate(UNDECIDED, words)
-    if topic.topic_id != life.topic_id or p not in topic.partitions:
+    if topic.is_another(life.topic_id) or p not in topic.partitions:
         return Fate(NO_PARTITION, f"topic {topic.topic} has no partition {p}")
     # before the first batch nothing is due that the log no longer has; what comes later is read from its beginning
     return _beyond(facts, 0 if facts.lives else topic.partitions[p].log_start, life, around)
@@ -148,7 +148,7 @@ def _beyond(facts: OffsetFacts, planned_end: int, life: Life, around: Surroundin
     if around.topic is None:
         words = f"in no batch yet: planned up to {planned_end:,}; whether the record exists could not be asked: "
         return Fate(UNDECIDED, words + around.silence, behind=behind)
-    if around.topic.topic_id != life.topic_id:
+    if around.topic.is_another(life.topic_id):
         words = f"never read: reading had come to {planned_end:,} when the topic was recreated"
         return Fate(NEVER_READ, f"{words} (it is {around.topic.topic_id} now)", f"tidegate source reset {name}")
     offsets = around.topic.partitions.get(facts.partition)

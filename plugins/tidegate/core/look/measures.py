@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from tidegate.core.batch.totals import BatchSteps, Spent
 from tidegate.core.look.survey import Counts, Survey, WindowSteps
 from tidegate.core.source.loss import CRITICAL, OK, WARN, TimeToLoss
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end
@@ -101,7 +101,7 @@ def family_of(name: str) -> str:
 def measures(
     pipeline: Pipeline,
     survey: Survey | None,
-    topic: TopicState | None,
+    topic: LogState | None,
     loss: TimeToLoss | None,
     due: Due | None,
     now_ms: int,

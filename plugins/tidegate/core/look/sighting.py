@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, WindowRow
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.watermark import Certificate
@@ -115,7 +115,7 @@ class Surroundings:
 
     now: Pipeline
     pinned: Pipeline
-    topic: TopicState | None
+    topic: LogState | None
     silence: str
     certificates: Mapping[int, Certificate]
 

@@ -15,7 +15,7 @@ from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive, parse
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.landed import OwedSpan
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Column, Format, Pipeline
 
 AUTO, KAFKA, FILES = "auto", "kafka", "files"
@@ -39,17 +39,19 @@ more rows than that is rebuilt alone."""
 
 
 def gone(
-    span: OffsetRange, batch_id: int, topic_id: str, now: TopicState | None, why: str = "", cut: int | None = None
+    span: OffsetRange, batch_id: int, topic_id: str, now: LogState | None, why: str = "", cut: int | None = None
 ) -> str | None:
     """Why Kafka does not have these records any more; None if it has. `now` None: there is no such topic, `why`. `cut`:
     the first offset at which the log has another record than the batch read."""
     where = f"batch {batch_id}: partition {span.partition} offsets"
     if now is None:
         return f"batch {batch_id}: {why}"
-    if now.topic_id != topic_id:
+    if now.is_another(topic_id):
         return (
             f"topic {now.topic} was recreated: it has id {now.topic_id} now, its records of then ({topic_id}) are gone"
         )
+    if not now.traits.rereadable:
+        return f"{where} [{span.start}, {span.end}): a second reading of {now.topic} may give other records"
     offsets = now.partitions.get(span.partition)
     if offsets is None:
         return f"{where} [{span.start}, {span.end}) are gone: the topic has no such partition"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 
 REASON = "a cut of the log"
 
@@ -60,7 +60,7 @@ def resumption(cut: Cut, skip: bool, why: str) -> Resumption:
     return Resumption(cut.partition, cut.after_batch, cut.topic_id, offset, lost, cut.leader_epoch, why)
 
 
-def doubtful(ends: Mapping[int, int], epochs: Mapping[int, int], topic: TopicState) -> dict[int, tuple[int, int]]:
+def doubtful(ends: Mapping[int, int], epochs: Mapping[int, int], topic: LogState) -> dict[int, tuple[int, int]]:
     """(end, leader epoch) of partitions whose log may have been cut below what was planned: those with a new leader, or
     that end too early."""
     found = {}
@@ -73,8 +73,16 @@ def doubtful(ends: Mapping[int, int], epochs: Mapping[int, int], topic: TopicSta
     return found
 
 
+def too_short(ends: Mapping[int, int], topic: LogState) -> dict[int, int]:
+    """R6 without the trait `identity`: where each log ends that ends below `ends`. It was cut, or created again; no id
+    tells."""
+    if topic.traits.identity:
+        return {}
+    return {p: o.high_watermark for p, o in topic.partitions.items() if o.high_watermark < ends.get(p, 0)}
+
+
 def found_cuts(
-    ends: Mapping[int, int], epochs: Mapping[int, int], topic: TopicState, answers: Mapping[int, int], after_batch: int
+    ends: Mapping[int, int], epochs: Mapping[int, int], topic: LogState, answers: Mapping[int, int], after_batch: int
 ) -> tuple[Cut, ...]:
     """`answers`: what the broker said of the doubtful ones that were cut. Where no epoch is known, a log that ends
     below the planned end was cut at its end."""

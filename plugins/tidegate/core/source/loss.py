@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from math import inf
 
 from tidegate.core.base.instants import span
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
 from tidegate.core.source.retention import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast, forecast
+from tidegate.core.source.trouble import Remedy, Trouble, What
 
 OK, WARN, CRITICAL, OFF = "ok", "warn", "critical", "off"
 _LOUDEST = (CRITICAL, WARN, UNKNOWN, OK, OFF)
@@ -49,7 +50,7 @@ class TimeToLoss:
         return min((f.stopped_ms for f in self.partitions if f.stopped_ms is not None), default=None)
 
 
-def time_to_loss(topic: TopicState, progress: Progress, now_ms: int, warning_ms: int | None) -> TimeToLoss:
+def time_to_loss(topic: LogState, progress: Progress, now_ms: int, warning_ms: int | None) -> TimeToLoss:
     """Of all partitions; `warning_ms` is `source.loss_warning`."""
     found = forecast(topic, progress, now_ms)
     levels = [level(f, warning_ms) for f in found] or [OK if warning_ms is not None else OFF]
@@ -92,25 +93,19 @@ def short(loss: TimeToLoss) -> str:
     return "?" if any(f.state == UNKNOWN for f in loss.partitions) else "-"
 
 
-def remedy(loss: TimeToLoss, topic: str, pipeline: str) -> str:
+def remedy(loss: TimeToLoss, topic: str, pipeline: str, source: Remedy) -> str:
     """What to do, in the order of what helps soonest. Of what is gone nobody knows which limit took it: it was the only
     one that there is, if there is but one."""
     limit = loss.first.limit if loss.first is not None else ""
     if not limit and loss.retention_ms is None and loss.retention_bytes is not None:
         limit = "bytes"
-    raised = "retention.bytes" if limit == "bytes" else "retention.ms"
     then = (
         f"read faster: clear failed {pipeline}.ingest runs, unpause the DAG, raise ingest.max_records or Spark's cores"
     )
     if loss.first is not None and loss.first.held:
-        then = (
-            f"end the transaction that is open in partition {loss.first.partition}: `kafka-transactions.sh "
-            "find-hanging` names it, `abort` ends one whose producer is gone"
-        )
-    return (
-        f"first let Kafka keep them: kafka-configs --bootstrap-server ... --alter --entity-type topics --entity-name "
-        f"{topic} --add-config {raised}=...; then {then}"
-    )
+        ended = source(Trouble(What.TRANSACTION, topic))
+        then = f"end the transaction that is open in partition {loss.first.partition}: {ended}"
+    return f"first {source(Trouble(What.EXPIRES, topic, limit or 'time'))}; then {then}"
 
 
 def _what(f: LossForecast) -> str:

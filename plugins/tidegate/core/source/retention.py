@@ -41,7 +41,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from tidegate.core.source.port import PartitionOffsets, TopicState
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import Progress
 
 HOUR_MS = 3_600_000
@@ -93,8 +93,8 @@ class _Case:
     """One partition at one instant."""
 
     number: int
-    offsets: PartitionOffsets
-    topic: TopicState
+    offsets: Lane
+    topic: LogState
     progress: Progress
     now_ms: int
 
@@ -160,7 +160,7 @@ class _Case:
         return max(1, end - base.landed_ms)
 
 
-def forecast(topic: TopicState, progress: Progress, now_ms: int) -> tuple[LossForecast, ...]:
+def forecast(topic: LogState, progress: Progress, now_ms: int) -> tuple[LossForecast, ...]:
     """One for each Kafka partition that the broker has, in order."""
     return tuple(_partition(_Case(p, o, topic, progress, now_ms)) for p, o in sorted(topic.partitions.items()))
 
@@ -174,6 +174,8 @@ def _partition(case: _Case) -> LossForecast:
     if offsets.log_start > case.next:
         gone = f"offsets [{case.next}, {offsets.log_start}) are gone already"
         return LossForecast(case.number, PASSING, 0, 0, reason=gone, unread=unread)
+    if not case.topic.traits.expires:
+        return LossForecast(case.number, NEVER, reason="this kind of source forgets nothing", unread=unread)
     if case.topic.deletes is False:
         return LossForecast(case.number, NEVER, reason="the topic is compacted, nothing is deleted", unread=unread)
     if case.topic.deletes is None:

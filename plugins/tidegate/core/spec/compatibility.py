@@ -10,6 +10,7 @@ from tidegate.core.spec.evolution import changes
 from tidegate.core.spec.pipeline import Pipeline, late_columns, table_columns
 
 _FIXED: tuple[tuple[str, Callable[[Pipeline], Any]], ...] = (
+    ("source.kind", lambda p: p.source.kind),
     ("source.topic", lambda p: p.source.topic),
     ("windows.size", lambda p: f"{p.windows.size_ms // 60_000} min"),
     ("windows.timezone", lambda p: p.windows.timezone),

@@ -12,8 +12,14 @@ from tidegate.core.base.plain import LEFT_OUT
 TIME_PARTITIONS = ("date", "hour", "minute")
 
 
+KAFKA = "kafka"
+"""The kind of source of every pipeline that does not name one."""
+
+
 @dataclass(frozen=True)
 class Source:
+    """`options`: keys that only this kind of source has, and their values as text, in order of the keys."""
+
     conn_id: str
     topic: str
     start: str | int = "earliest"  # earliest | latest | epoch ms
@@ -21,6 +27,8 @@ class Source:
     gaps: str = "forbid"  # forbid | allow
     on_data_loss: str = "fail"  # fail | record
     loss_warning_ms: int | None = 86_400_000  # time to loss that is worth a warning; None: never
+    kind: str = field(default=KAFKA, metadata=LEFT_OUT)
+    options: tuple[tuple[str, str], ...] = field(default=(), metadata=LEFT_OUT)
 
 
 SKIPPED_FIELD = "_"

@@ -22,8 +22,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, OffsetSpec, ResourceType
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.source.port import PartitionOffsets, TopicState
-from tidegate.sources.kafka import log_ends
+from tidegate.core.source.port import ForWorkers, Lane, LogState
+from tidegate.sources.kafka import TRAITS, log_ends
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,8 @@ class KafkaSource:
     `settings` are librdkafka's. Each request is given up after `timeout_s` seconds. Several threads may ask at once.
     """
 
+    traits = TRAITS
+
     def __init__(
         self, settings: Mapping[str, str], isolation: str, *, client_id: str = "tidegate", timeout_s: float = 10.0
     ) -> None:
@@ -75,17 +77,7 @@ class KafkaSource:
         self._making = threading.Lock()
         self._reason = ""
 
-    @classmethod
-    def from_connection_fields(
-        cls, extra: Mapping[str, Any], isolation: str, *, client_id: str = "tidegate"
-    ) -> KafkaSource:
-        """From the extra of an Airflow connection of type `kafka`, which is a librdkafka configuration.
-
-        Raises SourceError if that can't be a configuration.
-        """
-        return cls(connection_settings(extra), isolation, client_id=client_id)
-
-    def describe(self, topic: str) -> TopicState:
+    def look(self, topic: str) -> LogState:
         description = self._answer(self._admin.describe_topics(TopicCollection([topic]), **self._limit), topic)
         numbers = sorted(p.id for p in description.partitions)
         # In this order log start <= high watermark holds, and the last stable offset is below the high watermark only
@@ -97,19 +89,17 @@ class KafkaSource:
             stable = self._list_offsets(topic, numbers, OffsetSpec.latest(), READ_COMMITTED)
         # of the last answer: what was cut off before it lies above its end, what is cut off later has a later leader
         epochs = {p: stable[p].leader_epoch for p in numbers}
-        return TopicState(
+        return LogState(
             topic=topic,
             topic_id=str(description.topic_id),
             partitions={
-                p: PartitionOffsets(
-                    starts[p].offset, min(stable[p].offset, ends[p].offset), ends[p].offset, _epoch(epochs[p])
-                )
+                p: Lane(starts[p].offset, min(stable[p].offset, ends[p].offset), ends[p].offset, _epoch(epochs[p]))
                 for p in numbers
             },
             **self._retention(topic),
         )
 
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """Records of open transactions count, so that none of them is skipped when it is committed later."""
         description = self._answer(self._admin.describe_topics(TopicCollection([topic]), **self._limit), topic)
         numbers = sorted(p.id for p in description.partitions)
@@ -122,7 +112,7 @@ class KafkaSource:
         """Raises SourceError."""
         return log_ends.cuts(self._settings, topic, ends, self._timeout_s)
 
-    def commit_group(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
+    def remember(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
         """Raises SourceError, which the caller may ignore: nothing is lost when it fails."""
         partitions = [TopicPartition(topic, p, offset, mark) for p, offset in sorted(offsets.items())]
         if not partitions:
@@ -135,20 +125,17 @@ class KafkaSource:
                 raise SourceError(message, advice="if another consumer is in this group, it must not be")
             time.sleep(_PAUSE_S)  # the group's coordinator moves, or is elected for the first time
 
-    def committed_group(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
+    def remembered(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
         """Raises SourceError. A group that does not exist has committed nothing."""
         request = [ConsumerGroupTopicPartitions(group)]
         answer = self._answer(self._admin.list_consumer_group_offsets(request, **self._limit), topic)
         found = [p for p in answer.topic_partitions if p.topic == topic and p.error is None and p.offset >= 0]
         return {p.partition: p.offset for p in found if (p.metadata or "") == mark}
 
-    def client_settings(self) -> dict[str, str]:
-        """With `client.id` and `isolation.level`; group settings are the reader's own affair."""
-        return {key: value for key, value in self._settings.items() if not _SECRET.search(key)}
-
-    def secrets(self) -> dict[str, str]:
-        """The settings that must not appear in plans, arguments or logs."""
-        return {key: value for key, value in self._settings.items() if _SECRET.search(key)}
+    def for_workers(self) -> ForWorkers:
+        """librdkafka settings, with `client.id` and `isolation.level`; group settings are the reader's own affair."""
+        secrets = {key: value for key, value in self._settings.items() if _SECRET.search(key)}
+        return ForWorkers({key: value for key, value in self._settings.items() if key not in secrets}, secrets)
 
     @property
     def _limit(self) -> dict[str, float]:
@@ -201,7 +188,7 @@ class KafkaSource:
         return next((p for p in answer.topic_partitions if p.error is not None), None)
 
     def _retention(self, topic: str) -> dict[str, Any]:
-        """The fields of TopicState about it; `deletes` is None if we are not allowed to know."""
+        """The fields of LogState about it; `deletes` is None if we are not allowed to know."""
         try:
             request = [ConfigResource(ResourceType.TOPIC, topic)]
             config = self._answer(self._admin.describe_configs(request, **self._limit), topic)

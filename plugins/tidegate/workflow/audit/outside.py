@@ -165,11 +165,11 @@ class Topic:
         """`produced` is None afterwards where the broker did not answer; `notes` say why."""
         topic = self._ctx.pipeline.source.topic
         try:
-            state = self._ctx.source.describe(topic)
+            state = self._ctx.source.look(topic)
         except TidegateError as e:
             self.notes.append(f"the broker was not asked: {str(e).splitlines()[0]}")
             return
-        if self._accepted is not None and state.topic_id != self._accepted:
+        if state.is_another(self._accepted):
             self.notes.append(f"topic {topic} was recreated ({state.topic_id}); nothing of the new one was read yet")
             return
         ends, firsts = self._ends, self._firsts

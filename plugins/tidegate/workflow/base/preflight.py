@@ -127,11 +127,11 @@ def highest_epoch(ctx: Context, window: WindowKey, number: int) -> int:
 
 def refuse_if_group_is_ahead(ctx: Context, view: PlanningView) -> None:
     """Raises StorageAhead if this very ledger once told Kafka of offsets that it does not remember planning."""
-    if view.accepted_topic_id is None:
-        return
+    if view.accepted_topic_id is None or not ctx.source.traits.remembers:
+        return  # storage is the only witness
     topic = ctx.pipeline.source.topic
     try:
-        told = ctx.source.committed_group(group_of(ctx), topic, group_mark(ctx, view.accepted_topic_id, view.rewound))
+        told = ctx.source.remembered(group_of(ctx), topic, group_mark(ctx, view.accepted_topic_id, view.rewound))
     except SourceUnavailable:
         raise
     except SourceError as e:

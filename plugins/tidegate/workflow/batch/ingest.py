@@ -87,13 +87,13 @@ def _give_way(ctx: Context) -> None:
 def _decide(ctx: Context, view: planning.PlanningView) -> Plan | NothingToPlan:
     spec = ctx.pipeline
     clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
-    topic = ctx.source.describe(spec.source.topic)
+    topic = ctx.source.look(spec.source.topic)
     view = replace(view, cuts=log_cut.of(ctx, view, topic))
     first: dict[int, int] = {}
     if not view.begun:  # whatever comes later is read from its beginning
         at_time = {}
         if isinstance(spec.source.start, int):
-            at_time = ctx.source.offsets_for_time(spec.source.topic, spec.source.start)
+            at_time = ctx.source.offsets_at(spec.source.topic, spec.source.start)
         first = planning.first_offsets(spec.source.start, topic, at_time)
     return planning.plan_batch(spec, ctx.spec_version, view, topic, first, clock_ms)
 
@@ -180,7 +180,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
         attempt=ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce),
         attempt_dir=_attempt_dir(ctx, batch),
         pipeline=to_plain(spec),
-        bootstrap=ctx.source.client_settings(),
+        bootstrap=ctx.source.for_workers().settings,
         topic=plan_.topic,
         topic_id=plan_.topic_id,
         parts=(
@@ -244,15 +244,17 @@ def land(ctx: Context, run: str) -> bool:
     landing.finish_side_duties(ctx)
     if batch.plan.is_redrive:
         return True  # it has read nothing of the topic
-    _tell_kafka(ctx, batch)
+    _tell_source(ctx, batch)
     return any(p.end < p.last_stable_offset for p in batch.plan.partitions)
 
 
-def _tell_kafka(ctx: Context, batch: LandedBatch) -> None:
-    """So that Kafka's own tools show the lag, and a ledger that lost commits notices; the ledger alone decides."""
+def _tell_source(ctx: Context, batch: LandedBatch) -> None:
+    """So that the source's own tools show the lag, and a ledger that lost commits notices; the ledger alone decides."""
+    if not ctx.source.traits.remembers:
+        return
     ends = {p.partition: p.end for p in batch.plan.partitions}
     try:
         mark = preflight.group_mark(ctx, batch.plan.topic_id, log_cut.rewound(ctx, batch.plan))
-        ctx.source.commit_group(preflight.group_of(ctx), batch.plan.topic, ends, mark)
+        ctx.source.remember(preflight.group_of(ctx), batch.plan.topic, ends, mark)
     except SourceError as e:
         ctx.say(f"the consumer group's offsets were not committed (harmless): {e}")

@@ -23,7 +23,7 @@ from tidegate.core.dirty import redrive
 from tidegate.core.files import slow_path
 from tidegate.core.files.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.restore.record import same_plan
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.target.paths import join
 from tidegate.core.window import lateness, schedule
 from tidegate.core.window.zonedata import SAME_TZDATA, version_of
@@ -131,7 +131,7 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
         _refuse_unless_released(ctx, plan.batch_id, reason)
 
 
-def _refuse_if_cut(ctx: Context, plan: Plan, topic: TopicState) -> None:
+def _refuse_if_cut(ctx: Context, plan: Plan, topic: LogState) -> None:
     """Nor from a log that was cut meanwhile: some of it was read before, some after, nobody knows which."""
     for partition, offset in sorted(log_cut.under(ctx, plan, topic).items()):
         raise BatchRefused(
@@ -152,8 +152,8 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
 
 def _check_topic(ctx: Context, plan: Plan) -> None:
     """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile."""
-    topic = ctx.source.describe(plan.topic)
-    if topic.topic_id != plan.topic_id:
+    topic = ctx.source.look(plan.topic)
+    if topic.is_another(plan.topic_id):
         raise TopicRecreated(
             f"topic {plan.topic} has id {topic.topic_id} now, batch {plan.batch_id} planned {plan.topic_id}"
         )

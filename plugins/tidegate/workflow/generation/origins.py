@@ -15,7 +15,7 @@ from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.files.rereading import listed
 from tidegate.core.replay.origin import FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
@@ -73,7 +73,7 @@ class Chooser:
         self.batches: dict[int, LandedBatch] = {}
         self._specs: dict[int, Pipeline] = {}
         self._missing: dict[int | None, tuple[str, ...]] = {}
-        self._topic: tuple[TopicState | None, str] | None = None
+        self._topic: tuple[LogState | None, str] | None = None
         self._cut: dict[int, dict[int, int]] = {}
         self._known_cuts: list[tuple[str, int, int, int]] | None = None
 
@@ -90,12 +90,12 @@ class Chooser:
         taken = [s for s in owed if found[s.batch_id, s.partition] == FILES]
         return Choice(work, owed, found, known.copies(taken))
 
-    def topic(self) -> TopicState | None:
+    def topic(self) -> LogState | None:
         """As it is now, asked once; None if there is none. Raises SourceUnavailable."""
         if self._topic is None:
             name = self._ctx.pipeline.source.topic
             try:
-                self._topic = self._ctx.source.describe(name), ""
+                self._topic = self._ctx.source.look(name), ""
             except SourceUnavailable:
                 raise
             except SourceError as e:
@@ -123,17 +123,17 @@ class Chooser:
             wanted = OffsetRange(plan.topic, owed.partition, owed.min_offset, owed.max_offset + 1)
             cut = self._cuts(plan, now).get(owed.partition)
             why = gone(wanted, owed.batch_id, plan.topic_id, now, self._topic[1] if self._topic else "", cut)
-            if now is not None and now.topic_id == plan.topic_id and owed.partition in now.partitions:
+            if now is not None and not now.is_another(plan.topic_id) and owed.partition in now.partitions:
                 kept_from = now.partitions[owed.partition].log_start
             removed = work.removed.get((owed.batch_id, owed.partition))
             if why is None and removed:
                 why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
         return Span(owed, why, (), None, kept_from, plan.is_redrive)
 
-    def _cuts(self, plan: Plan, now: TopicState | None) -> dict[int, int]:
+    def _cuts(self, plan: Plan, now: LogState | None) -> dict[int, int]:
         """By partition the first offset at which the log has another record than the batch read: cuts that are
         remembered, and those that nobody has noticed yet."""
-        if now is None or now.topic_id != plan.topic_id:
+        if now is None or now.is_another(plan.topic_id):
             return {}
         if plan.batch_id not in self._cut:
             found = log_cut.under(self._ctx, plan, now)

@@ -192,7 +192,7 @@ def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> JobPlan:
         attempt=first.attempt,
         attempt_dir=_directory(ctx, first),
         pipeline=to_plain(ctx.pipeline),
-        bootstrap=ctx.source.client_settings() if of_kafka else {},
+        bootstrap=ctx.source.for_workers().settings if of_kafka else {},
         topic=plans[0].topic,
         topic_id=(of_kafka or plans)[0].topic_id,
         parts=tuple(parts),
@@ -226,12 +226,12 @@ def _recreated(ctx: Context, job: JobPlan) -> ReplayRefused | None:
     if all(part.sources for part in job.parts):
         return None
     try:
-        now = ctx.source.describe(job.topic)
+        now = ctx.source.look(job.topic)
     except SourceUnavailable:
         raise
     except SourceError as e:
         return ReplayRefused(f"topic {job.topic} went while it was read: {e.args[0]}", advice=KEPT)
-    if now.topic_id == job.topic_id:
+    if not now.is_another(job.topic_id):
         return None
     return ReplayRefused(
         f"topic {now.topic} was recreated: it has id {now.topic_id} now, its records of then ({job.topic_id}) are gone",

@@ -13,13 +13,14 @@ from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.views import WindowView
 from tidegate.core.publish.grounds import Grounds
 from tidegate.core.replay.rollback import Origin
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress, begins
 from tidegate.core.window import forecast, watermark
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.forecast import Forecast
 from tidegate.core.window.states import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
 from tidegate.core.window.watermark import Certificate
+from tidegate.kinds import source_kind
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.look.overview import after_refusal, first_line
@@ -66,7 +67,7 @@ class Explanation:
     grounds: Grounds | None = None
 
 
-def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: TopicState | None = None) -> Explanation:
+def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: LogState | None = None) -> Explanation:
     """`topic`: what Kafka has said; None where nobody has asked, or it gave no answer. Raises LedgerError."""
     name, spec = ctx.name, ctx.pipeline
     view = reads.window(name, key)
@@ -102,7 +103,7 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: TopicState 
     )
 
 
-def _unread(progress: Progress | None, topic: TopicState | None) -> dict[int, int]:
+def _unread(progress: Progress | None, topic: LogState | None) -> dict[int, int]:
     """Records by partition that no batch has planned; {} where nobody can tell."""
     if topic is None or progress is None or progress.newest is None or progress.topic_id != topic.topic_id:
         return {}
@@ -217,7 +218,9 @@ def _words(
             if blockers == 1
             else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
         )
-        return f"{who}{when}", stuck or next_step(name, ctx.pipeline.windows, now)
+        return f"{who}{when}", stuck or next_step(
+            name, ctx.pipeline.windows, now, source_kind(ctx.pipeline.source.kind).remedy
+        )
     if now.completeness is not None and now.completeness.asked_ms is None:
         return f"not ready: {now.reason}", f"its archive run asks: {run}"
     if now.completeness is not None:

@@ -13,7 +13,7 @@ from tidegate.core.look.blocking import oddities
 from tidegate.core.look.glance import GlanceLedger, Head, Told
 from tidegate.core.look.survey import Survey, SurveyLedger
 from tidegate.core.source.loss import CRITICAL, TimeToLoss, remedy, sentence
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress, begins
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.pauses import silent
@@ -23,6 +23,7 @@ from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.due import Due
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
+from tidegate.kinds import source_kind
 from tidegate.workflow.look import pauses
 from tidegate.workflow.look.measures import loss_of
 from tidegate.workflow.look.overview import after_refusal, first_line, refusal_kind
@@ -65,7 +66,7 @@ class Glance:
 def glances(
     pipelines: Sequence[Pipeline],
     heads: Mapping[str, Head],
-    topics: Mapping[str, tuple[TopicState, int]],
+    topics: Mapping[str, tuple[LogState, int]],
     reads: GlanceReads,
     now_ms: int,
 ) -> dict[str, Glance]:
@@ -153,7 +154,7 @@ def _waits(
     return watermark.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms, first=first)
 
 
-def _lag(survey: Survey | None, topic: tuple[TopicState, int] | None) -> Lag | None:
+def _lag(survey: Survey | None, topic: tuple[LogState, int] | None) -> Lag | None:
     """By Kafka if it has answered, else as the newest plan met the topic: what it left unread."""
     progress = None if survey is None else survey.progress
     if topic is not None:
@@ -182,7 +183,7 @@ TOLD = ("late_window", "unready_window", "audit_failed", "held_window", "late_ro
 """Kinds of notices that nothing else here would show."""
 
 
-def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, late: bool, now_ms: int) -> list[Concern]:
+def _concerns(glance: Glance, topic: tuple[LogState, int] | None, late: bool, now_ms: int) -> list[Concern]:
     """As `status` says them, but for those that need many statements: the pipeline's own page has all."""
     pipeline, head, survey, lag = glance.pipeline, glance.head, glance.survey, glance.lag
     name, found = pipeline.name, list[Concern]()
@@ -198,14 +199,14 @@ def _concerns(glance: Glance, topic: tuple[TopicState, int] | None, late: bool, 
     told = head.told if head is not None else ()
     if survey is None:
         return with_told(found, told)
-    if topic is not None and survey.progress.topic_id is not None and topic[0].topic_id != survey.progress.topic_id:
+    if topic is not None and topic[0].is_another(survey.progress.topic_id):
         what = f"topic {pipeline.source.topic} was recreated: it is {topic[0].topic_id}"
         found.append(Concern(what, f"if that was on purpose: tidegate source reset {name}", "source_reset"))
     elif lag is not None and lag.lost:
         what = f"{those(lag.lost, 'offset')} gone from the topic before they were read"
         found.append(Concern(what, "source.on_data_loss: record goes on without them", "data_loss"))
     elif glance.loss is not None and glance.loss.level == CRITICAL:
-        advice = remedy(glance.loss, pipeline.source.topic, name)
+        advice = remedy(glance.loss, pipeline.source.topic, name, source_kind(pipeline.source.kind).remedy)
         found.append(Concern(sentence(glance.loss), advice, "loss_ahead"))
     unread = lag.records if lag is not None and not lag.by_plan else None
     found += [Concern(*odd, "watermark") for odd in oddities(pipeline.windows, survey.facts, now_ms, unread)]

@@ -8,7 +8,7 @@ from tidegate.core.base.errors import SourceError
 from tidegate.core.look.measures import Measure, measures
 from tidegate.core.look.survey import Survey, SurveyLedger
 from tidegate.core.source.loss import TimeToLoss, time_to_loss
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window import due as rules
 from tidegate.core.window.due import Due
@@ -18,7 +18,7 @@ from tidegate.workflow.window.overdue import due_since
 
 
 def measure_all(
-    pipelines: Sequence[Pipeline], topics: Mapping[str, TopicState], reads: SurveyLedger, now_ms: int
+    pipelines: Sequence[Pipeline], topics: Mapping[str, LogState], reads: SurveyLedger, now_ms: int
 ) -> list[Measure]:
     """`topics` by the pipeline's name, of those for which Kafka answered. Raises LedgerError."""
     return _measures(pipelines, topics, reads.survey([one.name for one in pipelines], now_ms), reads, now_ms)
@@ -26,7 +26,7 @@ def measure_all(
 
 def _measures(
     pipelines: Sequence[Pipeline],
-    topics: Mapping[str, TopicState],
+    topics: Mapping[str, LogState],
     surveys: Mapping[str, Survey],
     reads: SurveyLedger,
     now_ms: int,
@@ -45,7 +45,7 @@ def measure_one(ctx: Context, reads: SurveyLedger) -> tuple[list[Measure], TimeT
     """The context's pipeline; Kafka is asked, and left out if it gives no answer. Raises LedgerError."""
     pipeline, now_ms = ctx.pipeline, ctx.clock.now_ms()
     try:
-        topics = {pipeline.name: ctx.source.describe(pipeline.source.topic)}
+        topics = {pipeline.name: ctx.source.look(pipeline.source.topic)}
     except SourceError:
         topics = {}
     surveys = reads.survey([pipeline.name], now_ms)
@@ -55,7 +55,7 @@ def measure_one(ctx: Context, reads: SurveyLedger) -> tuple[list[Measure], TimeT
     return found, loss_of(pipeline, topics[pipeline.name], surveys[pipeline.name], now_ms)
 
 
-def loss_of(pipeline: Pipeline, topic: TopicState, survey: Survey, now_ms: int) -> TimeToLoss:
+def loss_of(pipeline: Pipeline, topic: LogState, survey: Survey, now_ms: int) -> TimeToLoss:
     """By `source.loss_warning`."""
     return time_to_loss(topic, survey.progress, now_ms, pipeline.source.loss_warning_ms)
 

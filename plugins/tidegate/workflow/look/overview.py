@@ -18,7 +18,7 @@ from tidegate.core.look.views import Overview
 from tidegate.core.replay.rehearsal import Unfinished
 from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.source.loss import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import begins
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.pauses import Pause, silent
@@ -29,6 +29,7 @@ from tidegate.core.window.due import ArchiveNote, Due, due
 from tidegate.core.window.forecast import Forecast, forecast
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.kinds import source_kind
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.completeness.ask import Held
@@ -84,7 +85,7 @@ class PipelineStatus:
         return not self.concerns
 
 
-def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: int = 5) -> PipelineStatus:
+def status(ctx: Context, reads: LedgerReads, topic: LogState | None, events: int = 5) -> PipelineStatus:
     """`topic` is None when Kafka was not asked or gave no answer. Raises LedgerError."""
     pipeline, ledger, clock = ctx.pipeline, ctx.ledger, ctx.clock
     overview = reads.overview(pipeline.name, events)
@@ -129,7 +130,7 @@ def status(ctx: Context, reads: LedgerReads, topic: TopicState | None, events: i
     return replace(found, concerns=(*found.concerns, *late), pause=standing)
 
 
-def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
+def _lag(ends: dict[int, int], topic: LogState) -> Lag:
     behind = {
         p: max(0, o.last_stable_offset - max(begins(ends, p, o.log_start), o.log_start))
         for p, o in topic.partitions.items()
@@ -138,7 +139,7 @@ def _lag(ends: dict[int, int], topic: TopicState) -> Lag:
     return Lag(sum(behind.values()), behind, lost, topic.topic_id)
 
 
-def _loss(pipeline: Pipeline, reads: LedgerReads, topic: TopicState, now_ms: int) -> TimeToLoss:
+def _loss(pipeline: Pipeline, reads: LedgerReads, topic: LogState, now_ms: int) -> TimeToLoss:
     progress = reads.progress([pipeline.name], now_ms)[pipeline.name]
     return time_to_loss(topic, progress, now_ms, pipeline.source.loss_warning_ms)
 
@@ -211,7 +212,8 @@ def _with_concerns(
             )
         )
     elif found.loss is not None and found.loss.level == CRITICAL:
-        concerns.append(Concern(sentence(found.loss), remedy(found.loss, pipeline.source.topic, name), "loss_ahead"))
+        advice = remedy(found.loss, pipeline.source.topic, name, source_kind(pipeline.source.kind).remedy)
+        concerns.append(Concern(sentence(found.loss), advice, "loss_ahead"))
     unread = lag.records if lag is not None else None
     concerns += [Concern(*odd, "watermark") for odd in oddities(pipeline.windows, facts, clock.now_ms(), unread)]
     concerns += overdue.concerns(pipeline, found.due, since_ms, found.archive, clock.now_ms(), free)

@@ -8,8 +8,10 @@ from contextlib import suppress
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso, span
 from tidegate.core.source.loss import CRITICAL, TimeToLoss
+from tidegate.core.source.trouble import Trouble, What
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.pauses import Pause, near_loss
+from tidegate.kinds import source_kind
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.window.overdue import Concern
 
@@ -26,7 +28,8 @@ def concerns(pipeline: Pipeline, pause: Pause | None, loss: TimeToLoss | None, n
         found.append(Concern(what, advice))
     if loss is not None and loss.level != CRITICAL and pause.covers("ingest", now_ms) and near_loss(loss):
         what = f"ingest is paused, and unread records are lost in about {span(loss.stopped_ms or 0)}: {pause.words()}"
-        advice = f"tidegate unpause {name} --only ingest; or let Kafka keep them longer (retention.ms)"
+        longer = source_kind(pipeline.source.kind).remedy(Trouble(What.KEEPS_LITTLE, pipeline.source.topic))
+        advice = f"tidegate unpause {name} --only ingest; or {longer}"
         found.append(Concern(what, advice, "loss_ahead"))
     return found
 

@@ -21,7 +21,7 @@ from tidegate.core.look.sighting import (
     Surroundings,
     WindowFacts,
 )
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
@@ -70,7 +70,7 @@ class _Where:
     def __init__(self, ctx: Context, reads: LedgerReads, rows: RowReader) -> None:
         self._ctx, self._reads, self._rows = ctx, reads, rows
         self._specs: dict[int, Pipeline] = {}
-        self._topic: TopicState | None = None
+        self._topic: LogState | None = None
         self._silence: str | None = None
         self._facts: watermark.TopicFacts | None = None
         self._certificates: dict[int, Certificate] = {}
@@ -133,10 +133,10 @@ class _Where:
             self._specs[version] = self._ctx.ledger.pipelines.spec(self._ctx.name, version)
         return self._specs[version]
 
-    def _ask_kafka(self, notes: list[str]) -> TopicState | None:
+    def _ask_kafka(self, notes: list[str]) -> LogState | None:
         if self._topic is None and self._silence is None:
             try:
-                self._topic = self._ctx.source.describe(self._ctx.pipeline.source.topic)
+                self._topic = self._ctx.source.look(self._ctx.pipeline.source.topic)
             except TidegateError as e:
                 self._silence = str(e).splitlines()[0]
         if self._silence is not None:

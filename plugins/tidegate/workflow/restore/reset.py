@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.batch.states import OpenBatch, SealedBatch
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import sealing
 from tidegate.workflow.maintain import reconcile
@@ -17,7 +17,7 @@ class Recreated:
     `landed` was, too, but storage says that it has landed, which the ledger forgot (R11): it is kept."""
 
     old: str
-    topic: TopicState
+    topic: LogState
     given_up: OpenBatch | None
     landed: OpenBatch | None = None
 
@@ -32,13 +32,13 @@ class Recreated:
         return {p: o.log_start for p, o in sorted(self.topic.partitions.items()) if o.log_start}
 
 
-def survey(ctx: Context) -> Recreated | TopicState:
+def survey(ctx: Context) -> Recreated | LogState:
     """What accepting the topic would mean; the topic itself where it is the accepted one. Looks only.
 
     Raises SourceError, StorageAhead."""
-    topic = ctx.source.describe(ctx.pipeline.source.topic)
+    topic = ctx.source.look(ctx.pipeline.source.topic)
     row = ctx.ledger.pipelines.row(ctx.name)
-    if row is None or row.accepted_topic_id is None or row.accepted_topic_id == topic.topic_id:
+    if row is None or row.accepted_topic_id is None or not topic.is_another(row.accepted_topic_id):
         return topic
     batch = _unsealed(ctx, topic.topic_id)
     if batch is not None and sealing.landed_receipt(ctx, batch) is not None:

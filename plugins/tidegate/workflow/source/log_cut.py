@@ -9,14 +9,14 @@ from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import Plan
 from tidegate.core.source import log_cut
 from tidegate.core.source.log_cut import Cut
-from tidegate.core.source.port import TopicState
+from tidegate.core.source.port import LogState
 from tidegate.workflow.base.context import Context
 
 
-def of(ctx: Context, view: PlanningView, topic: TopicState) -> tuple[Cut, ...]:
+def of(ctx: Context, view: PlanningView, topic: LogState) -> tuple[Cut, ...]:
     """Those that are remembered, else those that can be seen now. The broker is asked only about partitions that have
     another leader since the newest plan, or that end below it."""
-    if view.cuts or topic.topic_id != view.accepted_topic_id:
+    if view.cuts or view.accepted_topic_id is None or topic.is_another(view.accepted_topic_id):
         return view.cuts
     answers = _answers(ctx, view.planned_ends, view.epochs, topic)
     return log_cut.found_cuts(view.planned_ends, view.epochs, topic, answers, view.newest)
@@ -27,7 +27,7 @@ def remember(ctx: Context, view: PlanningView) -> bool:
     moved on, look again."""
     if view.cuts:
         return True
-    found = of(ctx, view, ctx.source.describe(ctx.pipeline.source.topic))
+    found = of(ctx, view, ctx.source.look(ctx.pipeline.source.topic))
     if not found:
         return False
     try:
@@ -56,7 +56,7 @@ def settle(ctx: Context, cut: Cut, skip: bool, why: str) -> None:
 
 
 def _refuse_if_shorter(ctx: Context, cut: Cut) -> None:
-    now = ctx.source.describe(ctx.pipeline.source.topic).partitions.get(cut.partition)
+    now = ctx.source.look(ctx.pipeline.source.topic).partitions.get(cut.partition)
     if now is None or now.high_watermark < cut.end:
         end = 0 if now is None else now.high_watermark
         raise StepMissing(
@@ -66,15 +66,15 @@ def _refuse_if_shorter(ctx: Context, cut: Cut) -> None:
         )
 
 
-def under(ctx: Context, plan: Plan, topic: TopicState) -> dict[int, int]:
+def under(ctx: Context, plan: Plan, topic: LogState) -> dict[int, int]:
     """By partition where the log was cut below the end of the plan's range since it was planned. `topic` as it is now,
     the one of the plan; the broker is asked only where there is another leader since."""
     ends = {p.partition: p.end for p in plan.partitions if p.end > p.start}
     epochs = {p.partition: p.leader_epoch for p in plan.partitions if p.leader_epoch is not None}
-    return _answers(ctx, ends, epochs, topic)
+    return log_cut.too_short(ends, topic) | _answers(ctx, ends, epochs, topic)
 
 
-def _answers(ctx: Context, ends: Mapping[int, int], epochs: Mapping[int, int], topic: TopicState) -> dict[int, int]:
+def _answers(ctx: Context, ends: Mapping[int, int], epochs: Mapping[int, int], topic: LogState) -> dict[int, int]:
     """By partition where the broker says that the log was cut; it is asked about doubtful ones only."""
     asked = log_cut.doubtful(ends, epochs, topic)
     return ctx.source.cuts(topic.topic, asked) if asked else {}

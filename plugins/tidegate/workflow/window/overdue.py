@@ -20,6 +20,7 @@ from tidegate.core.window.due import due as due_without
 from tidegate.core.window.forecast import Forecast
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.kinds import source_kind
 
 RANGES_SHOWN = 3
 PUBLISHING = 3
@@ -100,7 +101,8 @@ def unready(
     late_ms = now_ms - should_be_ready_ms(windows, window, front_ms or 0)
     if late_ms <= sla_ms:
         return []
-    advice, quiet_ms = next_step(name, windows, waits), now_ms - newest.landed_ms
+    advice = next_step(name, windows, waits, source_kind(pipeline.source.kind).remedy)
+    quiet_ms = now_ms - newest.landed_ms
     if quiet_ms > sla_ms:
         advice = f"no batch has landed for {span(quiet_ms)}: is {name}.ingest paused, or failing? {advice}"
     what = f"window {iso(window.start_ms)} is not ready {span(late_ms)} after it should have been: {waits.reason}"

@@ -7,13 +7,15 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from spark_jobs.engine import unreadable
-from spark_jobs.engine.failures import JobError
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import JobPlan, isolation_of, wants_headers
+from tidegate.core.files.failure import JobError
+from tidegate.core.source import unreadable
+from tidegate.core.source.records import Chunk, Headers, Reader, bytes_of
+from tidegate.sources.kafka import unreadable as kafkas
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -33,54 +35,6 @@ FIRST_ASK, MOST_RECORDS, CHUNK_BYTES = 200, 20_000, 24 * 1024 * 1024
 WAIT_SECONDS = 0.005
 STALL_SECONDS = 60.0
 ANSWER_SECONDS, LOOK_SECONDS = 30.0, 10.0
-T = TypeVar("T")
-
-
-Headers = list[tuple[str | None, bytes | None]]
-"""Names and values in their order. A header without name and value stands for headers that cannot be read."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Records of one Kafka partition in order of offset, as columns. `timestamps` are epoch ms, UTC.
-
-    `headers` (name and value pairs, in order; None for a record without) are there only if the format asks for them.
-    `known_bytes`: what `bytes` is, if whoever made the chunk has counted it."""
-
-    offsets: list[int]
-    timestamps: list[int]
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    headers: list[Headers | None] | None = None
-    known_bytes: int | None = None
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    @property
-    def bytes(self) -> int:
-        """Of keys and values."""
-        return bytes_of(self.values) + bytes_of(self.keys) if self.known_bytes is None else self.known_bytes
-
-
-def bytes_of(texts: list[bytes | None]) -> int:
-    """How long they are together; null is none."""
-    return sum(map(len, filter(None, texts)))
-
-
-class Reader:
-    """Where a task gets its records from. Fakes override `read`, and `topic_id` to be asked for it."""
-
-    def topic_id(self) -> str | None:
-        """The topic's id as the broker knows it now; None: not known, not checked."""
-        return None
-
-    def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
-        """Every record of the range, ascending; offsets without a record are left out. Raises JobError."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Let go of connections."""
 
 
 class KafkaReader(Reader):
@@ -110,9 +64,9 @@ class KafkaReader(Reader):
         except KafkaException as e:
             error = e.args[0]
             if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-                raise unreadable.no_topic(self._topic, self._brokers) from None
+                raise kafkas.no_topic(self._topic, self._brokers) from None
             admin.poll(0)  # delivers what the client's threads have complained about
-            raise unreadable.no_answer(self._topic, self._brokers, self._last_error or error.str()) from None
+            raise kafkas.no_answer(self._topic, self._brokers, self._last_error or error.str()) from None
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         from confluent_kafka import TopicPartition
@@ -138,7 +92,7 @@ class KafkaReader(Reader):
             if reached > at:
                 at, moved = reached, time.monotonic()
             elif self._over_limit:
-                raise unreadable.too_large(wanted, at, self._over_limit)
+                raise kafkas.too_large(wanted, at, self._over_limit)
             elif time.monotonic() - moved > self._stall_seconds:
                 raise self._why(wanted, at)
         consumer.unassign()
@@ -163,7 +117,7 @@ class KafkaReader(Reader):
             self._consumers[isolation] = self._client_of(Consumer, ours)
         return self._consumers[isolation]
 
-    def _client_of(self, kind: type[T], ours: dict[str, Any]) -> T:
+    def _client_of(self, kind: type[Any], ours: dict[str, Any]) -> Any:
         from confluent_kafka import Consumer, KafkaException
 
         fetch = FETCH if issubclass(kind, Consumer) else {}
@@ -171,7 +125,7 @@ class KafkaReader(Reader):
             return kind({**fetch, **self._settings, **ours}, logger=_quiet_logger())
         except (KafkaException, TypeError, ValueError) as e:
             why = e.args[0].str() if isinstance(e, KafkaException) else str(e)
-            raise unreadable.wrong_settings(why) from None
+            raise kafkas.wrong_settings(why) from None
 
     def _note_error(self, error: Any) -> None:
         from confluent_kafka import KafkaError
@@ -259,7 +213,8 @@ class KafkaReader(Reader):
         from confluent_kafka import TopicPartition
 
         # moves over control records, aborted tails and compacted gaps without a message
-        return consumer.position([TopicPartition(wanted.topic, wanted.partition)])[0].offset
+        at: int = consumer.position([TopicPartition(wanted.topic, wanted.partition)])[0].offset
+        return at
 
 
 @contextmanager
@@ -277,7 +232,8 @@ def _no_collection() -> Iterator[None]:
 def _headers(message: Message) -> Headers | None:
     """A name that is no UTF-8 makes the client fail, whatever the other headers are: those are not known."""
     try:
-        return message.headers()
+        found: Headers | None = message.headers()
+        return found
     except (SystemError, UnicodeDecodeError):
         return [(None, None)]
 
@@ -287,21 +243,6 @@ def _beside_values(chunk: Chunk, key_bytes: int) -> int:
     if chunk.headers is None:
         return 0
     return key_bytes + sum(len(n or "") + len(v or b"") for headers in chunk.headers for n, v in headers or ())
-
-
-def wants_headers(plan: JobPlan) -> bool:
-    """Whether any of the plan's specs takes records as they are; asking for headers costs a little."""
-    specs = [plan.pipeline, *(part.pinned for part in plan.parts)]
-    return any(spec is not None and spec["format"]["type"] == "raw" for spec in specs)
-
-
-def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:
-    """R1: a replay sees what the range's batch could see when it was planned, whatever the spec says today."""
-    for part in plan.parts:
-        for r in part.ranges if part.pinned is not None and not part.sources else ():
-            if r.partition == wanted.partition and r.start <= wanted.start and wanted.end <= r.end:
-                return part.pinned["source"]["isolation"]  # type: ignore[index]
-    return plan.pipeline["source"]["isolation"]
 
 
 def _quiet_logger() -> Any:
