@@ -14,7 +14,7 @@ from airflow.utils.module_loading import import_string
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable
 from tidegate.airflow.weights import TodayFirst
 
-DAGS = Path(__file__).parents[1] / "fixtures/upgrade/dags_0.1.0.json"
+DAGS = Path(__file__).parents[1] / "fixtures/airflow/dags_0.1.0.json"
 """The demo's pipeline as 0.1.0 serialised it."""
 
 
