@@ -77,9 +77,11 @@ def test_without_marks_storage_is_the_only_witness_of_lost_commits(world: World)
     world.kafka.remembered = asked  # type: ignore[method-assign]
     world.kafka.remember = asked  # type: ignore[method-assign, assignment]
     published(world)
+    world.produce(record("b", 0.2))
+    assert world.ingest("r2") == 2
     world.kafka.traits = replace(PLAIN, remembers=True)
     with pytest.raises(AssertionError, match="remembers nothing"):
-        world.ingest("r2")
+        world.ingest("r3")
 
 
 def test_without_ids_an_end_below_ours_is_refused_when_it_is_planned(world: World) -> None:
@@ -129,10 +131,10 @@ def test_a_log_that_forgets_nothing_has_no_time_to_loss(world: World) -> None:
     now_ms = world.clock.now_ms()
     reads: Any = world.context().ledger.reads
     survey = reads.survey(["readings"], now_ms)["readings"]
-    told = loss_of(world.pipeline, world.kafka.look(TOPIC), survey, now_ms)
+    state = world.kafka.look(TOPIC)
+    told = loss_of(world.pipeline, state, survey, now_ms)
     assert [f.state for f in told.partitions] != [NEVER, NEVER]
-    world.kafka.traits = replace(ALL, expires=False)
-    told = loss_of(world.pipeline, world.kafka.look(TOPIC), survey, now_ms)
+    told = loss_of(world.pipeline, replace(state, traits=replace(ALL, expires=False)), survey, now_ms)
     assert [f.state for f in told.partitions] == [NEVER, NEVER]
     assert told.at_pace_ms is None
 
