@@ -267,7 +267,7 @@ def test_r5_a_close_between_gathering_and_planning_makes_the_plan_gather_again(w
     source = ctx.source
 
     class ClosesMeanwhile:
-        remembered = source.remembered
+        traits, remembered = source.traits, source.remembered
 
         def look(self, topic: str):
             ctx.source = source
