@@ -50,7 +50,7 @@ def up(
     root: Path, as_json: bool, parts: str, further: tuple[str, ...], hdfs: bool, hive: str, ports: tuple[str, ...],
     foreground: bool,
 ) -> None:  # fmt: skip
-    """Start the stack; prints addresses and passwords. A stack that is up already is left as it is.
+    """Start the stack and print addresses and passwords. A running stack stays as it is.
 
     \b
     Examples:

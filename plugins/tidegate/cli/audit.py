@@ -48,17 +48,17 @@ def audit(
 ) -> None:
     """Prove that every record is in the table exactly once: read = data + late + dirty + filtered + dropped.
 
-    For every range of every landed batch and for every window; the ledger is held against the files (their lengths
-    and what their footers say), the catalogue's partitions, and the records in storage that a lost ledger is rebuilt
-    from. With --deep every row is read: the checksum over all that it holds must be the manifest's, each Kafka offset
-    that the ledger says was read must be in one file, once, and each record must say what the ledger says. It says
-    before how much that is, and how long the rest will take. Nothing is changed. Files are read in a process of its
-    own; memory does not grow with the table.
+    It proves this for every range of every landed batch and for every window, and compares the ledger with the files
+    (their lengths and footers), the catalogue's partitions, and the records in storage from which a lost ledger is
+    rebuilt. With --deep it reads every row: the checksum over all values must be the manifest's, each Kafka offset
+    that the ledger calls read must be in one file, once, and each record must agree with the ledger. It says
+    first how much it will read, then how long the rest will take. It changes nothing. A separate process reads the
+    files; memory does not grow with the table.
 
-    A range (-s, -e) or a --sample looks at some of the files: the ledger is still held against itself as a whole, but
-    nothing is said of the other files, nor whether each offset is in one file.
+    With a range (-s, -e) or a --sample it looks at some of the files: it still checks the whole ledger against itself,
+    but says nothing about the other files, nor whether each offset is in one file.
 
-    While the pipeline works, files move. What is found is looked for again, and told only if it stays.
+    While the pipeline works, files move. So it looks for each finding again, and reports it only if it stays.
 
     \b
     Examples:
@@ -69,8 +69,8 @@ def audit(
       tidegate audit flights --json | jq .balanced
 
     \b
-    Exit code: 0 balanced, or nothing wrong in the part that was looked at; 1 not, each problem with what to do;
-    2 no such pipeline, or usage; 3 the ledger or the filesystem gives no answer, or the pipeline moved what was found
+    Exit code: 0 balanced, or nothing wrong in the part that it looked at; 1 not, each problem with what to do;
+    2 no such pipeline, or usage; 3 the ledger or the filesystem gives no answer, or the pipeline moved the findings
     at each look.
     """
     from tidegate.workflow.audit.audit import Depth

@@ -70,15 +70,15 @@ def backfill(
 ) -> None:
     """Publish all windows of a range, or rebuild them, by runs of Airflow's scheduler; watch until they have ended.
 
-    WINDOW is an instant in it, its partition or its id. A window that is published is left alone; one whose run has
-    ended without a publication is cleared; one without a run gets one; one that is being published is waited for.
-    It takes as many runs at a time as leave room for the schedule, and they are the scheduler's: whatever becomes of
-    this command, they go on, and the same command goes on with the rest. Twenty or more windows that are ready and have
-    no run are published by the task catch_up of <pipeline>.maintain, which makes their runs (not with --replay,
+    WINDOW is an instant in it, its partition or its id. The command leaves a published window alone, clears one whose
+    run has ended without a publication, makes a run for one without, and waits for one that is being published.
+    It takes as many runs at a time as leave room for the schedule, and they are the scheduler's: if this command
+    ends, they go on, and the same command continues with the rest. If twenty or more windows are ready and have
+    no run, the task catch_up of <pipeline>.maintain publishes them and makes their runs (not with --replay,
     --at-once, --newest-first, --stop-on-failure, or while that DAG is paused).
 
-    Runs where Airflow is installed, with the database that its scheduler has. `airflow dags backfill` goes on to work:
-    docs/scheduling.md has what differs.
+    It runs where Airflow is installed, with its scheduler's database. `airflow dags backfill` still works:
+    docs/scheduling.md has the differences.
 
     \b
     Examples:

@@ -31,9 +31,9 @@ _WORDS = {
 @click.option("--limit", default=500, show_default=True, type=click.IntRange(1), help="Deletions at most.")
 @json_option
 def clean(pipeline: str, dry_run: bool, limit: int, as_json: bool) -> None:
-    """Delete what nobody can need any more, by the ledger's proof and the times of the spec's section `clean`.
+    """Delete files that no task or reader can need any more, by the ledger's proof and the spec's section `clean`.
 
-    The DAG <pipeline>.maintain does the same every ten minutes. What contradicts the ledger is kept and listed.
+    The DAG <pipeline>.maintain does the same every ten minutes. It keeps and lists files that contradict the ledger.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
 
     WINDOW is an instant in it, its partition or its id.
 
-    A window that is accepted does not wait for that count any more, and nobody is asked about it again. It is published
+    An accepted window no longer waits for that count, and Tidegate does not ask about it again. It is published
     with a warning: its certificate says what is missing, and why it was accepted. It still waits for its watermark.
 
     \b

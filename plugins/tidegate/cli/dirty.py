@@ -25,7 +25,7 @@ _SHOWN = 20
 def dirty(pipeline: str, batches: tuple[int, ...], last: int, as_json: bool) -> None:
     """Show why rows are dirty: how many by field and reason, with examples, the most frequent first.
 
-    Rows that were redriven are counted where they are now. The newest batches with dirty rows are looked into.
+    Redriven rows count where they are now. The command looks into the newest batches with dirty rows.
 
     \b
     Examples:

@@ -30,13 +30,13 @@ _STYLES = {"wrong": "bold red", "warning": "yellow", "unknown": "magenta", "ok":
     help="For each server's answer.",
 )  # fmt: skip
 def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, seconds: float) -> None:
-    """Look at the whole set-up: what is wrong, what that means, and the command that mends it.
+    """Look at the whole set-up: what is wrong, what that means, and the command that fixes it.
 
     Python, libraries, installations, Spark; Airflow's database, scheduler, triggerer, pools, DAGs, import errors, how
     long the DAG file takes to parse; the ledger; each connection that a YAML names; Kafka, Hive and storage as each
-    pipeline uses them; clocks. Without PIPELINE, for every YAML of the pipelines folder. Servers are asked side by
-    side; one that leaves a question unanswered is asked no more, and what was not looked at for that is named. Nothing
-    is changed: in storage a directory of its own is made and removed again.
+    pipeline uses them; clocks. Without PIPELINE, for every YAML of the pipelines folder. It asks servers side
+    by side; a server that leaves a question unanswered is asked no more, and the report names the checks left out. It
+    changes nothing: in storage it makes a new directory and removes it again.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ MANY = 10
 @click.argument("window")
 @json_option
 def explain(pipeline: str, window: str, as_json: bool) -> None:
-    """Say where a window stands, why, and what to do next.
+    """Say in which state a window is, why, and what to do next.
 
     WINDOW is an instant in it (UTC unless it names a zone), the table's partition, or the window's id.
 

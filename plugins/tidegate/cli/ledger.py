@@ -127,7 +127,7 @@ def _cut(text: str, length: int = 240) -> str:
 @surroundings.pipeline_argument
 @json_option
 def plan(pipeline: str, as_json: bool) -> None:
-    """Show which batch the next ingest run would plan; nothing is written.
+    """Show which batch the next ingest run would plan; write nothing.
 
     \b
     Example:

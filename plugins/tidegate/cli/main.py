@@ -16,16 +16,16 @@ from tidegate.cli.output import let_any_text_through
 
 # name -> (where it is, its line in the help); loaded when it is asked for
 _COMMANDS = {
-    "status": ("tidegate.cli.status:status", "Show how pipelines are: lag, watermark, blocks, due hours."),
+    "status": ("tidegate.cli.status:status", "Show the state of pipelines: lag, watermark, blocks, due hours."),
     "metrics": ("tidegate.cli.metrics:metrics", "Print lag, delays, time to loss and counts for Prometheus."),
-    "explain": ("tidegate.cli.explain:explain", "Say where a window stands, why, and what to do next."),
+    "explain": ("tidegate.cli.explain:explain", "Say in which state a window is, why, and what to do next."),
     "wait": ("tidegate.cli.wait:wait", "Wait until windows are published; for scripts."),
     "files": ("tidegate.cli.files:files", "Print the files of windows, for readers by path."),
     "where": ("tidegate.cli.where:where", "Say what became of one record, by its Kafka offset."),
     "audit": ("tidegate.cli.audit:audit", "Prove that every record is in the table exactly once."),
     "plan": ("tidegate.cli.ledger:plan", "Show which batch the next ingest run would plan."),
     "dirty": ("tidegate.cli.dirty:dirty", "Show why rows are dirty, by field and reason."),
-    "redrive": ("tidegate.cli.redrive:redrive", "Turn dirty rows into data once the spec is mended."),
+    "redrive": ("tidegate.cli.redrive:redrive", "Turn dirty rows into data after the spec is fixed."),
     "backfill": ("tidegate.cli.backfill:backfill", "Publish or rebuild a range of windows by Airflow's runs."),
     "pause": ("tidegate.cli.pause:pause", "Pause a pipeline's DAGs on purpose, and say why."),
     "unpause": ("tidegate.cli.pause:unpause", "Unpause a pipeline's DAGs; a new pipeline's, too."),
@@ -33,15 +33,15 @@ _COMMANDS = {
     "rollback": ("tidegate.cli.rollback:rollback", "Bring back the rows of an earlier generation of a window."),
     "replay": ("tidegate.cli.replay:replay", "Rebuild published windows with today's columns."),
     "events": ("tidegate.cli.ledger:events", "Show who changed what and why."),
-    "complete": ("tidegate.cli.complete:complete", "Accept an hour that another system counts otherwise."),
+    "complete": ("tidegate.cli.complete:complete", "Accept an hour that another system counts differently."),
     "repair": ("tidegate.cli.repairs:repair", "List what alarms have blocked, or clear one block."),
-    "clean": ("tidegate.cli.clean:clean", "Delete what nobody can need any more."),
+    "clean": ("tidegate.cli.clean:clean", "Delete files that no task or reader needs any more."),
     "source": ("tidegate.cli.source:source", "Accept a topic that was recreated; go on after a log was cut."),
     "spark": ("tidegate.cli.spark:spark", "Let Spark jobs start faster here; end warm sessions."),
     "init": ("tidegate.cli.init:init", "Draft the YAML of a pipeline for a topic, from its messages."),
     "spec": ("tidegate.cli.specs:spec", "Check pipelines' YAML; its schema and reference."),
     "schema": ("tidegate.cli.schemas:schema", "Propose columns for fields that no column takes."),
-    "doctor": ("tidegate.cli.doctor:doctor", "Look at the whole set-up: what is wrong, and how to mend it."),
+    "doctor": ("tidegate.cli.doctor:doctor", "Look at the whole set-up: what is wrong, and how to fix it."),
     "db": ("tidegate.cli.ledger:db", "Bring the ledger's schema to this version."),
     "stack": ("dev.stack.cli:stack", "Kafka, PostgreSQL, Hive and Airflow on this machine, for a trial."),
 }
@@ -52,7 +52,7 @@ def _use_checkout() -> None:
     checkout = Path(__file__).resolve().parents[3]
     if not (checkout / "dev/stack/cli.py").is_file():
         raise Failed(
-            "`tidegate stack` works in a checkout of Tidegate only: what it starts is not part of the package\n"
+            "`tidegate stack` works in a checkout of Tidegate only: the package lacks the parts that it starts\n"
             "  what to do: clone the repository, run `make setup` there, then `.venv/bin/tidegate stack up`",
             WRONG,
         )

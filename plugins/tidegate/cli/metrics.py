@@ -26,7 +26,7 @@ KAFKA_S, KAFKA_LISTENING_S, READ_AGAIN_S = 10.0, 4.0, 600.0
 def metrics(pipeline: str | None, no_kafka: bool, listen: str | None) -> None:
     """Print measures of every pipeline in Prometheus' text format; docs/metrics.md explains each.
 
-    It costs a few statements of the ledger, whatever the number of pipelines, and one look at each topic. For a node
+    It costs a few statements of the ledger, for any number of pipelines, and one look at each topic. For a node
     exporter write it to a file of its text file collector, under another name first. With --listen Prometheus asks for
     it; there is neither TLS nor a login.
 

@@ -80,9 +80,9 @@ class Turned:
 def pause(pipeline: str, why: str, until_ms: int | None, only: tuple[str, ...], wait_ms: int, as_json: bool) -> None:
     """Pause a pipeline's DAGs on purpose, and say why.
 
-    `status`, `doctor`, the board, messages and alerts then say `paused on purpose` with the reason, and count nothing
-    as overdue that waits for these DAGs alone; until --until is over, or unread records come within
-    `source.loss_warning` of being lost. A task that runs now ends; nothing new begins. A DAG that somebody pauses in
+    `status`, `doctor`, the board, messages and alerts then say `paused on purpose` with the reason, and count no window
+    as overdue that waits for these DAGs alone, until --until is over, or unread records come within
+    `source.loss_warning` of being lost. A running task ends; no new one begins. A DAG that somebody pauses in
     Airflow's UI has no reason, and is reported as before.
 
     Runs where Airflow is installed, with the database that its scheduler has.
@@ -124,8 +124,8 @@ def pause(pipeline: str, why: str, until_ms: int | None, only: tuple[str, ...], 
 def unpause(pipeline: str, only: tuple[str, ...], wait_ms: int, as_json: bool) -> None:
     """Unpause a pipeline's DAGs: ingest, archive, replay and maintain.
 
-    DAGs of a YAML that is new are waited for until Airflow has parsed it. What a `tidegate pause` has said of them is
-    over. Run again it changes nothing.
+    For a new YAML the command waits until Airflow has parsed it. It also ends a `tidegate pause` of these DAGs.
+    A second time it changes nothing.
 
     Runs where Airflow is installed, with the database that its scheduler has.
 

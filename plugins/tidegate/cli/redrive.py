@@ -38,23 +38,23 @@ _SHOWN, _MOST_STILL = 20, 3
 def redrive(
     pipeline: str, batches: tuple[int, ...], dry_run: bool, plan_only: bool, wait: float, as_json: bool
 ) -> None:
-    """Read dirty rows again with the spec of today: what decodes by now becomes data.
+    """Read dirty rows again with today's spec: rows that decode now become data.
 
-    A redrive is a batch of its own. Its rows keep their Kafka coordinates and come from the dirty files, so that
-    Kafka's retention does not matter. Rows of a window that is closed already are late; what still does not decode
-    stays dirty, in the new batch. If no row at all became readable, the batch is given up and nothing has changed.
+    A redrive is a new batch. Its rows keep their Kafka coordinates and come from the dirty files, so that
+    Kafka's retention does not matter. Rows of a closed window are late; rows that still do not decode
+    stay dirty, in the new batch. If no row became readable, the batch is given up and nothing has changed.
 
     A redriven row belongs to the new batch alone, also when its window is replayed. Planned offsets, lag and
     watermarks stay where they are.
 
-    Only one batch of a pipeline is open at a time. Behind one this command waits, says what it waits for and what
-    helps, and has its turn next: an ingest run that would plan meanwhile gives way. Where the command is killed, runs
+    Only one batch of a pipeline is open at a time. If one is, this command waits, says what it waits for and what
+    helps, and has its turn next: an ingest run that would plan meanwhile gives way. After the command was killed, runs
     plan again after a minute and a half.
 
-    --dry-run has a Spark job do the same with the rows that the next redrive would take up, behind an open batch too,
-    shows what would be data, late and still dirty, and deletes what was written.
+    With --dry-run a Spark job does the same with the rows that the next redrive would take up, also beside an open
+    batch; the command shows the rows that would be data, late and still dirty, and deletes the job's files.
 
-    A run that dies leaves an open batch: this command again, or the next run of the ingest DAG, goes on with it.
+    A run that dies leaves an open batch: this command, or the next run of the ingest DAG, continues it.
 
     \b
     Examples:

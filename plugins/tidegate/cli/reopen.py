@@ -46,15 +46,15 @@ def reopen(
 
     WINDOW is an instant in it, its partition or its id; without one, windows with late rows are listed.
 
-    The next generation holds the rows of the one in force and all late rows that wait, proved row by row; then they
-    leave the late table. Rows come from the files, so that Kafka's retention does not matter. One reopening makes one
-    generation, whatever the number of rows.
+    The next generation holds the rows of the one in force and all late rows that wait, proved row by row; then the
+    late rows leave the late table. Rows come from the files, so that Kafka's retention does not matter. One reopening
+    makes one generation, for any number of rows.
 
-    Windows of a range are reopened one after the other, the oldest first; those without late rows are left alone. One
-    that is refused stops no other; a ledger, Hive or storage that gives no answer stops the rest.
+    The command reopens the windows of a range one after the other, the oldest first, and leaves those without late rows
+    alone. A refused window stops no other; a ledger, Hive or storage that gives no answer stops the rest.
 
-    A run that dies, or is interrupted by Ctrl-C, is gone on with by this command, or by clearing the window's publish
-    task. DAGs that are scheduled by the table hear of the new generation by the next run of the maintenance DAG.
+    After a death or Ctrl-C this command continues, and so does clearing the window's publish task.
+    DAGs that are scheduled by the table hear of the new generation by the next run of the maintenance DAG.
 
     \b
     Examples:

@@ -55,24 +55,25 @@ def repair(
     Clearing changes nothing but the block: the next try of the task looks at files and ledger again, and raises the
     alarm again if they still contradict each other.
 
-    --reread is for an open batch that can't be written or landed as it was planned: retention passed some of its
-    offsets, or its files were lost after it was SEALED. The next ingest run plans what the topic still holds anew; what
-    is gone becomes a recorded loss (source.on_data_loss: record). A batch that has landed is refused.
+    --reread is for an open batch that cannot be written or landed as it was planned: retention passed some of its
+    offsets, or its files were lost after it was SEALED. The next ingest run plans the remaining offsets anew; the lost
+    ones become a recorded loss (source.on_data_loss: record). It refuses a batch that has landed.
 
-    --abandon is for a batch of which Kafka holds nothing any more. Its ranges stay in the ledger as a term of the
-    balance, and the next ingest run begins after them. While Kafka still holds any of them it is refused: --reread
-    loses less; --force gives them all up. A batch whose rows are there (SEALED, landed, or written by an attempt that
-    is complete) is refused.
+    --abandon is for a batch of which Kafka no longer holds anything. Its ranges stay in the ledger as a term of the
+    balance, and the next ingest run begins after them. It refuses while Kafka still holds any of them: --reread
+    loses less; --force gives all of them up. It refuses a batch whose rows are safe (SEALED, landed, or written by a
+    complete attempt).
 
     --release is for a batch that was refused as too dirty (`dirty:`), and shall land as it is: all its dirty rows go
-    into the dirty table, by the spec that it was refused with: one that came since waits for the next batch. The
-    limits stay what they are for every other batch.
+    into the dirty table, by the spec that it was refused with; a newer spec waits for the next batch. The
+    limits stay the same for every other batch.
 
     --adopt is for a ledger that lost commits: a database that failed over, or was restored from a backup, or is new
-    and empty. Batches and published windows come back from the records that storage keeps beside the files; what is
-    found is listed first, and nothing is read from Kafka again. Without --why it only lists. A window whose record
-    contradicts what has landed since is published anew: the record is set aside, and its files are used again. A
-    window that an open batch may have rows of begins to close; run this again if its publish task asks for it.
+    and empty. Batches and published windows come back from the records that storage keeps beside the files; the
+    command lists them first, and reads nothing from Kafka again. Without --why it only lists. If a window's record
+    contradicts batches that have landed since, the window is published anew: the record is set aside, and its files
+    are used again. If an open batch may have rows of a window, the window begins to close; run this again if its
+    publish task asks for it.
 
     \b
     Examples:

@@ -42,15 +42,15 @@ def replay(
 ) -> None:
     """Rebuild a published window, or a range of them, with today's columns.
 
-    WINDOW is an instant in it, its partition or its id. Which rows belong to a window stays as it was decided when they
-    were read; today's columns say how they are decoded. The next generation is built beside the one in force, which
-    stays readable until the swap; content that is the same is not published again.
+    WINDOW is an instant in it, its partition or its id. The batches' own specs still decide which rows belong to a
+    window; today's columns say how they are decoded. The next generation is built beside the one in force, which
+    stays readable until the swap; the same content is not published again.
 
-    Windows of a range share one reading of each Kafka range. One that is refused stops no other. A range that was
-    interrupted is gone on with by the same command. Records that Kafka has no more come from the files in force, if no
-    column needs them to be decoded again; if one does, the window is refused and the column named.
+    Windows of a range share one reading of each Kafka range. A refused window stops no other. After an interruption
+    the same command continues. Records that Kafka no longer has come from the files in force, if no
+    column needs them to be decoded again; if one does, the command refuses the window and names the column.
 
-    A dry run reads and writes as a replay does, shows rows and checksums now and then, and deletes what it wrote.
+    A dry run reads and writes as a replay does, shows rows and checksums before and after, and deletes its files.
 
     DAGs that are scheduled by the table hear of new generations by the next run of the maintenance DAG.
 

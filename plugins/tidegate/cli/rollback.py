@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 @click.option("--why", default="", metavar="TEXT", help="Why, for the event log; needed unless --dry-run.")
 @json_option
 def rollback(pipeline: str, window: str, to: int | None, dry_run: bool, why: str, as_json: bool) -> None:
-    """Bring the rows of an earlier generation of a published window back.
+    """Bring back the rows of an earlier generation of a published window.
 
     WINDOW is an instant in it, its partition or its id (tidegate explain lists its generations).
 
-    The earlier generation's files are copied into the window's next generation, each row held against the manifest;
-    then the window is switched to it, as by a replay. Kafka is not asked and nothing is decoded. The generation in
-    force stays readable until the switch, and is kept afterwards: a rollback can be rolled back.
+    The command copies the earlier generation's files into the window's next generation, compares each row with the
+    manifest, and switches the window to it, like a replay. It does not ask Kafka and decodes nothing. The generation in
+    force stays readable until the switch, and is kept afterwards: you can roll a rollback back.
 
-    It is refused where the files were cleaned (archive.keep_generations, clean.generations), and where late rows were
-    taken up in between: nobody would hold them. A run that dies is gone on with by this command, or by clearing the
+    It refuses if the files were cleaned (archive.keep_generations, clean.generations), and if late rows were
+    taken up in between: no table would hold them. After a death this command continues, and so does clearing the
     window's publish task.
 
     \b

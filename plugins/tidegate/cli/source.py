@@ -32,12 +32,12 @@ def source() -> None:
 @_why
 @_yes
 def reset(pipeline: str, why: str | None, yes: bool) -> None:
-    """Accept a topic that was recreated: its offsets start anew, and it is read from its beginning, offset 0. What its
-    retention has taken already is listed first; source.on_data_loss says whether the next plan stops there or records
-    the loss.
+    """Accept a topic that was recreated: its offsets start anew, and reading begins at offset 0. The command first
+    lists the records that retention has taken already; source.on_data_loss says whether the next plan stops there or
+    records the loss.
 
-    Rows that were landed from the old topic stay. A batch that is open and was planned from the old topic can't be
-    read any more: it is ABANDONED, its offsets stay in the ledger as a term of the balance.
+    Rows that landed from the old topic stay. An open batch of the old topic can no longer be
+    read: it becomes ABANDONED, and its offsets stay in the ledger as a term of the balance.
 
     \b
     Example:
@@ -101,12 +101,12 @@ def _reset(ctx: Context, why: str | None, yes: bool) -> None:
 @_why
 @_yes
 def rewind(pipeline: str, partition: int | None, why: str | None, yes: bool) -> None:
-    """After a log was cut (an unclean leader election): read on from the cut, so that the records which have taken the
-    freed offsets are read.
+    """After a log was cut (an unclean leader election): go on at the cut, and so read the records that have taken the
+    freed offsets.
 
     Rows of the records that the topic lost stay in the table: they were read and published. Their offsets come a second
-    time, in a later batch; a row belongs to the range of its own `_batch_id`. Where producers have sent the lost
-    records again, their rows are there twice: compare with the producers, or use `tidegate source skip`.
+    time, in a later batch; a row belongs to the range of its own `_batch_id`. If producers have sent the lost
+    records again, the table has their rows twice: compare with the producers, or use `tidegate source skip`.
 
     \b
     Example:
@@ -124,8 +124,8 @@ def rewind(pipeline: str, partition: int | None, why: str | None, yes: bool) -> 
 @_why
 @_yes
 def skip(pipeline: str, partition: int | None, why: str | None, yes: bool) -> None:
-    """After a log was cut (an unclean leader election): go on at the planned end. What has taken the freed offsets is
-    never read; the next batch records it as lost.
+    """After a log was cut (an unclean leader election): go on at the planned end. Tidegate never reads the records that
+    have taken the freed offsets; the next batch records them as lost.
 
     It needs a log that has grown past the planned end; before that nothing is lost by `tidegate source rewind`.
 

@@ -32,9 +32,9 @@ NOT_ASKED = "not asked"
 @json_option
 @click.option("--no-kafka", is_flag=True, help="Don't ask Kafka for the lag.")
 def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
-    """Show how pipelines are: open batch, lag, watermark, windows, what blocks, what is due.
+    """Show the state of pipelines: open batch, lag, watermark, windows, blocks, due windows.
 
-    Without PIPELINE, every YAML of the pipelines folder, a broken one with file, line and field.
+    Without PIPELINE it shows every YAML of the pipelines folder, an invalid one with file, line and field.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
 
     \b
     Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue, records about to be lost);
-    2 a YAML is wrong; 3 the ledger gives no answer.
+    2 a YAML is invalid; 3 the ledger gives no answer.
     """
     with surroundings.ledger() as ledger:
         lines = _gather(ledger, pipeline, not no_kafka)

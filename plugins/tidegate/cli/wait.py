@@ -55,7 +55,7 @@ def wait(pipeline: str, windows: str, timeout: int, poll: int, at_least_generati
       tidegate wait flights date=2013-01-26/hour=16 --timeout 0
 
     \b
-    Exit code: 0 all are published; 1 the time is up, standard error says what is missing and who holds it;
+    Exit code: 0 all are published; 1 the time is up, standard error says what is missing and what holds it;
     2 wrong usage; 3 the time is up and the ledger gives no answer, or knows no such pipeline.
     """
     from tidegate.wiring import command_lookup, ledger_address, open_specs, open_waits

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
     """Say what became of the record at OFFSET of Kafka partition PARTITION.
 
-    Published: in which batch, attempt, generation and file. Late or dirty: why, and where it is. Otherwise what it
-    waits for, or why no table has it. A recreated topic has the same offsets again: then there is an answer for each
-    topic id, the newest first. Kafka and Hive need not answer; what could not be asked is said.
+    For a published record it names batch, attempt, generation and file; for a late or dirty one the reason and the
+    place; for any other what it waits for, or why no table has it. A recreated topic has the same offsets again: then
+    there is an answer for each topic id, the newest first. Kafka and Hive need not answer; the command says whom it
+    could not ask.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""The rules: decided from gathered facts, they return what to do. Standard library only, no I/O, no clock."""
+"""The rules: they decide from gathered facts and return what to do. Standard library only, no I/O, no clock."""

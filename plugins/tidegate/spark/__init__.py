@@ -1,1 +1,1 @@
-"""Starts Spark jobs, keeps warm sessions, ends what hangs."""
+"""Starts Spark jobs, keeps warm sessions, ends jobs that hang."""

@@ -1,1 +1,1 @@
-"""The promise, proved: coverage of offsets, records, what is stranded, the daily check."""
+"""The proof of the promise: coverage of offsets, records, stranded rows, the daily check."""

@@ -1,1 +1,1 @@
-"""What is shown of pipelines, windows and records, and measured of them."""
+"""Views of pipelines, windows and records, and their measures."""

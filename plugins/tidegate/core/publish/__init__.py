@@ -1,1 +1,1 @@
-"""Published generations: what they rest on, their files, and which ready windows go out together."""
+"""Published generations: their grounds, their files, and which ready windows go out together."""

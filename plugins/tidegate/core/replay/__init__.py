@@ -1,1 +1,1 @@
-"""Windows are rebuilt: where their rows come from, dry runs, rollbacks, what a run is asked for."""
+"""Rebuilt windows: where their rows come from, dry runs, rollbacks, the conf of a run."""

@@ -1,1 +1,1 @@
-"""What people and consumers are told: notices, announcements, pauses."""
+"""Messages to people and consumers: notices, announcements, pauses."""

@@ -1,1 +1,1 @@
-"""Deletes what nobody can need any more."""
+"""Deletes files that no task or reader can need any more."""

@@ -1,1 +1,1 @@
-"""Gathers what is shown and measured."""
+"""Gathers views and measures."""

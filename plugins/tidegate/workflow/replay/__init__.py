@@ -1,1 +1,1 @@
-"""Windows are rebuilt, one or a range of them, or rolled back."""
+"""Rebuilds windows, one or a range, and rolls them back."""

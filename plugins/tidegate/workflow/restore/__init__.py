@@ -1,1 +1,1 @@
-"""A ledger that was restored: what storage remembers is written back."""
+"""Writes back to a restored ledger the records that storage keeps."""
