@@ -37,7 +37,7 @@ from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.job import run_plan
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import IngestPlan, JobPart
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.sources.kafka.control import KafkaSource
 from tidegate.sources.kafka.worker import FETCH, KafkaReader
@@ -70,14 +70,17 @@ def plan_of(
     settings: dict[str, str],
     ranges: tuple[OffsetRange, ...],
     files: tuple[str, str] = ("parquet", "zstd"),
-) -> JobPlan:
+) -> IngestPlan:
     location = f"file://{folder}"
     part = JobPart(1, CLOCK, FLOOR, ranges)
     spec = pipeline(topic, location)
     spec = replace(spec, sink=replace(spec.sink, format=files[0], compression=files[1]))
     if files[0] == "text":  # has neither structs nor lists
         spec = replace(spec, columns=tuple(c for c in spec.columns if "<" not in c.type))
-    return JobPlan("ingest", "1.1-x", location, to_plain(spec), settings, topic, topic_id, (part,), "x", 1, 1, 1)
+    return IngestPlan(
+        attempt="1.1-x", attempt_dir=location, pipeline=to_plain(spec), bootstrap=settings, topic=topic,
+        topic_id=topic_id, parts=(part,), nonce="x", batch_id=1, epoch=1, spec_version=1,
+    )  # fmt: skip
 
 
 def stages(values: list[bytes], bootstrap: str, topic: str) -> dict[str, Stage]:

@@ -27,7 +27,7 @@ from bench.events import APPS, CLOCK, FLOOR, START, event, pipeline
 from bench.parts import circumstances
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import IngestPlan, JobPart
 from tidegate.core.source.records import Chunk, Reader
 
 CHUNK, DISTINCT, TASKS = 20_000, 40_000, 4
@@ -122,7 +122,10 @@ def measure(shape: Shape, records: int, seed: int) -> Measured:
         wanted = ranges(shape, records * shape.times)
         part = JobPart(1, CLOCK, FLOOR, tuple(wanted))
         attempt = f"{spec.sink.workdir}/tmp/1.1-x"
-        plan = JobPlan("ingest", "1.1-x", attempt, to_plain(spec), {}, "events", "id", (part,), "x", 1, 1, 1)
+        plan = IngestPlan(
+        attempt="1.1-x", attempt_dir=attempt, pipeline=to_plain(spec), bootstrap={}, topic="events", topic_id="id",
+        parts=(part,), nonce="x", batch_id=1, epoch=1, spec_version=1,
+    )  # fmt: skip
         _warm(spec.sink.workdir, plan, found)
         before, began = _resident("VmRSS"), time.process_time()
         receipt = run_plan(plan, LocalStorage(), open_reader=lambda _: Memory(found))
@@ -134,7 +137,7 @@ def measure(shape: Shape, records: int, seed: int) -> Measured:
         return Measured(used / total * 1e6, peak - before, len(receipt.files), largest / total, peak)
 
 
-def _warm(workdir: str, plan: JobPlan, found: list[bytes]) -> None:
+def _warm(workdir: str, plan: IngestPlan, found: list[bytes]) -> None:
     """Imports and first uses are a process's cost, not a record's."""
     from spark_jobs.engine.job import run_plan
     from tidegate.storage.local import LocalStorage

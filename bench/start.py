@@ -34,7 +34,7 @@ from bench.parts import TreeCpu, broker, circumstances, kafka_source_jars
 from dev.stack.java import find_java
 from dev.stack.places import Places
 from dev.stack.spark import recommended_conf
-from tidegate.core.base.plain import dumps
+from tidegate.core.batch.jobs import dumps_plan
 from tidegate.core.batch.launcher import Launcher
 from tidegate.spark.launcher import SubprocessLauncher, local_environment, submit_command
 from tidegate.spark.warm_session import WarmLauncher, end_sessions
@@ -139,7 +139,7 @@ class Machine:
         from bench.contenders.tidegate_plan import plan
 
         path = self.work / "plan.json"
-        path.write_text(dumps(plan()))
+        path.write_text(dumps_plan(plan()))
         with TreeCpu(*pids) as used:
             launcher.run(f"file://{path}")
         return used

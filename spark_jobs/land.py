@@ -38,13 +38,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _land(plan_uri: str, user: str | None = None) -> int:
-    from tidegate.core.base.plain import loads
-    from tidegate.core.batch.jobs import JobPlan
+    from tidegate.core.batch.jobs import loads_plan
     from tidegate.storage import for_uri
 
     open_storage = functools.partial(for_uri, user=user)
     storage = open_storage(plan_uri)
-    plan = loads(JobPlan, storage.read(plan_uri))
+    plan = loads_plan(storage.read(plan_uri))
     context = new_context(plan.attempt)
     try:
         print(carry_out(plan, storage, context, open_storage))
@@ -66,10 +65,13 @@ def carry_out(
     given = None if secrets is None else engine_secrets.read(secrets) if secrets else {}
     engine_secrets.use(given)
     run_tasks = tasks.run_on(context, given)
-    if plan.mode in ("merge", "reopen"):
+    from tidegate.core.batch.jobs import ReadPlan, RewritePlan
+
+    if isinstance(plan, RewritePlan):
         from spark_jobs import rewrite
 
         return rewrite.carry_out(plan, storage, run_tasks, open_storage)
+    assert isinstance(plan, ReadPlan)
     from spark_jobs.engine.job import run_plan
     from tidegate.core.base.wording import many
     from tidegate.spark.conf import is_local

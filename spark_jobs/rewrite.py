@@ -24,10 +24,10 @@ if __name__ == "__main__":
 
 from spark_jobs.engine.failures import from_exception, last_line, refuse, reported
 from spark_jobs.engine.rewrite.join import by_columns, join_files
-from tidegate.core.base.plain import dumps, loads
+from tidegate.core.base.plain import dumps
 from tidegate.core.base.storage import Storage
 from tidegate.core.base.wording import many
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import MergePlan, ReopenPlan, RewritePlan, loads_plan
 from tidegate.core.files.merge import Merge, Merged, MergeReceipt, add_up, sum_of
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import BatchRows, FileEntry
@@ -65,7 +65,9 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         storage = for_uri(*arguments)
-        plan = loads(JobPlan, storage.read(arguments[0]))
+        plan = loads_plan(storage.read(arguments[0]))
+        if not isinstance(plan, RewritePlan):
+            raise refuse(f"{arguments[0]} is a plan of mode {plan.mode}: land.py carries it out, under Spark")
         print(carry_out(plan, storage))
     except Exception as e:
         print(f"tidegate: {last_line(from_exception(e))}", file=sys.stderr, flush=True)
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def carry_out(
-    plan: JobPlan,
+    plan: RewritePlan,
     storage: Storage,
     run: Callable[..., Iterable[Done]] | None = None,
     open_storage: Callable[[str], Any] | None = None,
@@ -99,8 +101,8 @@ def _here(one: Callable[[Work, int], Done], works: Sequence[Work]) -> list[Done]
     return [one(work, 0) for work in works]
 
 
-def _receipt(plan: JobPlan, done: Sequence[Done], seconds: float) -> MergeReceipt | ReopenReceipt:
-    if plan.mode == "merge":
+def _receipt(plan: RewritePlan, done: Sequence[Done], seconds: float) -> MergeReceipt | ReopenReceipt:
+    if isinstance(plan, MergePlan):
         return MergeReceipt(plan.attempt, tuple(m for d in done for m in d.merged), seconds)
     return ReopenReceipt(
         plan.attempt,
@@ -112,7 +114,7 @@ def _receipt(plan: JobPlan, done: Sequence[Done], seconds: float) -> MergeReceip
     )
 
 
-def _summary(plan: JobPlan, receipt: MergeReceipt | ReopenReceipt) -> str:
+def _summary(plan: RewritePlan, receipt: MergeReceipt | ReopenReceipt) -> str:
     if isinstance(receipt, MergeReceipt):
         rows, sources = sum(f.rows for f in receipt.files), sum(len(m.sources) for m in plan.merges)
         return f"merged {many(rows, 'row')} of {many(sources, 'file')} into {len(receipt.files):,}"
@@ -120,22 +122,23 @@ def _summary(plan: JobPlan, receipt: MergeReceipt | ReopenReceipt) -> str:
     return f"copied {many(copied, 'row')}, added {many(added, 'late row')}, in {many(len(receipt.files), 'file')}"
 
 
-def rewrite(plan: JobPlan, open_storage: Callable[[str], Any], work: Work, attempt: int) -> Done:
+def rewrite(plan: RewritePlan, open_storage: Callable[[str], Any], work: Work, attempt: int) -> Done:
     if work.late:
+        assert isinstance(plan, ReopenPlan)
         from spark_jobs.engine.places import combined
         from spark_jobs.engine.rewrite.move import Splitter  # not in a process that has no late rows
 
         added, batches, overflow = Splitter(plan, open_storage, attempt).run(work.merges)
         return Done(added=tuple(added), batches=batches, overflow=combined(list(overflow)))
     (merge,) = work.merges
-    if plan.mode == "merge":
+    if isinstance(plan, MergePlan):
         return Done(merged=(join_files(plan, open_storage, merge, attempt)[0],))
     found = [_copied(plan, open_storage, one, attempt) for one in by_columns(merge, open_storage)]
     return Done(copied=tuple(due for due, _ in found), batches=add_up(b for _, batches in found for b in batches))
 
 
 def _copied(
-    plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int
+    plan: RewritePlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int
 ) -> tuple[FileEntry, list[BatchRows]]:
     """Files of the generation in force as one of the next, which its entry says to have the same rows."""
     made, batches = join_files(plan, open_storage, merge, attempt)

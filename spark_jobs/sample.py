@@ -23,14 +23,14 @@ from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.secrets import REGISTRY, VARIABLE
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain, to_plain
-from tidegate.core.batch.jobs import JobPart, JobPlan, kind_of
+from tidegate.core.batch.jobs import IngestPlan, JobPart, kind_of
 from tidegate.core.source.records import Reader
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, EventTime, Pipeline
 from tidegate.core.window.lateness import Floor
 from tidegate.kinds import source_kind
 
 MOST_FIELDS, MOST_EXAMPLES, EXAMPLE_CHARACTERS = 500, 200, 100_000
-OpenReader = Callable[[JobPlan, dict[str, Any]], Reader]
+OpenReader = Callable[[IngestPlan, dict[str, Any]], Reader]
 
 
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
@@ -43,7 +43,7 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
     return 0
 
 
-def open_source(plan: JobPlan, settings: dict[str, Any]) -> Reader:
+def open_source(plan: IngestPlan, settings: dict[str, Any]) -> Reader:
     """The reader of the plan's kind of source."""
     return source_kind(kind_of(plan)).reader(plan, settings)
 
@@ -95,9 +95,8 @@ def as_a_job_is_told(secrets: dict[str, str]) -> Iterator[None]:
                 os.environ[VARIABLE] = before
 
 
-def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> JobPlan:
-    return JobPlan(
-        mode="ingest",
+def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> IngestPlan:
+    return IngestPlan(
         attempt="sample",
         attempt_dir="",
         pipeline=to_plain(pipeline),

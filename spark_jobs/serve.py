@@ -23,8 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     lean.pyspark_from_its_folder()
     from spark_jobs.land import carry_out, new_context
     from spark_jobs.session import Message, Session, Terms
-    from tidegate.core.base.plain import loads
-    from tidegate.core.batch.jobs import JobPlan
+    from tidegate.core.batch.jobs import loads_plan
     from tidegate.storage import for_uri
 
     folder, identity, idle_s, batches, log = arguments
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     def run(request: Message) -> str:
         open_storage = functools.partial(for_uri, user=request.get("user"))
         storage = open_storage(request["plan"])
-        plan = loads(JobPlan, storage.read(request["plan"]))
+        plan = loads_plan(storage.read(request["plan"]))
         return carry_out(plan, storage, context, open_storage, request.get("secrets") or "")
 
     def well() -> bool:

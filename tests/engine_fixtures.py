@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import IngestPlan, JobPart, ReadPlan, ReplayPlan
 from tidegate.core.files.receipt import FileEntry, Receipt
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import (
@@ -57,14 +58,13 @@ def pipeline(location: Path | str, **changes: object) -> Pipeline:
     return replace(base, **changes)
 
 
-def job_plan(spec: Pipeline, ranges: list[tuple[int, int, int]], **changes: object) -> JobPlan:
+def job_plan(spec: Pipeline, ranges: list[tuple[int, int, int]], **changes: object) -> IngestPlan:
     """A plan over (partition, start, end) ranges."""
     batch = int(changes.pop("batch_id", 7))  # type: ignore[call-overload]
     floor = changes.pop("floor", Floor(DAY_ONE))
     clock = changes.pop("clock_ms", CLOCK)
     attempt = f"{batch}.1-abc"
-    plan = JobPlan(
-        mode="ingest",
+    plan = IngestPlan(
         attempt=attempt,
         attempt_dir=f"{spec.sink.workdir}/tmp/{attempt}",
         pipeline=to_plain(spec),
@@ -78,6 +78,11 @@ def job_plan(spec: Pipeline, ranges: list[tuple[int, int, int]], **changes: obje
         spec_version=3,
     )
     return replace(plan, **changes)
+
+
+def replay_plan_of(plan: IngestPlan, **changes: Any) -> ReplayPlan:
+    """A replay by the spec of that plan."""
+    return ReplayPlan(**{f.name: getattr(plan, f.name) for f in fields(plan)} | changes)
 
 
 Record = tuple[int, bytes | None]
@@ -111,7 +116,7 @@ def chunk_of(values: list[bytes | None]) -> Chunk:
     return Chunk(list(range(count)), [DAY_ONE + i * 1000 for i in range(count)], [None] * count, values)
 
 
-def serving(records: dict[int, list[Record]], **options: object) -> Callable[[JobPlan], Reader]:
+def serving(records: dict[int, list[Record]], **options: object) -> Callable[[ReadPlan], Reader]:
     return lambda plan: FakeReader(records, **options)  # type: ignore[arg-type]
 
 
@@ -123,15 +128,15 @@ def records(values: list[bytes | None], first: int = 0) -> list[Record]:
     return list(enumerate(values, first))
 
 
-def attempt_path(plan: JobPlan) -> Path:
+def attempt_path(plan: ReadPlan) -> Path:
     return Path(plan.attempt_dir.removeprefix("file://"))
 
 
-def rows_of(plan: JobPlan, file: FileEntry) -> list[dict]:
+def rows_of(plan: ReadPlan, file: FileEntry) -> list[dict]:
     return pq.ParquetFile(attempt_path(plan) / file.path).read().to_pylist()
 
 
-def all_rows(plan: JobPlan, receipt: Receipt, kind: str) -> list[dict]:
+def all_rows(plan: ReadPlan, receipt: Receipt, kind: str) -> list[dict]:
     """Rows of every file of a kind, by Kafka coordinates; dynamic partition values are put back in."""
     found = [
         {**row, **(dict(file.values))} for file in receipt.files if file.kind == kind for row in rows_of(plan, file)

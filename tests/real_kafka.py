@@ -21,7 +21,7 @@ from dev.stack.stack import Stack
 from dev.stack.topics import await_leaders, create_topic
 from tests.world import World, record
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.source.port import LogState
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Column
@@ -113,7 +113,7 @@ class RealKafka:
         self.settings, self.stall_seconds = dict(topic.settings), stall_seconds
         self._source = KafkaSource(topic.settings, isolation, timeout_s=PATIENCE_S)
 
-    def reader(self, plan: JobPlan) -> KafkaReader:
+    def reader(self, plan: ReadPlan) -> KafkaReader:
         return KafkaReader(plan, self.settings, self.stall_seconds)
 
     def __getattr__(self, name: str) -> Any:
@@ -130,7 +130,7 @@ class Interrupted(RealKafka):
         self.settings |= {"queued.max.messages.kbytes": "100", "fetch.message.max.bytes": "10000"}
         self._meanwhile = meanwhile
 
-    def reader(self, plan: JobPlan) -> KafkaReader:
+    def reader(self, plan: ReadPlan) -> KafkaReader:
         reader = super().reader(plan)
         read = reader.read
 

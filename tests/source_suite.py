@@ -20,7 +20,7 @@ from spark_jobs.engine.failures import JobError
 from tests.real_kafka import PATIENCE_S
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import IngestPlan, ReadPlan
 from tidegate.core.source.port import Lane, Source
 from tidegate.core.source.records import Reader
 from tidegate.core.source.trouble import Trouble, What
@@ -37,7 +37,7 @@ class Broker(Protocol):
     @property
     def kind(self) -> SourceKind: ...
     def source(self, isolation: str = "read_committed") -> Source: ...
-    def reader(self, plan: JobPlan) -> Reader: ...
+    def reader(self, plan: ReadPlan) -> Reader: ...
     def unavailable(self) -> Source: ...
     def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> None: ...
     def delete(self, topic: str) -> None: ...
@@ -48,10 +48,19 @@ class Broker(Protocol):
     def trim(self, topic: str, partition: int, before: int) -> None: ...
 
 
-def plan_for(topic: str, topic_id: str = "", form: str = "json") -> JobPlan:
+def plan_for(topic: str, topic_id: str = "", form: str = "json") -> IngestPlan:
     """What a reader looks at of a plan."""
     spec = {"name": "p", "source": {"isolation": "read_committed", "topic": topic}, "format": {"type": form}}
-    return JobPlan("ingest", "1.1-x", "", spec, {}, topic, topic_id, (), "x")
+    return IngestPlan(
+        attempt="1.1-x",
+        attempt_dir="",
+        pipeline=spec,
+        bootstrap={},
+        topic=topic,
+        topic_id=topic_id,
+        parts=(),
+        nonce="x",
+    )
 
 
 class SourceSuite:

@@ -30,8 +30,7 @@ from tests.fakes.kafka import FakeKafka
 from tests.fakes.truth import FakeTruth
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.partitions import PartitionValues
-from tidegate.core.base.plain import loads
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import JobPlan, RewritePlan, loads_plan
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
@@ -109,10 +108,10 @@ class InProcessLauncher:
         self.runs: list[JobPlan] = []
 
     def run(self, plan_path: str) -> None:
-        plan = loads(JobPlan, self.storage.read(plan_path))
+        plan = loads_plan(self.storage.read(plan_path))
         self.runs.append(plan)
         try:
-            if plan.mode in ("merge", "reopen"):
+            if isinstance(plan, RewritePlan):
                 rewrite.carry_out(plan, self.storage)
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)

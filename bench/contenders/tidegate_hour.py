@@ -20,8 +20,7 @@ from typing import Any
 from bench.events import HOUR, START, pipeline
 from spark_jobs.engine.job import run_plan
 from tests.fakes.catalogue import FakeCatalogue
-from tidegate.core.base.plain import loads
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import loads_plan
 from tidegate.core.spec.pipeline import IngestRun, Pipeline
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger
@@ -73,7 +72,7 @@ class Measured:
 
 def in_this_process(path: str) -> None:
     storage = LocalStorage()
-    run_plan(loads(JobPlan, storage.read(path)), storage, tasks=int(os.environ["CORES"]))
+    run_plan(loads_plan(storage.read(path)), storage, tasks=int(os.environ["CORES"]))
 
 
 class Hour:

@@ -9,12 +9,12 @@ from bench.contenders.tidegate_plan import plan
 from dev.stack.java import find_java
 from dev.stack.places import Places
 from dev.stack.spark import recommended_conf
-from tidegate.core.base.plain import dumps
+from tidegate.core.batch.jobs import dumps_plan
 from tidegate.spark.launcher import SubprocessLauncher
 
 if __name__ == "__main__":
     path = Path(os.environ["WORK_DIR"]) / "plan.json"
-    path.write_text(dumps(plan()))
+    path.write_text(dumps_plan(plan()))
     launcher = SubprocessLauncher(
         print,
         binary=os.environ["SPARK_SUBMIT"],

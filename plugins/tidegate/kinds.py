@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.base.errors import SourceError
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.source.port import Source, Traits
 from tidegate.core.source.records import Reader
@@ -65,7 +65,7 @@ class SourceKind:
     section: Callable[[], type[Any]]
     opened: Opened
     examined: Examined
-    reader: Callable[[JobPlan, dict[str, Any]], Reader]
+    reader: Callable[[ReadPlan, dict[str, Any]], Reader]
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from spark_jobs.engine.sinks import Finished, finished
 from tidegate.core.base.errors import PathMissing
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.dirty.redrive import of_headers
 from tidegate.core.files.merge import Source
 from tidegate.core.source.records import Chunk, Reader
@@ -39,7 +39,7 @@ class Readers:
     """Where the records of each part of a plan come from. The source is connected to only if a part needs it."""
 
     def __init__(
-        self, plan: JobPlan, open_source: Callable[[JobPlan], Reader], open_file: Callable[[str], BinaryIO]
+        self, plan: ReadPlan, open_source: Callable[[ReadPlan], Reader], open_file: Callable[[str], BinaryIO]
     ) -> None:
         self._plan, self._open_source, self._open_file = plan, open_source, open_file
         self._source: Reader | None = None

@@ -21,7 +21,7 @@ from tidegate.core.base.offsets import OffsetRange, pack
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.base.storage import Storage
-from tidegate.core.batch.jobs import JobPart, JobPlan, kind_of
+from tidegate.core.batch.jobs import JobPart, ReadPlan, ReplayPlan, kind_of
 from tidegate.core.batch.rules_version import KNOWN_RULES
 from tidegate.core.files import slow_path
 from tidegate.core.files.overflow import Known, overflow_values, staying
@@ -42,10 +42,10 @@ calls for a task the result of one counts."""
 
 
 def run_plan(
-    plan: JobPlan,
+    plan: ReadPlan,
     storage: Storage,
     run_tasks: RunTasks | None = None,
-    open_reader: Callable[[JobPlan], Reader] | None = None,
+    open_reader: Callable[[ReadPlan], Reader] | None = None,
     *,
     open_storage: Callable[[str], object] | None = None,
     tasks: int | None = 1,
@@ -73,7 +73,7 @@ def run_plan(
         raise reported(storage, plan.attempt_dir, e) from e
 
 
-def open_source(plan: JobPlan) -> Reader:
+def open_source(plan: ReadPlan) -> Reader:
     """The reader of the plan's kind of source, with the plan's settings and whatever secrets this process was given."""
     from spark_jobs.engine.secrets import client_secrets
 
@@ -85,10 +85,10 @@ def _here(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskRes
 
 
 def _run(
-    plan: JobPlan,
+    plan: ReadPlan,
     storage: Storage,
     run_tasks: RunTasks,
-    open_reader: Callable[[JobPlan], Reader],
+    open_reader: Callable[[ReadPlan], Reader],
     open_storage: Callable[[str], object],
     tasks: int | None,
 ) -> Receipt:
@@ -111,7 +111,7 @@ def _run(
         if _staying(again, pipeline, results):
             raise refuse("reading the same offsets twice gave other partition values", retry=True)
     receipt = _combine(plan, results, time.monotonic() - started)
-    if receipt.slow and plan.mode == "replay":  # what a batch's receipt says is told when it is sealed
+    if receipt.slow and isinstance(plan, ReplayPlan):  # what a batch's receipt says is told when it is sealed
         _tell(slow_path.told(receipt.slow, receipt.read_rows, receipt.slow_seconds))
     if plan.targets:
         settle(plan, storage, receipt, results)
@@ -131,7 +131,7 @@ def _tell(text: str) -> None:
     print(f"tidegate: {text}", file=sys.stderr, flush=True)
 
 
-def _staying(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult]) -> dict[int, set[PartitionValues]]:
+def _staying(plan: ReadPlan, pipeline: Pipeline, results: list[TaskResult]) -> dict[int, set[PartitionValues]]:
     """The values of each window that keep partitions of their own, if tasks have let in more; else nothing."""
     beyond, limit = overflow_values(pipeline), pipeline.sink.max_partitions
     rows: dict[int, dict[PartitionValues, int]] = {}
@@ -149,12 +149,11 @@ def _staying(plan: JobPlan, pipeline: Pipeline, results: list[TaskResult]) -> di
     return known if changed else {}
 
 
-def _check_plan(plan: JobPlan, pipeline: Pipeline) -> None:
-    if plan.mode not in ("ingest", "replay", "redrive"):
-        raise refuse(f"plan mode {plan.mode!r} does not exist; there are ingest, replay and redrive")
-    if plan.mode == "replay" and plan.window_ms is None and not plan.targets:
-        raise refuse("a replay plan must name its window")
-    if plan.mode != "replay" and len(plan.parts) > 1:
+def _check_plan(plan: ReadPlan, pipeline: Pipeline) -> None:
+    if isinstance(plan, ReplayPlan):
+        if plan.window_ms is None and not plan.targets:
+            raise refuse("a replay plan must name its window")
+    elif len(plan.parts) > 1:
         raise refuse(f"a plan of mode {plan.mode} has one part")
     for part in plan.parts:
         _check_policy(part, pipeline)
@@ -184,7 +183,7 @@ def _check_policy(part: JobPart, pipeline: Pipeline) -> None:
         )
 
 
-def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> None:
+def _check_topic(plan: ReadPlan, open_reader: Callable[[ReadPlan], Reader]) -> None:
     if all(part.sources for part in plan.parts) and (plan.parts or plan.copies):
         return  # Kafka is not read
     reader = open_reader(plan)
@@ -196,7 +195,7 @@ def _check_topic(plan: JobPlan, open_reader: Callable[[JobPlan], Reader]) -> Non
         raise recreated(plan.topic, plan.topic_id, found)
 
 
-def cut(plan: JobPlan, tasks: int | None) -> list[Task]:
+def cut(plan: ReadPlan, tasks: int | None) -> list[Task]:
     """The plan's ranges as tasks of about equal size. Raises JobError if ranges of Kafka overlap.
 
     Those of parts that are read from dirty files may lie among them: tasks of their own. `tasks` is their number where
@@ -231,7 +230,7 @@ def _owner(owners: dict[int, list[tuple[int, int, int]]], piece: OffsetRange) ->
     return next(part for start, end, part in owners[piece.partition] if start <= piece.start and piece.end <= end)
 
 
-def _combine(plan: JobPlan, results: list[TaskResult], seconds: float) -> Receipt:
+def _combine(plan: ReadPlan, results: list[TaskResult], seconds: float) -> Receipt:
     pieces: dict[int, list[RangeResult]] = {}
     for result in results:
         for piece, found in zip(result.task.pieces, result.results, strict=True):
@@ -265,7 +264,7 @@ def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
     return merge(whole, (p for p in mine if whole.start <= p.range.start and p.range.end <= whole.end))
 
 
-def _verify(plan: JobPlan, storage: Storage, receipt: Receipt) -> None:
+def _verify(plan: ReadPlan, storage: Storage, receipt: Receipt) -> None:
     """The files are there with their lengths, and the counts add up: else there is no receipt."""
     listed = {f.path: f.bytes for f in storage.list_files(plan.attempt_dir) or []}
     for file in receipt.files:

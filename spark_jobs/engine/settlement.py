@@ -11,7 +11,7 @@ from spark_jobs.engine.failures import refuse
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.storage import Storage
-from tidegate.core.batch.jobs import JobPlan, Target
+from tidegate.core.batch.jobs import ReplayPlan, Target
 from tidegate.core.files.merge import add_up
 from tidegate.core.files.receipt import (
     BatchRows,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.task import TaskResult
 
 
-def settle(plan: JobPlan, storage: Storage, whole: Receipt, results: Iterable[TaskResult]) -> None:
+def settle(plan: ReplayPlan, storage: Storage, whole: Receipt, results: Iterable[TaskResult]) -> None:
     """Each window's receipt, or why it is refused, into its own directory. Raises JobError for counts that do not add
     up: no receipt is written then."""
     results = list(results)

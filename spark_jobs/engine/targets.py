@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.route import Routed
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.files.receipt import (
     Failure,
 )
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Targets:
     """The windows that a replay is about, as one task sees them."""
 
-    def __init__(self, plan: JobPlan) -> None:
+    def __init__(self, plan: ReadPlan) -> None:
         starts = [t.window_ms for t in plan.targets] or [plan.window_ms]
         self._starts = pa.array(starts, pa.int64())
         self._taken: dict[int, list[int]] = defaultdict(list)
@@ -55,7 +55,7 @@ class Targets:
         return pc.and_(wanted, pc.invert(refused))
 
 
-def cut_copies(plan: JobPlan, tasks: int) -> list[tuple[int, ...]]:
+def cut_copies(plan: ReadPlan, tasks: int) -> list[tuple[int, ...]]:
     """Indices of the plan's copies, for tasks of about equal size."""
     bins: list[list[int]] = [[] for _ in range(min(max(1, tasks), len(plan.copies)))]
     loads = [0] * len(bins)

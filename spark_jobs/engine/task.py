@@ -28,7 +28,7 @@ from spark_jobs.engine.write import Files
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
-from tidegate.core.batch.jobs import Copy, JobPart, JobPlan
+from tidegate.core.batch.jobs import Copy, JobPart, ReadPlan, ReplayPlan
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, BatchRows, DirtySample, Failure, FileEntry, RangeResult
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.source.records import Chunk, Reader
@@ -79,9 +79,9 @@ class TaskResult:
 
 
 def run_task(
-    plan: JobPlan,
+    plan: ReadPlan,
     open_storage: Callable[[str], object],
-    open_reader: Callable[[JobPlan], Reader],
+    open_reader: Callable[[ReadPlan], Reader],
     task: Task,
     attempt: int = 0,
 ) -> TaskResult:
@@ -96,7 +96,7 @@ def run_task(
 
 
 class _Worker:
-    def __init__(self, plan: JobPlan, storage: Any, task: Task, attempt: int) -> None:
+    def __init__(self, plan: ReadPlan, storage: Any, task: Task, attempt: int) -> None:
         pa.set_cpu_count(1)
         _keep_memory()
         self._plan, self._task = plan, task
@@ -177,7 +177,7 @@ class _Worker:
         """Everything that has been read and waits, by the rules of its part."""
         found = self._together.take()
         if found is not None:
-            handle = self._rebuild if self._plan.mode == "replay" else self._ingest
+            handle = self._rebuild if isinstance(self._plan, ReplayPlan) else self._ingest
             handle(self._rules[part], *found)  # type: ignore[index]
 
     def _ingest(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:

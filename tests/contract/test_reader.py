@@ -14,7 +14,7 @@ from dev.stack.topics import create_topic
 from spark_jobs.engine.failures import JobError
 from tests.real_kafka import PATIENCE_S
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import IngestPlan, JobPart
 from tidegate.core.source.records import Reader
 from tidegate.core.window.lateness import Floor
 from tidegate.sources.kafka.control import KafkaSource
@@ -28,7 +28,10 @@ def place(request: pytest.FixtureRequest) -> tuple[Reader, str, Callable]:
     Offsets below 2 are gone.
     """
     topic = f"reader-{uuid.uuid4().hex[:12]}"
-    plan = JobPlan("ingest", "1.1-x", "", spec("read_committed"), {}, topic, "", (), "x")
+    plan = IngestPlan(
+        attempt="1.1-x", attempt_dir="", pipeline=spec("read_committed"), bootstrap={}, topic=topic, topic_id="",
+        parts=(), nonce="x",
+    )  # fmt: skip
     if request.param == "fake":
         kafka = FakeKafka()
         kafka.create(topic, 2)

@@ -19,7 +19,7 @@ from dev.stack.topics import await_leaders, create_topic
 from tests.real_kafka import PATIENCE_S
 from tests.source_suite import Broker, SourceSuite, eventually
 from tidegate.core.base.errors import SourceError
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.source.port import ALL, Lane, LogState, Source
 from tidegate.core.source.records import Reader
 from tidegate.kinds import SourceKind
@@ -48,7 +48,7 @@ class RealBroker:
     def source(self, isolation: str = "read_committed") -> Source:
         return KafkaSource(self._settings, isolation)
 
-    def reader(self, plan: JobPlan) -> Reader:
+    def reader(self, plan: ReadPlan) -> Reader:
         return KafkaReader(plan, dict(self._settings))
 
     def unavailable(self) -> Source:
@@ -124,7 +124,7 @@ class FakeBroker:
         self._kafka.isolation = isolation
         return self._kafka
 
-    def reader(self, plan: JobPlan) -> Reader:
+    def reader(self, plan: ReadPlan) -> Reader:
         return self._kafka.reader(plan)
 
     def unavailable(self) -> Source:

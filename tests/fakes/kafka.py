@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPlan, isolation_of, wants_headers
+from tidegate.core.batch.jobs import ReadPlan, isolation_of, wants_headers
 from tidegate.core.source.port import ALL, ForWorkers, Lane, LogState, Traits
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.source.unreadable import gone
@@ -138,7 +138,7 @@ class FakeKafka:
 
     # ------------------------------------------------------------ the worker's side
 
-    def reader(self, plan: JobPlan, settings: dict[str, str] | None = None) -> FakeReader:
+    def reader(self, plan: ReadPlan, settings: dict[str, str] | None = None) -> FakeReader:
         """In place of the engine's own reader; `settings` are not looked at."""
         return FakeReader(self, plan)
 
@@ -267,7 +267,7 @@ class FakeKafka:
 class FakeReader(Reader):
     """Chunks of at most `chunk` records, so that their borders are met in small tests too."""
 
-    def __init__(self, kafka: FakeKafka, plan: JobPlan, chunk: int = 3) -> None:
+    def __init__(self, kafka: FakeKafka, plan: ReadPlan, chunk: int = 3) -> None:
         self._kafka, self._plan, self._chunk = kafka, plan, chunk
 
     def topic_id(self) -> str | None:

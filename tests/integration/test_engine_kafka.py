@@ -27,8 +27,8 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tests.real_kafka import eventually
 from tidegate.core.base.offsets import Interval, OffsetRange
-from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.base.plain import from_plain, loads, to_plain
+from tidegate.core.batch.jobs import IngestPlan, dumps_plan
 from tidegate.core.files.receipt import DATA, DIRTY, Failure, Receipt, arithmetic_errors
 from tidegate.core.spec.pipeline import RAW_PARTS, Column, EventTime, Format, Pipeline
 from tidegate.sources.kafka.control import KafkaSource
@@ -54,7 +54,7 @@ def produce(settings: dict[str, str], name: str, partition: int, values: list[by
     assert producer.flush(60) == 0
 
 
-def plan_of(tmp_path: Path, topic: tuple[dict[str, str], str], **changes: object) -> JobPlan:
+def plan_of(tmp_path: Path, topic: tuple[dict[str, str], str], **changes: object) -> IngestPlan:
     """Everything that the topic holds now."""
     settings, name = topic
     spec = pipeline(tmp_path)
@@ -67,7 +67,7 @@ def plan_of(tmp_path: Path, topic: tuple[dict[str, str], str], **changes: object
     )
 
 
-def check_coordinates(plan: JobPlan, receipt: Receipt) -> None:
+def check_coordinates(plan: IngestPlan, receipt: Receipt) -> None:
     """Every planned offset is in exactly one file or in a gap."""
     met = [(r["_partition"], r["_offset"]) for kind in (DATA, DIRTY) for r in all_rows(plan, receipt, kind)]
     met += [(r.range.partition, o) for r in receipt.ranges for g in r.gaps for o in range(g.start, g.end)]
@@ -202,9 +202,9 @@ def test_a_recreated_topic_is_noticed(topic, tmp_path):
         run_plan(plan, LocalStorage())
 
 
-def submit(plan: JobPlan, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def submit(plan: IngestPlan, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     uri = f"file://{tmp_path}/plan.json"
-    LocalStorage().write_new(uri, dumps(plan).encode())
+    LocalStorage().write_new(uri, dumps_plan(plan).encode())
     return spark_submit(tmp_path, str(ROOT / "spark_jobs" / "land.py"), uri)
 
 
@@ -267,14 +267,13 @@ from spark_jobs import land
 from spark_jobs.engine.failures import last_line
 from spark_jobs.engine.failures import JobError
 from tidegate.storage import for_uri
-from tidegate.core.batch.states import JobPlan
-from tidegate.core.base.plain import loads
+from tidegate.core.batch.jobs import loads_plan
 
 context = land.new_context("plans in turn")
 for uri in sys.argv[1:]:
     began = time.monotonic()
     try:
-        print(land.carry_out(loads(JobPlan, for_uri(uri).read(uri)), for_uri(uri), context, for_uri))
+        print(land.carry_out(loads_plan(for_uri(uri).read(uri)), for_uri(uri), context, for_uri))
     except JobError as e:
         print("refused after", round(time.monotonic() - began), "seconds:", last_line(e.failure))
 context.stop()
@@ -321,7 +320,7 @@ def test_a_killed_worker_costs_one_try_and_a_failure_for_good_ends_the_job(topic
     uris = []
     for plan in (killed, held):
         uris.append(plan.attempt_dir + ".json")
-        LocalStorage().write_new(uris[-1], dumps(plan).encode())
+        LocalStorage().write_new(uris[-1], dumps_plan(plan).encode())
     (tmp_path / "sitecustomize.py").write_text(FATE.format(mark=str(tmp_path / "died")))
     (tmp_path / "in_turn.py").write_text(IN_TURN)
     done = spark_submit(tmp_path, str(tmp_path / "in_turn.py"), *uris, path=[str(tmp_path)])

@@ -14,7 +14,7 @@ from dev.stack.info import StackInfo
 from spark_jobs import footers
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.target.paths import RECEIPT
 from tidegate.storage import HdfsStorage, for_uri
 
@@ -23,7 +23,7 @@ TOPIC = {0: [(n, event(site=SITES[n % len(SITES)], count=n)) for n in range(500)
 
 
 @pytest.fixture
-def plan(hdfs: StackInfo) -> JobPlan:
+def plan(hdfs: StackInfo) -> ReadPlan:
     location = f"{hdfs.hdfs_uri}/engine/{uuid.uuid4().hex}"
     spec = pipeline("unused")
     return job_plan(

@@ -12,7 +12,7 @@ from dev.stack.spark import recommended_conf
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
 from tidegate.core.base.plain import loads
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import loads_plan
 from tidegate.core.files.receipt import ReplayReceipt
 from tidegate.core.spec.pipeline import Column
 from tidegate.spark.launcher import SubprocessLauncher
@@ -54,7 +54,7 @@ def test_a_range_reads_each_offset_once(kafka: StackInfo, tmp_path: Path) -> Non
     assert [o.what for o in found] == ["replayed"] * 4, (found, said)
     jobs = sorted((tmp_path / "lake/readings/_tidegate/plans").glob("20130105T*.json"))
     assert len(jobs) == 1
-    plan = loads(JobPlan, jobs[0].read_bytes())
+    plan = loads_plan(jobs[0].read_bytes())
     receipts = [loads(ReplayReceipt, Path(f"{t.attempt_dir[7:]}/_receipt.json").read_bytes()) for t in plan.targets]
     offsets = sum(r.count for part in plan.parts for r in part.ranges)
     assert {r.job_read for r in receipts} == {offsets}

@@ -11,7 +11,7 @@ import confluent_kafka
 
 from tests.fakes.kafka import FakeKafka, Record
 from tests.world import World
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.sources.kafka.worker import KafkaReader
 
 
@@ -83,7 +83,7 @@ def fake_consumers(world: World, before_reading: Callable[[], None]) -> Iterator
                 happened.append(True)
                 before_reading()
 
-    def reader(plan: JobPlan, settings: dict[str, str] | None = None) -> KafkaReader:
+    def reader(plan: ReadPlan, settings: dict[str, str] | None = None) -> KafkaReader:
         made = KafkaReader(plan, {"bootstrap.servers": "fake:9092"})
         made.topic_id = lambda: world.kafka.look(plan.topic).topic_id  # type: ignore[method-assign]
         return made

@@ -43,8 +43,7 @@ from tests.operators import digest, ways
 from tests.operators.lines import Line
 from tidegate.adapters.connections import Connection
 from tidegate.adapters.footers import FooterProcess
-from tidegate.core.base.plain import loads
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import loads_plan
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger
@@ -208,7 +207,7 @@ class _Here:
 
     def run(self, plan_path: str) -> None:
         """Raises JobError."""
-        run_plan(loads(JobPlan, self._storage.read(plan_path)), self._storage)
+        run_plan(loads_plan(self._storage.read(plan_path)), self._storage)
 
 
 class Rig:

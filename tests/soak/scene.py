@@ -152,12 +152,11 @@ class _Here:
         from spark_jobs.engine.failures import JobError
         from spark_jobs.engine.job import run_plan
         from tidegate.core.base.errors import JobFailed
-        from tidegate.core.base.plain import loads as plain_loads
-        from tidegate.core.batch.jobs import JobPlan
+        from tidegate.core.batch.jobs import loads_plan
 
         storage = LocalStorage()
         try:
-            run_plan(plain_loads(JobPlan, storage.read(plan_path)), storage)
+            run_plan(loads_plan(storage.read(plan_path)), storage)
         except JobError as e:
             raise JobFailed(str(e)) from e
 

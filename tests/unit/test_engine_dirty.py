@@ -19,7 +19,7 @@ from tests.world import make_pipeline
 from tidegate.core.base.errors import PathMissing, StorageError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import JobPart, ReadPlan, ReplayPlan
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import FileEntry, PartitionRows
 from tidegate.core.window.lateness import Floor
@@ -156,14 +156,17 @@ def test_kafka_is_connected_to_only_if_a_part_needs_it() -> None:
     floor = Floor(0, ())
     parts = (JobPart(1, 0, floor, (), sources=(source,)), JobPart(2, 0, floor, ()))
     pipeline = to_plain(make_pipeline("file:///lake/t"))
-    plan = JobPlan("replay", "a", "file:///a", pipeline, {}, "t", "id", parts, "n")
-    connected: list[JobPlan] = []
+    plan = ReplayPlan(
+        attempt="a", attempt_dir="file:///a", pipeline=pipeline, bootstrap={}, topic="t", topic_id="id", parts=parts,
+        nonce="n",
+    )  # fmt: skip
+    connected: list[ReadPlan] = []
 
     class Kafka(dirty.Reader):
         def close(self) -> None:
             connected.clear()
 
-    def connect(plan: JobPlan) -> Kafka:
+    def connect(plan: ReadPlan) -> Kafka:
         connected.append(plan)
         return Kafka()
 

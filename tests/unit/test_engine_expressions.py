@@ -10,7 +10,18 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from engine_fixtures import DAY_ONE, HOUR, all_rows, chunk_of, event, job_plan, pipeline, records, serving
+from engine_fixtures import (
+    DAY_ONE,
+    HOUR,
+    all_rows,
+    chunk_of,
+    event,
+    job_plan,
+    pipeline,
+    records,
+    replay_plan_of,
+    serving,
+)
 
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.expressions import Expressions, Refused
@@ -332,9 +343,8 @@ def test_a_replay_filters_by_the_pinned_where_and_computes_by_todays_columns(tmp
     today = replace(then, where="count > 2", columns=(*then.columns, Column("twice", "int", "", True, "count * 2")))
     ingest = job_plan(then, [(0, 0, 3)])
     (part,) = ingest.parts
-    plan = replace(
+    plan = replay_plan_of(
         job_plan(today, []),
-        mode="replay",
         parts=(replace(part, pinned=to_plain(then)),),
         window_ms=DAY_ONE,
         attempt="w.2.1-abc",

@@ -6,7 +6,19 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from engine_fixtures import CLOCK, DAY_ONE, HOUR, TOPIC, all_rows, event, job_plan, pipeline, records, serving
+from engine_fixtures import (
+    CLOCK,
+    DAY_ONE,
+    HOUR,
+    TOPIC,
+    all_rows,
+    event,
+    job_plan,
+    pipeline,
+    records,
+    replay_plan_of,
+    serving,
+)
 
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
@@ -27,7 +39,7 @@ def part(batch: int, floor: Floor, *ranges: tuple[int, int, int], pinned=None) -
 
 
 def replay_plan(spec, *parts: JobPart, window: int = DAY_ONE):
-    plan = replace(job_plan(spec, []), mode="replay", parts=parts, window_ms=window, batch_id=0)
+    plan = replay_plan_of(job_plan(spec, []), parts=parts, window_ms=window, batch_id=0)
     return replace(plan, attempt="w.2.1-abc", attempt_dir=f"{spec.sink.workdir}/tmp/w.2.1-abc")
 
 

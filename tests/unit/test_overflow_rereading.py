@@ -15,7 +15,7 @@ from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.task import Task, TaskResult
 from tests.engine_fixtures import FakeReader, Record, all_rows, attempt_path, event, job_plan, pipeline, records
 from tidegate.core.base.offsets import Interval, OffsetRange
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.files.receipt import DATA, DIRTY, Receipt
 from tidegate.core.source import unreadable
 from tidegate.core.source.records import Chunk
@@ -54,7 +54,7 @@ Topic = dict[int, list[Record]]
 
 def _two_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[JobPlan, list[int], Callable[[Sequence[Topic | None]], Receipt]]:
+) -> tuple[ReadPlan, list[int], Callable[[Sequence[Topic | None]], Receipt]]:
     """A plan of two tasks, the number of the reading by each task as it runs, and what runs it: a topic for each
     reading, None for one that is gone."""
     pack = job.pack

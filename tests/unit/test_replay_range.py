@@ -15,8 +15,7 @@ from tests.unit.test_audit import in_process
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.base.plain import loads
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import JobPlan, loads_plan
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, content_digest
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Column
@@ -185,7 +184,7 @@ def test_ranges_that_overlap_share_the_work(world: World) -> None:
         start = other.launcher.run
 
         def first_ends(path: str) -> None:
-            seen.append([t.window_ms for t in loads(JobPlan, other.storage.read(path)).targets])
+            seen.append([t.window_ms for t in loads_plan(other.storage.read(path)).targets])
             start(path)
 
         other.launcher.run = first_ends  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import CatalogueError, NotReady, TidegateError
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPart, JobPlan, isolation_of
+from tidegate.core.batch.jobs import JobPart, ReplayPlan, isolation_of
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DIRTY, FileEntry
 from tidegate.core.window.lateness import Floor
@@ -71,7 +71,10 @@ def test_a_redrives_isolation_is_not_that_of_the_records_between_its_rows() -> N
     files = JobPart(2, 0, floor, (OffsetRange(TOPIC, 0, 0, 20),), pinned=pinned, sources=(Source(1, ENTRY, ()),))
     pipeline = {"source": {"isolation": "read_committed"}}
     for parts in ((kafka, files), (files, kafka)):
-        plan = JobPlan("replay", "a", "d", pipeline, {}, TOPIC, "id", parts, "nonce")
+        plan = ReplayPlan(
+            attempt="a", attempt_dir="d", pipeline=pipeline, bootstrap={}, topic=TOPIC, topic_id="id", parts=parts,
+            nonce="nonce",
+        )  # fmt: skip
         assert isolation_of(plan, OffsetRange(TOPIC, 0, 6, 8)) == "read_committed"
 
 

@@ -21,7 +21,7 @@ from tidegate.cli.main import main
 from tidegate.core.base.errors import LedgerError, SourceError, SpecError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.source.port import ForWorkers, Lane, LogState
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import Column, Pipeline
@@ -152,7 +152,7 @@ def test_the_registrys_login_is_for_the_decoder_and_not_for_kafkas_client() -> N
             told.append(registry_settings())
             return super().read(wanted)
 
-    def opened(plan: JobPlan, settings: dict) -> Reader:
+    def opened(plan: ReadPlan, settings: dict) -> Reader:
         told.append(settings)
         return Looking({0: records([event()])})
 

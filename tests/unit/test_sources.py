@@ -16,7 +16,7 @@ import pytest
 from tidegate import kinds
 from tidegate.core.base.errors import SourceError, SpecError
 from tidegate.core.base.plain import from_plain, to_plain
-from tidegate.core.batch.jobs import JobPlan, kind_of
+from tidegate.core.batch.jobs import IngestPlan, kind_of
 from tidegate.core.doctor.findings import OK, WARNING
 from tidegate.core.source.trouble import Trouble, What
 from tidegate.core.spec import pipeline
@@ -136,7 +136,10 @@ def test_a_pipeline_keeps_its_kind_of_source(queue: None) -> None:
 
 
 def test_a_plan_of_an_earlier_release_names_no_kind() -> None:
-    plan = JobPlan("ingest", "1.1-x", "", {"source": {"topic": "t"}}, {}, "t", "id", (), "x")
+    pipeline = {"source": {"topic": "t"}}
+    plan = IngestPlan(
+        attempt="1.1-x", attempt_dir="", pipeline=pipeline, bootstrap={}, topic="t", topic_id="id", parts=(), nonce="x"
+    )
     assert kind_of(plan) == "kafka"
     assert kind_of(replace(plan, pipeline={"source": {"kind": "queue"}})) == "queue"
 

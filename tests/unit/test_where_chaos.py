@@ -23,7 +23,7 @@ from tests.hooks import Died
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, window
 from tidegate.adapters.rows import LineRows
 from tidegate.core.base.errors import NotReady, TidegateError
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.look.fate import Fate
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.window.cut import window_id
@@ -113,7 +113,7 @@ class Chaos:
         self.hour, self.trimmed = 0.0, False
         self.runs = self.deaths = self.published = self.fresh = 0
 
-    def _reader(self, plan: JobPlan, settings: dict[str, str] | None = None) -> FakeReader:
+    def _reader(self, plan: ReadPlan, settings: dict[str, str] | None = None) -> FakeReader:
         reader = FakeKafka.reader(self.world.kafka, plan, settings)
         reader._chunk = 500  # chunks are not what is looked at here
         return reader

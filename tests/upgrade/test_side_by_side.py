@@ -24,8 +24,7 @@ from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.upgrade.test_ledger_upgrade import EARLIER, MADE_BY_OLD_CODE, restored
 from tests.world import World, record
 from tidegate.core.base.errors import JobFailed
-from tidegate.core.base.plain import dumps, loads
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import IngestPlan, dumps_plan, loads_plan
 from tidegate.core.window.zonedata import known_here
 from tidegate.ledger import schema
 from tidegate.ledger.migrate import migrate
@@ -262,7 +261,7 @@ def test_plans_that_each_earlier_release_wrote_can_be_read(tmp_path: Path) -> No
         (tmp_path / revision).mkdir()
         world = restored(tmp_path / revision, revision)
         plans = [p.read_text() for p in (tmp_path / revision).rglob("_tidegate/plans/*.json")]
-        assert {loads(JobPlan, text).mode for text in plans} == {"ingest", "replay"}
+        assert {loads_plan(text).mode for text in plans} == {"ingest", "replay"}
         world.close()
 
 
@@ -293,9 +292,10 @@ def test_an_old_worker_takes_a_plan_that_says_nothing_new_and_refuses_any_other(
         def run(self, plan_path: str) -> None:
             if pinned:
                 path = Path(plan_path.removeprefix("file://"))
-                plan = loads(JobPlan, path.read_bytes())
+                plan = loads_plan(path.read_bytes())
+                assert isinstance(plan, IngestPlan)
                 zone = known_here("Europe/Berlin", 0, plan.parts[0].clock_ms)
-                path.write_text(dumps(replace(plan, parts=tuple(replace(p, zone=zone) for p in plan.parts))))
+                path.write_text(dumps_plan(replace(plan, parts=tuple(replace(p, zone=zone) for p in plan.parts))))
             code = (
                 "import sys, json; from pathlib import Path\n"
                 "from tests.world import World, record; from tidegate.core.batch import JobPlan\n"

@@ -15,7 +15,7 @@ from spark_jobs.engine.rewrite.sources import BATCH, Waiting, by_batch, opened, 
 from spark_jobs.engine.sinks import Finished, Joiner, format_of
 from spark_jobs.engine.write import footer
 from tidegate.core.base.plain import from_plain
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import RewritePlan
 from tidegate.core.files.merge import Merge, Merged, Source, add_up
 from tidegate.core.files.overflow import overflow_values
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, DATA, BatchRows, PartitionRows
@@ -24,7 +24,7 @@ from tidegate.core.target.paths import join
 
 
 def join_files(
-    plan: JobPlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int
+    plan: RewritePlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int
 ) -> tuple[Merged, list[BatchRows]]:
     """The file, and its rows by the coordinates that they carry. Raises JobError for sources that are not the
     manifest's."""

@@ -28,7 +28,7 @@ from spark_jobs.engine.sinks import finished
 from spark_jobs.engine.types import data_schema
 from spark_jobs.engine.write import Files, Place, Run
 from tidegate.core.base.plain import from_plain
-from tidegate.core.batch.jobs import Copy, JobPlan
+from tidegate.core.batch.jobs import Copy, ReopenPlan
 from tidegate.core.files.merge import Merge, Source, add_up
 from tidegate.core.files.overflow import overflow_values
 from tidegate.core.files.receipt import DATA, BatchRows, FileEntry
@@ -108,8 +108,7 @@ class Splitter:
     """Late rows become data of the plan's window, in the partitions that they belong to. One task takes all of them:
     they are few beside a window's, and so the limit of partition values is kept without asking others."""
 
-    def __init__(self, plan: JobPlan, open_storage: Callable[[str], Any], attempt: int) -> None:
-        assert plan.window_ms is not None
+    def __init__(self, plan: ReopenPlan, open_storage: Callable[[str], Any], attempt: int) -> None:
         self._plan, self._open_storage, self._attempt, self._window = plan, open_storage, attempt, plan.window_ms
         self._pipeline = from_plain(Pipeline, plan.pipeline)
         self._names = self._pipeline.dynamic_partitions

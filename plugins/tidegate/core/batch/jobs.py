@@ -1,12 +1,13 @@
-"""What a Spark job is told to do, beside the plan of its batch."""
+"""What a Spark job is told to do, beside the plan of its batch: one type for each kind of job."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.base.plain import LEFT_OUT
+from tidegate.core.base.plain import LEFT_OUT, UnknownFields, dumps, from_plain, to_plain
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
@@ -15,40 +16,103 @@ from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobPlan:
     """`plans/*.json`: all that a Spark job is told. `attempt_dir` and `location` are URIs.
 
-    `mode` ingest: `ranges` are read once, each record routed by `floor`.
-    `mode` replay: the rows of `targets` are rebuilt; `parts` say which ranges, each with the pinned rules of its batch;
-    late, dirty and other windows' rows are counted, not written. Each range is read once, whatever the number of
-    windows. `attempt` and `attempt_dir` are those of the first; the words of a job that fails as a whole go there.
-    `mode` merge: `merges` are carried out; nothing is read from Kafka.
-    `mode` reopen: the files of `merges` are copied, one or several into one, and the rows of `late` are split by their
-    partition values; nothing is read from Kafka.
-    `mode` redrive: as ingest, but the records are those of the dirty files that the part names.
-    `pipeline` is the compiled spec (columns of today).
-    """
+    `attempt` and `attempt_dir` of a job for several windows are those of the first; the words of a job that fails as a
+    whole go there. `pipeline` is the compiled spec (columns of today)."""
 
-    mode: str
+    mode: ClassVar[str]
+
     attempt: str
     attempt_dir: str
     pipeline: dict[str, Any]  # core.pipeline.Pipeline, plain
-    bootstrap: dict[str, str]  # librdkafka settings without secrets
     topic: str
-    topic_id: str
-    parts: tuple[JobPart, ...]
     nonce: str
-    batch_id: int = 0
     epoch: int = 0
     spec_version: int = 0
     rules_version: int = RULES_VERSION
-    window_ms: int | None = None
-    merges: tuple[Merge, ...] = ()
     known: Known = field(default_factory=Known)  # dynamic values that windows have already
-    late: tuple[Merge, ...] = ()  # late files by the columns that they were written with
-    targets: tuple[Target, ...] = ()  # of a replay: the windows; none: the one of `window_ms`
-    copies: tuple[Copy, ...] = ()  # of a replay: rows that come from files in force
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadPlan(JobPlan):
+    """Records are read, each once, and become rows. `bootstrap`: librdkafka settings without secrets."""
+
+    bootstrap: dict[str, str]
+    topic_id: str
+    parts: tuple[JobPart, ...]
+    batch_id: int = 0
+
+    @property
+    def window_ms(self) -> int | None:
+        return None
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return ()
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestPlan(ReadPlan):
+    """The ranges of one part, each record routed by its floor."""
+
+    mode = "ingest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedrivePlan(IngestPlan):
+    """The same, but the records are those of the dirty files that the part names."""
+
+    mode = "redrive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayPlan(ReadPlan):
+    """The rows of `targets` are rebuilt; `parts` say which ranges, each with the pinned rules of its batch.
+
+    Late, dirty and other windows' rows are counted, not written. Each range is read once, whatever the number of
+    windows. `copies`: rows that come from files in force."""
+
+    mode = "replay"
+
+    window_ms: int | None = None
+    targets: tuple[Target, ...] = ()  # none: the window of `window_ms`
+    copies: tuple[Copy, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewritePlan(JobPlan):
+    """Rows of finished files become rows of a window's new ones; nothing is read from Kafka."""
+
+    window_ms: int
+    merges: tuple[Merge, ...]
+
+    @property
+    def late(self) -> tuple[Merge, ...]:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePlan(RewritePlan):
+    """Each of `merges` becomes one file."""
+
+    mode = "merge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReopenPlan(RewritePlan):
+    """The files of `merges`, those of the generation in force, are copied, one or several into one; the rows of `late`
+    are split by their partition values: late files by the columns that they were written with."""
+
+    mode = "reopen"
+
+    late: tuple[Merge, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,13 +159,13 @@ class Copy:
     columns: tuple[tuple[str, str], ...] | None = None
 
 
-def wants_headers(plan: JobPlan) -> bool:
+def wants_headers(plan: ReadPlan) -> bool:
     """Whether any of the plan's specs takes records as they are; asking for headers costs a little."""
     specs = [plan.pipeline, *(part.pinned for part in plan.parts)]
     return any(spec is not None and spec["format"]["type"] == "raw" for spec in specs)
 
 
-def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:
+def isolation_of(plan: ReadPlan, wanted: OffsetRange) -> str:
     """R1: a replay sees what the range's batch could see when it was planned, whatever the spec says today."""
     for part in plan.parts:
         for r in part.ranges if part.pinned is not None and not part.sources else ():
@@ -110,6 +174,41 @@ def isolation_of(plan: JobPlan, wanted: OffsetRange) -> str:
     return str(plan.pipeline["source"]["isolation"])
 
 
-def kind_of(plan: JobPlan) -> str:
+def kind_of(plan: ReadPlan) -> str:
     """The kind of source that the plan's records come from; plans of earlier releases do not name it."""
     return str(plan.pipeline["source"].get("kind", KAFKA))
+
+
+# ---------------------------------------------------------------- the plain form, which 0.1.0 reads and writes too
+
+_KINDS: dict[str, type[JobPlan]] = {
+    kind.mode: kind for kind in (IngestPlan, RedrivePlan, ReplayPlan, MergePlan, ReopenPlan)
+}
+_SILENT: dict[str, Any] = {
+    "bootstrap": {}, "topic_id": "", "parts": [], "batch_id": 0, "window_ms": None, "targets": [], "copies": [],
+    "merges": [], "late": [],
+}  # fmt: skip
+"""Each plan names the fields of every kind: what it says of those that are not its own."""
+
+
+def dumps_plan(plan: JobPlan) -> str:
+    """`mode` is the tag."""
+    return dumps({**_SILENT, **to_plain(plan), "mode": plan.mode})
+
+
+def loads_plan(text: str | bytes) -> JobPlan:
+    """The plan as a job of its kind. Raises ValueError for whatever this release would not carry out as it was meant:
+    a kind or a field that it does not know, a field that says something and is not of the plan's kind."""
+    try:
+        plain = json.loads(text)
+        mode = plain.pop("mode")
+        kind = _KINDS.get(mode)
+        if kind is None:
+            known = ", ".join(_KINDS)
+            raise UnknownFields(
+                f"a plan of mode {mode!r}, this release knows {known}: a newer release wrote it, install that here"
+            )
+        mine = {f.name for f in fields(kind)}
+        return from_plain(kind, {k: v for k, v in plain.items() if k in mine or v != _SILENT.get(k, plain)})
+    except (KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise ValueError(f"not a plan of a job: {e}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.source.port import Source, Traits
 from tidegate.core.source.records import Reader
@@ -37,7 +37,7 @@ def _examined(
     return examined(pipeline, connection, seconds, ask)
 
 
-def _reader(plan: JobPlan, settings: dict[str, Any]) -> Reader:
+def _reader(plan: ReadPlan, settings: dict[str, Any]) -> Reader:
     from tidegate.sources.kafka.worker import KafkaReader
 
     return KafkaReader(plan, settings)

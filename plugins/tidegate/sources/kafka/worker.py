@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.batch.jobs import JobPlan, isolation_of, wants_headers
+from tidegate.core.batch.jobs import ReadPlan, isolation_of, wants_headers
 from tidegate.core.files.failure import JobError
 from tidegate.core.source import unreadable
 from tidegate.core.source.records import Chunk, Headers, Reader, bytes_of
@@ -41,7 +41,7 @@ class KafkaReader(Reader):
     """`settings` are librdkafka's, secrets included. Whatever happens to the broker, a read ends: it gives up after
     `stall_seconds` without progress, and says why as far as the broker can tell."""
 
-    def __init__(self, plan: JobPlan, settings: dict[str, Any], stall_seconds: float = STALL_SECONDS) -> None:
+    def __init__(self, plan: ReadPlan, settings: dict[str, Any], stall_seconds: float = STALL_SECONDS) -> None:
         self._plan, self._topic, self._stall_seconds = plan, plan.topic, stall_seconds
         self._client = f"tidegate-{plan.pipeline['name']}"
         self._settings = {**settings, "client.id": self._client}

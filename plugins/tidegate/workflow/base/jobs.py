@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidegate.core.base.errors import (
     AttemptSpoilt,
@@ -15,10 +15,9 @@ from tidegate.core.base.errors import (
     ReplayRefused,
     TidegateError,
 )
-from tidegate.core.base.plain import dumps, loads, to_plain
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.base.plain import loads, to_plain
+from tidegate.core.batch.jobs import IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
 from tidegate.core.batch.rules_version import COPYING_RULES
-from tidegate.core.batch.states import INGEST, REDRIVE
 from tidegate.core.files.merge import Merge
 from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
 from tidegate.core.target.paths import FAILURE, RECEIPT, join
@@ -27,16 +26,17 @@ from tidegate.workflow.base import overflow
 from tidegate.workflow.base.context import Context
 
 T = TypeVar("T")
+P = TypeVar("P", bound=RewritePlan)
 
 
-def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
+def run_job(ctx: Context, job: IngestPlan, plan_path: str) -> None:
     """Write the plan and run the job to its end. Raises JobFailed (retry) or BatchRefused (a human is needed).
 
     A job that reports an error although its receipt is complete has done its work: the receipt decides.
     """
     job = overflow.with_known(ctx, job)
     try:
-        ctx.storage.write_new(plan_path, dumps(job).encode())
+        ctx.storage.write_new(plan_path, dumps_plan(job).encode())
     except PathExists:
         pass  # the same attempt, tried again: attempt names are unique
     try:
@@ -50,13 +50,13 @@ def run_job(ctx: Context, job: JobPlan, plan_path: str) -> None:
         raise last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
 
 
-def run_replay(ctx: Context, job: JobPlan, plan_path: str) -> dict[int, ReplayReceipt | TidegateError]:
+def run_replay(ctx: Context, job: ReplayPlan, plan_path: str) -> dict[int, ReplayReceipt | TidegateError]:
     """Write the plan and run the job; by window (its start), its receipt, or why it has none: BatchRefused (a human is
     needed) or JobFailed (retry). What is complete counts, however the job ended."""
     job = overflow.with_known(ctx, job)
     error = JobFailed(f"the job of attempt {job.attempt} left no receipt")
     try:
-        ctx.storage.write_new(plan_path, dumps(job).encode())
+        ctx.storage.write_new(plan_path, dumps_plan(job).encode())
     except PathExists:
         pass
     try:
@@ -79,41 +79,45 @@ def run_replay(ctx: Context, job: JobPlan, plan_path: str) -> dict[int, ReplayRe
     return found
 
 
-def plan_of_files(
-    ctx: Context, generation: BuildingGeneration, mode: str, attempt: str, attempt_dir: str, merges: tuple[Merge, ...]
-) -> JobPlan:
-    """Of a job that makes files of a generation out of files that are there; Kafka is not read."""
-    return JobPlan(
-        mode=mode,
+def rewrite_plan(
+    ctx: Context,
+    kind: type[P],
+    generation: BuildingGeneration,
+    attempt: str,
+    attempt_dir: str,
+    merges: tuple[Merge, ...],
+    **more: Any,
+) -> P:
+    """Of a job that makes files of a generation out of files that are there."""
+    return kind(
         attempt=attempt,
         attempt_dir=attempt_dir,
         pipeline=to_plain(ctx.pipeline),
-        bootstrap={},
         topic=ctx.pipeline.source.topic,
-        topic_id="",
-        parts=(),
         nonce=generation.nonce,
         epoch=generation.epoch,
         spec_version=ctx.spec_version,
         rules_version=COPYING_RULES,
         window_ms=generation.window.start_ms,
         merges=merges,
+        **more,
     )
 
 
-def merge_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> JobPlan:
+def merge_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> MergePlan:
     """Of a job that writes each of `merges` into the generation's merge directory."""
     key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
-    return plan_of_files(ctx, generation, "merge", ctx.layout.merge_name(*key), ctx.layout.merge_attempt(*key), merges)
+    name, directory = ctx.layout.merge_name(*key), ctx.layout.merge_attempt(*key)
+    return rewrite_plan(ctx, MergePlan, generation, name, directory, merges)
 
 
-def rewritten(ctx: Context, kind: type[T], job: JobPlan, plan_path: str, stays: str = "") -> T:
+def rewritten(ctx: Context, kind: type[T], job: RewritePlan, plan_path: str, stays: str = "") -> T:
     """The receipt of a job that rewrites files: run beside the control plane if it is small. The receipt decides.
 
     Raises JobFailed (retry), ReplayRefused (a human is needed; `stays`: what to say where the job gives no advice).
     Without `stays` nobody tries again: what the launcher raises."""
     try:
-        ctx.storage.write_new(plan_path, dumps(job).encode())
+        ctx.storage.write_new(plan_path, dumps_plan(job).encode())
     except PathExists:
         pass
     size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
@@ -169,7 +173,7 @@ def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:
     """What a person asks who reads that a job was killed."""
     what, *words = str(error.args[0]).split("; its last words:", 1)
     of = "what readers see stays, the next try builds it anew"
-    if job.mode in (INGEST, REDRIVE) and job.epoch:
+    if isinstance(job, IngestPlan) and job.epoch:
         of = f"the next try writes batch {job.batch_id} anew as epoch {job.epoch + 1}"
     return JobKilled("; its last words:".join([f"{what}: nothing is lost, {of}", *words]), advice=error.advice)
 

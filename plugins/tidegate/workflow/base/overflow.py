@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.base.plain import from_plain
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReadPlan, ReplayPlan
 from tidegate.core.files.overflow import Known, Overflow, overflow_values, told
 from tidegate.core.files.receipt import Receipt
 from tidegate.core.spec.pipeline import Pipeline
@@ -17,17 +17,18 @@ from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
 
+P = TypeVar("P", bound=ReadPlan)
 MOST_SPANS = 32
 """Each is a query; with more holes among the closed windows one query goes through all of them."""
 
 
-def with_known(ctx: Context, job: JobPlan) -> JobPlan:
+def with_known(ctx: Context, job: P) -> P:
     """Every attempt of a batch sees the same: no other batch lands before it. A replay sees what its window has."""
     pipeline: Pipeline = from_plain(Pipeline, job.pipeline)
-    if job.mode in ("merge", "reopen") or not pipeline.dynamic_partitions:
+    if not pipeline.dynamic_partitions:
         return job
     found: dict[int, set[PartitionValues]] = {}
-    if job.mode == "replay":
+    if isinstance(job, ReplayPlan):
         for target in job.targets:
             parts = [job.parts[i] for i in target.parts]
             pinned: list[Pipeline] = [from_plain(Pipeline, p.pinned) for p in parts if p.pinned is not None]

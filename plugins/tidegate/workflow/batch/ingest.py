@@ -9,7 +9,7 @@ from tidegate.core.base.errors import BatchRefused, GivesWay, LogCut, LostCompar
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
-from tidegate.core.batch.jobs import JobPart, JobPlan
+from tidegate.core.batch.jobs import IngestPlan, JobPart, RedrivePlan
 from tidegate.core.batch.planning import NothingToPlan
 from tidegate.core.batch.states import (
     AbandonedBatch,
@@ -169,14 +169,13 @@ def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
     return replanned
 
 
-def job_plan(ctx: Context, batch: WritingBatch) -> JobPlan:
+def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
     """All that the attempt's job is told."""
     plan_ = batch.plan
     spec = ctx.pipeline
     if plan_.spec_version != ctx.spec_version:
         spec = ctx.ledger.pipelines.spec(ctx.name, plan_.spec_version)
-    job = JobPlan(
-        mode=plan_.kind,
+    job = (RedrivePlan if plan_.is_redrive else IngestPlan)(
         attempt=ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce),
         attempt_dir=_attempt_dir(ctx, batch),
         pipeline=to_plain(spec),

@@ -14,9 +14,8 @@ from tidegate.core.base.errors import (
     StorageAhead,
     TopicRecreated,
 )
-from tidegate.core.base.plain import loads
 from tidegate.core.base.wording import many
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import IngestPlan, loads_plan
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.batch.thresholds import refusal
 from tidegate.core.dirty import redrive
@@ -271,7 +270,7 @@ def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
     """Two plans of the same ranges can differ in what makes a row late: the attempt's own plan file tells."""
     path = ctx.layout.plan(plan.batch_id, receipt.epoch, receipt.nonce)
     try:
-        (part,) = loads(JobPlan, ctx.storage.read(path)).parts
+        job = loads_plan(ctx.storage.read(path))
     except PathMissing:
         return  # a batch without ranges has none
     except ValueError as e:
@@ -279,7 +278,8 @@ def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
             f"batch {plan.batch_id} has landed before the ledger says so, and {path} cannot be read: {e}",
             advice="restore that file from a backup of the filesystem: it tells by which plan the batch was written",
         ) from None
-    if (part.clock_ms, part.floor, part.rules_version) != (plan.clock_ms, plan.floor, plan.rules_version):
+    told = [(p.clock_ms, p.floor, p.rules_version) for p in job.parts] if isinstance(job, IngestPlan) else []
+    if told != [(plan.clock_ms, plan.floor, plan.rules_version)]:
         raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
 
 

@@ -6,11 +6,10 @@ Kafka is not asked, so its retention does not matter. What cannot be proved to b
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import iso
-from tidegate.core.batch.jobs import JobPlan
+from tidegate.core.batch.jobs import ReopenPlan
 from tidegate.core.batch.states import AbandonedBatch
 from tidegate.core.files import merge
 from tidegate.core.files.merge import Merge, Source
@@ -82,12 +81,13 @@ def _late_sources(ctx: Context, generation: BuildingGeneration, current: Publish
 
 def _job_plan(
     ctx: Context, generation: BuildingGeneration, current: PublishedGeneration, late: list[Source]
-) -> JobPlan:
+) -> ReopenPlan:
     key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
     values = {f.values for f in current.files} - {overflow_values(ctx.pipeline)}
     name, directory = ctx.layout.replay_name(*key), ctx.layout.replay_attempt(*key)
-    plan = jobs.plan_of_files(ctx, generation, "reopen", name, directory, _copies(ctx, current))
-    return replace(plan, known=Known.of({generation.window.start_ms: values}), late=_by_columns(ctx, late))
+    known = Known.of({generation.window.start_ms: values})
+    more = {"known": known, "late": _by_columns(ctx, late)}
+    return jobs.rewrite_plan(ctx, ReopenPlan, generation, name, directory, _copies(ctx, current), **more)
 
 
 def _copies(ctx: Context, current: PublishedGeneration) -> tuple[Merge, ...]:

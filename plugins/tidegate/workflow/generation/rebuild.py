@@ -15,7 +15,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange, union
 from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many
-from tidegate.core.batch.jobs import JobPart, JobPlan, Target
+from tidegate.core.batch.jobs import JobPart, ReplayPlan, Target
 from tidegate.core.batch.rules_version import rules_for, rules_of_replay
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import FileEntry, RangeResult, ReplayReceipt
@@ -162,7 +162,7 @@ def _directory(ctx: Context, work: Work) -> str:
 # ---------------------------------------------------------------- the job
 
 
-def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> JobPlan:
+def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> ReplayPlan:
     wanted: dict[int, dict[int, list[Interval]]] = defaultdict(lambda: defaultdict(list))
     for choice in choices:
         for s in choice.spans:
@@ -187,8 +187,7 @@ def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> JobPlan:
     first = choices[0].work
     plans = [b.plan for b in chooser.batches.values()]
     of_kafka = [chooser.batches[part.batch_id].plan for part in parts if not part.sources]
-    return JobPlan(
-        mode="replay",
+    return ReplayPlan(
         attempt=first.attempt,
         attempt_dir=_directory(ctx, first),
         pipeline=to_plain(ctx.pipeline),
@@ -221,7 +220,7 @@ def _part(ctx: Context, chooser: Chooser, batch_id: int, spans: dict[int, list[I
     return JobPart(batch_id, plan.clock_ms, plan.floor, ranges, rules, pinned, files, plan.zone)
 
 
-def _recreated(ctx: Context, job: JobPlan) -> ReplayRefused | None:
+def _recreated(ctx: Context, job: ReplayPlan) -> ReplayRefused | None:
     """R6: while it was read. Raises SourceUnavailable."""
     if all(part.sources for part in job.parts):
         return None
