@@ -17,6 +17,7 @@ from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow,
 from tidegate.core.source.log_cut import Resumption
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
+from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BUILDING, BUILT, CLOSED, CURRENT, SWAPPING
 
 RESTORE = "the ledger was changed by something else than Tidegate: compare with a backup of it before going on"
@@ -344,7 +345,7 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
     if current.digest != content_digest(current.files):
         yield Problem(subject, f"{name}: its files are not what it was built of (content digest)", RESTORE)
     landed = [f for i, f in page.batch_files if i in current.batches and f.kind == DATA]
-    if current.kind == "archive" and current.digest != content_digest(landed):
+    if of_kind(current.kind).landed and current.digest != content_digest(landed):
         yield Problem(subject, f"{name}: its content is not that of batches {list(current.batches)}", RESTORE)
     if owing != sorted(current.batches):
         yield Problem(subject, f"{name} is of batches {list(current.batches)}, rows came from {owing}", RESTORE)

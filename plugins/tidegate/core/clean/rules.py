@@ -14,6 +14,7 @@ from tidegate.core.batch.states import OVER_STATES
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.window.cut import is_number
+from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
 
 # ---------------------------------------------------------------- facts
@@ -275,7 +276,7 @@ def discarded(facts: GenerationFacts, since_ms: int | None, ttl: Cleaning, now_m
     """What a rebuild made that was never published: every row of it is in the generation in force, or in Kafka."""
     if facts.state != DISCARDED:
         return _keep(f"the generation is {facts.state}")
-    if facts.kind == "archive":
+    if of_kind(facts.kind).landed:
         return _odd("a window's first generation holds its only copy")
     return (
         _unsettled(facts)

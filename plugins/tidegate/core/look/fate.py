@@ -16,6 +16,7 @@ from tidegate.core.look.sighting import Candidate, Life, OffsetFacts, Search, Si
 from tidegate.core.look.views import BatchRow, LossRow, RangeRow
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.lateness import REROUTE, Floor
 
 PUBLISHED, WAITING = "published", "waiting"
@@ -251,7 +252,7 @@ def _data(life: Life, seen: Sighting, base: Fate, around: Surroundings) -> Fate:
     window = (life.windows or {})[window_ms]
     placed, number = window.placed, seen.candidate.generation
     if placed is not None and placed.state == "CURRENT" and number == placed.number:
-        kind = "" if placed.kind == "archive" else f" ({placed.kind})"
+        kind = "" if of_kind(placed.kind).landed else f" ({placed.kind})"
         words = f"{base.words}, published in generation {number}{kind} of {iso(window_ms)}"
         if life.batch is not None and placed.took_up(life.batch.batch_id):
             why = late_because(life.floor, window_ms, around.pinned.windows, life.batch)

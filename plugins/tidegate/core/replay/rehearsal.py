@@ -13,6 +13,7 @@ from tidegate.core.late.reopen import QUIET_MS
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import DRY_RUN
 from tidegate.core.window.cut import parse_window_id, window_id
+from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BUILDING, WindowKey
 
 EVENT = "dry run"
@@ -89,7 +90,7 @@ def is_given_up(one: Unfinished, touched_ms: int | None, now_ms: int) -> bool:
 
     What is built may lie where readers look; and a rollback could not be begun again once late rows have been taken up.
     Without an event nobody knows an age."""
-    if one.kind != "replay" or one.state != BUILDING or touched_ms is None:
+    if of_kind(one.kind).restores or one.state != BUILDING or touched_ms is None:
         return False
     return now_ms - max(touched_ms, one.began_ms or touched_ms) >= GIVEN_UP_MS
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 from tidegate.core.base.errors import OtherPipeline, PathExists, PathMissing, StorageAhead
 from tidegate.core.base.plain import UnknownFields
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
-from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
 from tidegate.core.target.paths import join, parse_assembly
+from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BuiltGeneration
 from tidegate.workflow.base.context import Context
 
@@ -48,7 +48,7 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
         ctx.ledger.windows.certificate(ctx.name, key),
         now_ms,
         generation.late,
-        ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if generation.kind == ROLLBACK else None,
+        ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if of_kind(generation.kind).restores else None,
         ctx.ledger.recovery.decoders(ctx.name, key, generation.number),
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)

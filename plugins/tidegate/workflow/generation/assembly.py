@@ -10,16 +10,14 @@ from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExis
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry, content_digest
-from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.target.paths import CERTIFICATE, join
-from tidegate.core.window.states import ARCHIVE, HEAL, BuildingGeneration, BuiltGeneration
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.places import published_path
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_files
 from tidegate.workflow.generation.merge import as_published, merge_small
 
-REBUILT = ("replay", HEAL)
-"""Kinds of generations whose rows are all by the columns of the spec that built them."""
 MAX_FILES = 5000
 """Of a window's files that its certificate names: a reader's first look must not take minutes."""
 
@@ -60,12 +58,12 @@ def collect(
     try:
         move_files(ctx.storage, wanted, directory, still_mine)
         _certify(ctx, generation, directory, entries)
-        decoded_by = ctx.spec_version if generation.kind in REBUILT else None
+        decoded_by = ctx.spec_version if of_kind(generation.kind).decoded else None
         built = ctx.ledger.windows.built(generation, directory, entries, decoded_by)
     except LostComparison:
         raise MovedOn from None
     except Alarm as e:
-        if not (isinstance(e, FilesLost) and generation.kind == ARCHIVE):
+        if not (isinstance(e, FilesLost) and of_kind(generation.kind).landed):
             ctx.ledger.windows.block(ctx.name, key, str(e))
         raise
     rows = sum(e.rows for e in entries)
@@ -138,7 +136,7 @@ def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration,
         "certificate": ctx.ledger.windows.certificate(ctx.name, generation.window),
         "grounds": grounds,
     }
-    if generation.kind == ROLLBACK:
+    if of_kind(generation.kind).restores:
         content["rows_of"] = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
     return dumps(content).encode()
 

@@ -19,7 +19,8 @@ from tidegate.core.files.receipt import DATA, FileEntry, content_digest
 from tidegate.core.spec.pipeline import table_columns
 from tidegate.core.target.paths import join
 from tidegate.core.window.cut import window_end
-from tidegate.core.window.states import ARCHIVE, BuildingGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.states import BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import jobs
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.places import landed_path
@@ -141,7 +142,7 @@ def merged_of_window(ctx: Context, key: WindowKey) -> frozenset[str]:
     if isinstance(first, BuildingGeneration):
         return frozenset()
     landed = ctx.ledger.windows.landed_files(ctx.name, key, first.batches)
-    if first.kind == ARCHIVE and content_digest(f.entry for f in landed) != first.digest:
+    if of_kind(first.kind).landed and content_digest(f.entry for f in landed) != first.digest:
         return frozenset()
     return rules.merged_sources(map(landed_path, landed), (f.path for f in first.files))
 

@@ -19,7 +19,8 @@ from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
-from tidegate.core.window.states import ARCHIVE, FORGOTTEN, PublishedGeneration, WindowKey
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.states import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.places import landed_path
 from tidegate.workflow.base.renames import MovedOn
@@ -195,7 +196,7 @@ class _Files:
 
     def decoder(self, batch_version: int) -> int | None:
         """Version of the spec that decoded the rows of a batch with this one; None if that is not known."""
-        return batch_version if self.current.kind == ARCHIVE else self.current.spec_version
+        return batch_version if of_kind(self.current.kind).landed else self.current.spec_version
 
     def lost(self, owed: OwedSpan) -> str | None:
         path = lost(owed, self._lost_files())

@@ -16,7 +16,6 @@ from tidegate.core.look.blocking import oddities
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.views import Overview
 from tidegate.core.replay.rehearsal import Unfinished
-from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.source.loss import CRITICAL, TimeToLoss, remedy, sentence, time_to_loss
 from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import begins
@@ -27,6 +26,7 @@ from tidegate.core.window import watermark
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.due import ArchiveNote, Due, due
 from tidegate.core.window.forecast import Forecast, forecast
+from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.kinds import source_kind
@@ -280,7 +280,7 @@ def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) ->
     outage has stopped on its way."""
     left = [u for u in found if not u.at_work(now_ms)]
     concerns = []
-    replays = [u.window_ms for u in left if u.kind != ROLLBACK]
+    replays = [u.window_ms for u in left if not of_kind(u.kind).restores]
     if replays:
         runs = _runs(pipeline, replays)
         commands = [f"tidegate replay {pipeline.name} -s {iso(a)} -e {iso(b)}" for a, b in runs[:MOST_COMMANDS]]
@@ -288,10 +288,10 @@ def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) ->
         windows = f"{len(replays):,} window{'s' if len(replays) > 1 else ''}"
         what = f"a replay of {windows} from {iso(replays[0])} on has stopped on its way: {_STANDS}"
         concerns.append(Concern(what, f"to go on: {'; '.join(commands)}{more}", "replay_left", iso(replays[0])))
-    for start_ms in [u.window_ms for u in left if u.kind == ROLLBACK][:MOST_COMMANDS]:
-        what = f"a rollback of {iso(start_ms)} has stopped on its way: {_STANDS}"
-        advice = finishing(pipeline.name, start_ms, ROLLBACK)
-        concerns.append(Concern(what, advice, "replay_left", iso(start_ms)))
+    for u in [u for u in left if of_kind(u.kind).restores][:MOST_COMMANDS]:
+        what = f"a rollback of {iso(u.window_ms)} has stopped on its way: {_STANDS}"
+        advice = finishing(pipeline.name, u.window_ms, u.kind)
+        concerns.append(Concern(what, advice, "replay_left", iso(u.window_ms)))
     return concerns
 
 

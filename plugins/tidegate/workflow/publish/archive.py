@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.core.base.errors import LostComparison, NotReady, ReplayRefused, StillClosing, TidegateError
+from tidegate.core.base.errors import LostComparison, NotReady, StillClosing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.window import watermark
 from tidegate.core.window.states import (
-    ARCHIVE,
+    BUILT,
     CLOSED,
     CLOSING,
     DISCARDED,
-    HEAL,
     OPEN,
-    REOPEN,
     BuildingGeneration,
-    BuiltGeneration,
     Generation,
     PublishedGeneration,
     Window,
@@ -30,7 +26,7 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.completeness import ask
-from tidegate.workflow.generation import extension, merge, rebuild, restoration, salvage
+from tidegate.workflow.generation import makers, merge
 from tidegate.workflow.publish import publication, verification
 
 
@@ -85,9 +81,7 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
         ctx.say(f"generation {generation.number} is as it was published ({many(len(generation.files), 'file')})")
         return standing(ctx, generation, "verified")
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
-    number = restoration.again(ctx, generation)
-    if number is None:
-        number = ctx.ledger.windows.begin_generation(ctx.name, generation.window, generation.number, HEAL)
+    number = makers.maker(generation.kind).again(ctx, generation)
     return finish(ctx, ctx.ledger.windows.generation(ctx.name, generation.window, number))
 
 
@@ -105,33 +99,14 @@ def finish(ctx: Context, generation: Generation) -> Published:
         )  # once it is taken: whose record may come now swaps nothing in
         if recorded is not None:
             return finish(ctx, give_up.remembered(ctx, recorded))
-        if taken.kind == ARCHIVE:
-            generation = salvage.first(ctx, taken)
-        else:
-            generation = _remade(ctx, taken)
-    if generation.state == "BUILT" and generation.kind == "replay":
-        current = rebuild.unchanged(ctx, generation)
+        generation = makers.maker(taken.kind).build(ctx, taken)
+    if generation.state == BUILT:
+        current = makers.maker(generation.kind).unchanged(ctx, generation)
         if current is not None:
             return replace(_verify(ctx, current), note="unchanged")
     published = publication.publish(ctx, generation)
     merge.drop_sources(ctx, published)
     return _published(ctx, published, new=True)
-
-
-def _remade(ctx: Context, taken: BuildingGeneration) -> BuiltGeneration:
-    """What is refused is over: the generation in force stays the newest, so that Clear goes on verifying it."""
-    try:
-        if taken.kind == ROLLBACK:
-            return restoration.build(ctx, taken)
-        return extension.build(ctx, taken) if taken.kind == REOPEN else rebuild.rebuild(ctx, taken)
-    except ReplayRefused as e:
-        give_up_if_refused(ctx, taken, e)
-        raise
-
-
-def give_up_if_refused(ctx: Context, taken: BuildingGeneration, error: TidegateError) -> None:
-    if isinstance(error, ReplayRefused):
-        ctx.ledger.windows.discard(taken, str(error))
 
 
 def announced(ctx: Context, published: Published) -> None:

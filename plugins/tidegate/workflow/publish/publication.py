@@ -14,7 +14,8 @@ from tidegate.core.target.catalogue import PartitionSwitch, TableDef
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
 from tidegate.core.target.tables import data_table
 from tidegate.core.window.cut import time_values
-from tidegate.core.window.states import BUILT, REOPEN, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.states import BUILT, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import records, zone_data
 from tidegate.workflow.base.context import STANDSTILL, Context
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory
@@ -43,7 +44,7 @@ def _publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     certify_built(ctx, generation)
     moved = None
     try:
-        if generation.kind == REOPEN:
+        if of_kind(generation.kind).takes_up:
             generation = late_files.hide(ctx, generation, location)
         if generation.number > 1 and location == _hour(ctx, generation.window):
             generation, moved = swap_in(ctx, generation, location)

@@ -20,17 +20,23 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS
-from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.target.tables import data_table
-from tidegate.core.window.states import BUILT, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.states import (
+    BUILT,
+    REPLAY,
+    BuildingGeneration,
+    BuiltGeneration,
+    PublishedGeneration,
+    WindowKey,
+)
 from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.base.tables import bring_up
-from tidegate.workflow.generation import rebuild
-from tidegate.workflow.generation.assembly import REBUILT
+from tidegate.workflow.generation import makers, rebuild
 from tidegate.workflow.generation.rebuild import Rebuilt
 from tidegate.workflow.publish import archive
 from tidegate.workflow.window.overdue import backfill
@@ -248,7 +254,7 @@ def _done_by_another(ctx: Context, key: WindowKey, number: int) -> Published | N
 
 def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | TidegateError) -> Published:
     if isinstance(found, TidegateError):
-        archive.give_up_if_refused(ctx, generation, found)
+        makers.discard_if_refused(ctx, generation, found)
         raise found
     return archive.finish(ctx, rebuild.collected(ctx, generation, found))
 
@@ -261,10 +267,11 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
         if window.current is None:
             raise _never_published(ctx, key)
         generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
-        if isinstance(generation, BuildingGeneration) and generation.kind == ROLLBACK:
+        kind = of_kind(generation.kind)
+        if isinstance(generation, BuildingGeneration) and kind.restores:
             _give_up(ctx, generation)
             continue
-        if isinstance(generation, BuildingGeneration) and generation.kind not in REBUILT:
+        if isinstance(generation, BuildingGeneration) and not kind.decoded:
             archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
             continue
         if isinstance(generation, BuiltGeneration):
@@ -276,7 +283,7 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
             continue
         if isinstance(generation, PublishedGeneration):
             bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
-            number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, "replay")
+            number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, REPLAY)
             ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
             generation = ctx.ledger.windows.generation(ctx.name, key, number)
         if not isinstance(generation, BuildingGeneration):

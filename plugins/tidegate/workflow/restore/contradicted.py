@@ -14,7 +14,8 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
 from tidegate.core.restore.record import Contradiction, GenerationRecord, contradiction
-from tidegate.core.window.states import CLOSED, DISCARDED, REOPEN, BuildingGeneration
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.states import CLOSED, DISCARDED, BuildingGeneration
 from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.renames import look, manifest_of, try_rename
@@ -34,7 +35,7 @@ def begun_anew(ctx: Context, known: Collection[tuple[int, int]]) -> Iterator[Gen
             differs = contradiction_of(ctx, record) is not None
         elif mine.state == DISCARDED:
             current = ctx.ledger.windows.get(ctx.name, record.window).current
-            differs = record.kind == REOPEN and record.number > (current or 0)
+            differs = of_kind(record.kind).takes_up and record.number > (current or 0)
         else:
             differs = mine.digest != record.digest
         if differs:

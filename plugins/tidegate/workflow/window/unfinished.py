@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import NotReady
 from tidegate.core.base.instants import iso
-from tidegate.core.replay.rollback import ROLLBACK
-from tidegate.core.window.states import REOPEN, BuildingGeneration, BuiltGeneration
+from tidegate.core.window.kinds import command_of
+from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.window.overdue import clear
 
 
@@ -21,11 +21,4 @@ def in_the_way(begun: BuildingGeneration | BuiltGeneration, then: str) -> NotRea
 def finishing(name: str, start_ms: int, kind: str) -> str:
     """The command, for the window that starts then (UTC ms): who began a generation finishes it; the archive run
     finishes a heal, and has run before."""
-    at = iso(start_ms)
-    if kind == REOPEN:
-        return f"tidegate reopen {name} {at}"
-    if kind == ROLLBACK:
-        return f"tidegate rollback {name} {at} --why '...'"
-    if kind == "replay":
-        return f"tidegate replay {name} {at}"
-    return clear(name, start_ms, start_ms)
+    return command_of(kind, name, start_ms) or clear(name, start_ms, start_ms)

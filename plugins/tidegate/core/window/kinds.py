@@ -1,0 +1,43 @@
+"""What is true of each kind of generation: rules ask this table, not the kind's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.base.instants import iso
+from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, ROLLBACK
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`landed`: its rows are those of its batches' landed files, as they were decoded then, and may be the only copy.
+    `decoded`: all its rows are by the columns of the spec that built it. `takes_up`: late rows leave the late table for
+    it. `restores`: its rows are those of an earlier generation, which the ledger names.
+
+    `command`: begins one, and goes on with it; None: the archive run does."""
+
+    landed: bool = False
+    decoded: bool = False
+    takes_up: bool = False
+    restores: bool = False
+    command: str | None = None
+
+
+_KINDS = {
+    ARCHIVE: Kind(landed=True),
+    HEAL: Kind(decoded=True),
+    REPLAY: Kind(decoded=True, command="tidegate replay {name} {at}"),
+    REOPEN: Kind(takes_up=True, command="tidegate reopen {name} {at}"),
+    ROLLBACK: Kind(restores=True, command="tidegate rollback {name} {at} --why '...'"),
+}
+
+
+def of_kind(kind: str) -> Kind:
+    """Of a kind that only a newer release knows, nothing is."""
+    return _KINDS.get(kind, Kind())
+
+
+def command_of(kind: str, name: str, start_ms: int) -> str | None:
+    """For the pipeline's window that starts then (UTC ms)."""
+    command = of_kind(kind).command
+    return None if command is None else command.format(name=name, at=iso(start_ms))
