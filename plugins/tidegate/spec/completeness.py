@@ -18,7 +18,7 @@ Policy = Annotated[Literal["wait", "warn"], OneOf()]
 class CompletenessSpec(Section):
     """Another system that counts windows too; see [event time](event-time.md#completeness-against-another-system)."""
 
-    from_: CountSource = key("What is asked: a database, a service, or an audit topic.", alias="from")
+    from_: CountSource = key("The other system: a database, a service, or an audit topic.", alias="from")
     conn_id: ConnectionId | None = key(
         "Airflow connection: of type `postgres`, `sqlite` or `hiveserver2` for `sql`, `http`, or `kafka`. Logins and "
         "tokens are in it and nowhere else.",
@@ -32,13 +32,13 @@ class CompletenessSpec(Section):
         shown="required for `sql`",
     )
     path: Text | None = key(
-        "`http`: what follows the connection's address; `{start}`, `{end}` (ISO 8601, UTC), `{start_ms}` and "
+        "`http`: the part after the connection's address; `{start}`, `{end}` (ISO 8601, UTC), `{start_ms}` and "
         "`{end_ms}` are filled in. The answer is JSON; null or HTTP 204 while the window is not known yet.",
         None,
         shown="required for `http`",
     )
     topic: Topic | None = key(
-        "`topic`: JSON messages with counts. They are looked for from the window's start on, by Kafka's timestamps.",
+        "`topic`: JSON messages with counts. Tidegate reads them from the window's start on, by Kafka's timestamps.",
         None,
         shown="required for `topic`",
     )
@@ -52,8 +52,8 @@ class CompletenessSpec(Section):
         "`http`, `topic`: where the answer or message has its count.", None, shown="`$.count`"
     )
     source: MessagePath | None = key(
-        "`topic`: where a message says who counted. The newest message of each counts, and they are added up; without "
-        "this key all messages of a window are.",
+        "`topic`: where a message names its counter. Tidegate adds up the newest message of each counter; "
+        "without this key it adds up all messages of a window.",
         None,
     )
     counts: Counts = key(
@@ -65,7 +65,7 @@ class CompletenessSpec(Section):
         "How far the counts may differ for the window to be complete, 0 to 1.", 0.0, unit="share of the count"
     )
     policy: Policy = key(
-        "What becomes of a window that is not known to be complete: it waits, or it is published at once, with a "
+        "What happens to a window that is not known to be complete: it waits, or it is published at once, with a "
         "warning in its certificate.",
         "wait",
     )

@@ -63,7 +63,7 @@ class FormatSpec(Section):
 
     type: MessageFormat = key("Format of the message's value.", "json")
     unknown_fields: UnknownFields = key(
-        "What to do with fields that no column takes, at the top of a message or inside of others: leave them out, "
+        "What to do with fields that no column takes, at the top of a message or inside other fields: leave them out, "
         "keep them in the map column `_extra`, or refuse the batch before it lands, with the field's name. `raw` "
         "records have none.",
         "ignore",
@@ -74,13 +74,13 @@ class FormatSpec(Section):
         None,
         shown="required for `csv`",
     )
-    delimiter: Character = key("`csv`: what stands between fields.", ",")
+    delimiter: Character = key("`csv`: character between fields.", ",")
     quote: Character | None = key(
-        "`csv`: what encloses a field that holds delimiters, line breaks or quotes, doubled if it is in there itself; "
-        "null: nothing does.",
+        "`csv`: character around a field that holds delimiters, line breaks or quotes, doubled inside the field; "
+        "null: no character.",
         '"',
     )
-    escape: Character | None = key("`csv`: what takes the next character's special meaning; null: nothing.", None)
+    escape: Character | None = key("`csv`: character that takes away the next one's special meaning; null: none.", None)
     null_text: NullText = key("`csv`: an unquoted field that says exactly this is null.", "", shown="empty")
     wire: Wire = key(
         "`avro`, `protobuf`: `plain` messages hold the datum alone, those of `confluent` begin with a schema's id.",
@@ -94,15 +94,15 @@ class FormatSpec(Section):
         shown="required for `avro`, `plain`",
     )
     schemas: SchemaIds | None = key(
-        "`avro`, `wire: confluent`: schemas, or names of files, by their ids; none of these is asked for at the "
-        "registry.",
+        "`avro`, `wire: confluent`: schemas, or names of files, by their ids; workers do not ask the registry "
+        "for these.",
         None,
     )
     registry_conn_id: ConnectionId | None = key(
         "`avro`, `wire: confluent`: Airflow HTTP connection of the schema registry, with a login if it wants one.", None
     )
     unknown_schema: UnknownSchema = key(
-        "`avro`, `wire: confluent`: what a schema id means that nobody knows: the batch does not land and is tried "
+        "`avro`, `wire: confluent`: what happens for an unknown schema id: the batch does not land and is tried "
         "again, or the record is dirty.",
         "fail",
     )
@@ -130,18 +130,18 @@ class ColumnSpec(Section):
     from_: MessagePath | None = key("Where the value is in the message.", None, alias="from", shown="`$.<name>`")
     nullable: bool = key("Whether the value may be null or missing; if not, such a record is dirty.", True)
     expr: Expression | None = key(
-        "SQL expression (DuckDB's dialect) that computes the column from others, instead of `from`. It must give the "
-        "same for the same record at any time. A record that it fails for, or whose result does not fit the type, is "
-        "dirty.",
+        "SQL expression (DuckDB's dialect) that computes the column from others, instead of `from`. It must give "
+        "the same for the same record at any time. A record is dirty if the expression fails for it, or if the "
+        "result does not fit the type.",
         None,
     )
     convert: Convert | None = key(
-        '`text`: where the type wants another value, a string that holds its text is taken too (`"123"` for `int`, by '
+        '`text`: where the type wants another value, a string with its text is accepted too (`"123"` for `int`, by '
         "the text rules of docs/types.md), and a `string` column takes the text of a number or boolean. Nothing is "
         "converted without it.",
         None,
     )
-    hidden: bool = key("An input of expressions and of `where` that is no column of the table.", False)
+    hidden: bool = key("An input of expressions and of `where` that is not a column of the table.", False)
 
 
 class EventTimeSpec(Section):
@@ -201,8 +201,8 @@ class LateSpec(Section):
 
     policy: LatePolicy = key(
         "Where late records go: the table `<table>__late` (side), the oldest window that was open when their batch was "
-        "planned, with their own event time (reroute), or nowhere, only counted (drop). It may change at any time: a "
-        "batch keeps what it was planned with.",
+        "planned, with their own event time (reroute), or nowhere, only counted (drop). It may change at any "
+        "time: a batch keeps the policy that it was planned with.",
         "side",
     )
     reopen_after: Period | None = key(
@@ -241,10 +241,11 @@ class SinkSpec(Section):
         "partition after the other. See [readers during a swap](swap.md).",
         None,
     )
-    table: Table = key("The external table; it is created when it is absent.")
+    table: Table = key("The external table; Tidegate creates it if it is missing.")
     location: Location = key("Directory of the table, `file:///...` or `hdfs://...`. No two pipelines may share one.")
     user: HdfsUser | None = key(
-        "Who reads and writes files on HDFS, where permissions are by name; null: the user of Airflow's workers. The "
+        "User that reads and writes files on HDFS, where permissions are by name; null: the user of Airflow's "
+        "workers. The "
         "user of Hive and of the Spark job itself is that of their connections.",
         None,
     )
@@ -289,7 +290,8 @@ class PipelineSpec(Section):
     version: Version = key("Version of this file's format: 1.")
     name: PipelineName = key(
         "Name of the pipeline, the same as the file's (without `.yaml`). Its DAGs are `<name>.ingest`, "
-        "`<name>.archive`, `<name>.replay` and `<name>.maintain`. It stays: the ledger knows what has landed by it."
+        "`<name>.archive`, `<name>.replay` and `<name>.maintain`. It cannot change: the ledger knows the landed "
+        "batches by it."
     )
     description: str = key("What the pipeline is for, in a sentence; shown in the Airflow UI.", "", shown="empty")
     owner: Text = key("Owner of the DAGs in the Airflow UI.")
@@ -315,7 +317,7 @@ class PipelineSpec(Section):
     sink: SinkSpec
     kafka_columns: bool = key(
         "Whether rows carry `_topic`, `_partition`, `_offset`, `_kafka_ts` and `_batch_id`. Without them `tidegate "
-        "where`, the deep audit and redrive have nothing to go by.",
+        "where`, the deep audit and redrive cannot find a row.",
         True,
     )
     ingest: IngestSpec = Field(default_factory=IngestSpec)

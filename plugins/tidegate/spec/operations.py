@@ -35,7 +35,7 @@ class SparkSpec(Section):
     conn_id: ConnectionId = key("Airflow connection of the Spark master.", "spark_default")
     conf: SparkConf = key("Spark settings, `spark.*`. They are logged and stored: no secrets.", {}, shown="`{}`")
     session: SparkSession = key(
-        "Whether each job has a spark-submit of its own, or a driver that stays on the Airflow worker takes one after "
+        "Whether each job has its own spark-submit, or a driver that stays on the Airflow worker takes one after "
         "another: small batches then take a second or less. Pipelines with the same connection and settings share it; "
         "a job that finds it busy has its own spark-submit. Not in cluster deploy mode.",
         "per_batch",
@@ -46,7 +46,8 @@ class IngestSpec(Section):
     """The DAG `<name>.ingest`: one batch a run."""
 
     schedule: Cron | None = key(
-        "When to look for records; null: only when somebody asks. A run that leaves a backlog starts the next one.",
+        "When to look for records; null: only when somebody triggers a run. A run that leaves a backlog starts "
+        "the next one.",
         "*/5 * * * *",
     )
     max_records: Count = key("Records (offsets) in one batch, over all Kafka partitions.", 5_000_000, unit="records")
@@ -57,7 +58,7 @@ class IngestSpec(Section):
         "96MB",
     )
     task_records: Count | None = key(
-        "Records that one Spark task reads, about; a batch of more has more tasks, and each writes files of its own. "
+        "Records that one Spark task reads, about; a batch of more has more tasks, and each writes its own files. "
         "Less than 50,000 are rarely worth a task's start.",
         None,
         unit="records",
@@ -83,8 +84,8 @@ class ArchiveSpec(Section):
     """The DAG `<name>.archive`: one window a run."""
 
     sla: Period = key(
-        "A window is reported that is ready and unpublished for longer than this, or not ready so long after it "
-        "should be.",
+        "Tidegate reports a window that is ready and unpublished for longer than this, or not ready so long "
+        "after it should be.",
         "30m",
     )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_archive")
@@ -100,22 +101,20 @@ class ArchiveSpec(Section):
     )
     keep_generations: Count = key("Generations of a window that are kept, the one in force included.", 2)
     swap: Swap = key(
-        "How a replayed window replaces the published one. `pointer`: the new files lie in a directory of their own "
-        "and the catalogue is switched; for readers that ask the catalogue. `directory`: the new directory takes the "
-        "place of the old one in the table, the hour is absent for an instant; for readers by path.",
+        "How a replayed window replaces the published one. `pointer`: the new files lie in a new directory and "
+        "the catalogue is switched; for readers that ask the catalogue. `directory`: the new directory takes the "
+        "place of the old one in the table, the hour is missing for an instant; for readers by path.",
         "pointer",
     )
     merge: MergeSpec = Field(default_factory=MergeSpec)
 
 
 class CleanSpec(Section):
-    """How long `<name>.maintain` keeps what the ledger proves that nobody needs; null: for ever."""
+    """How long `<name>.maintain` keeps files that the ledger proves to be needless; null: for ever."""
 
-    attempts: Duration | None = key(
-        "What overtaken, landed or abandoned attempts have left: work directories and plan files.", "1d"
-    )
+    attempts: Duration | None = key("Work directories and plan files of overtaken, landed or abandoned attempts.", "1d")
     landed: Duration | None = key(
-        "What is left of a landed batch (its receipt) once all its rows are in the tables, counted from its landing.",
+        "The rest of a landed batch (its receipt) when all its rows are in the tables, counted from its landing.",
         "7d",
     )
     generations: Duration | None = key(
@@ -124,19 +123,21 @@ class CleanSpec(Section):
         "1d",
     )
     quarantine: Duration | None = key(
-        "What contradicted the ledger, once that is settled, counted from the last event of its batch or window.", "30d"
+        "Files that contradicted the ledger, after that is settled, counted from the last event of their batch "
+        "or window.",
+        "30d",
     )
 
 
 class NotifySpec(Section):
-    """Who is told when something needs a human."""
+    """Where messages go when something needs a person."""
 
-    webhook_conn_id: ConnectionId | None = key("Airflow HTTP connection that gets a message; null: nobody.", None)
+    webhook_conn_id: ConnectionId | None = key("Airflow HTTP connection that gets the messages; null: none.", None)
     kinds: tuple[NoticeKind, ...] = key(
-        "What to tell of, as [notifications](notifications.md) lists it; empty: of everything.", ()
+        "Kinds of messages to send, as [notifications](notifications.md) lists them; empty: all.", ()
     )
     callback: PythonFunction | None = key(
-        "Function of your own that gets each message as a dict, as `package.module:function`; for channels that take "
+        "Your own function, which gets each message as a dict, as `package.module:function`; for channels that take "
         "no webhook.",
         None,
     )

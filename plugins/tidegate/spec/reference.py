@@ -48,9 +48,9 @@ _INTRODUCTION = """\
 # A pipeline's YAML
 
 One file in the pipelines folder is one pipeline: one Kafka topic into one Hive table. This page and the JSON schema \
-(`tidegate/spec/pipeline.schema.json`) are made from the code; `tidegate spec validate` says whether \
-files are right, with file, line and field of everything that is not. Expressions, unknown fields and changes of \
-columns have [a page of their own](schema.md).
+(`tidegate/spec/pipeline.schema.json`) are generated from the code; `tidegate spec validate` checks the files, \
+and names file, line and field of each mistake. Expressions, unknown fields and changes of \
+columns are in [columns](schema.md).
 
 ```yaml
 {example}```
