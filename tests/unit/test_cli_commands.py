@@ -350,4 +350,4 @@ def test_nobody_else_tries_what_was_typed():
     from tidegate.core.base.errors import SourceUnavailable
 
     told = _failed(SourceUnavailable("Kafka has no answer")).message
-    assert told.endswith("what to do: check the Kafka connection; then run it again")
+    assert told.endswith("what to do: check the connection that source.conn_id names; then run it again")

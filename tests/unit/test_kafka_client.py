@@ -71,7 +71,9 @@ def loaded(*names: str, conn_id: str = "kafka_default") -> list[Any]:
     return [
         SimpleNamespace(
             name=name,
-            pipeline=SimpleNamespace(source=SimpleNamespace(conn_id=conn_id, isolation="read_committed", topic=name)),
+            pipeline=SimpleNamespace(
+                source=SimpleNamespace(conn_id=conn_id, isolation="read_committed", topic=name, kind="kafka")
+            ),
         )
         for name in names
     ]

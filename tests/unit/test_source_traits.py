@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.test_audit import look
 from tests.world import TOPIC, World, record, window
-from tidegate.core.base.errors import BatchRefused, LogCut, ReplayRefused
+from tidegate.core.base.errors import BatchRefused, LogCut, ReplayRefused, SourceError
 from tidegate.core.source.port import ALL
 from tidegate.core.source.retention import NEVER
 from tidegate.core.spec.pipeline import Column
@@ -121,6 +121,15 @@ def test_a_log_with_an_id_is_told_by_it_alone(world: World) -> None:
     assert not state.is_another(state.topic_id)
     assert not state.is_another(None)
     assert not replace(state, traits=PLAIN).is_another("another")
+
+
+def test_a_log_whose_offsets_hold_several_records_is_refused_before_anything_is_read(world: World) -> None:
+    """`dense`: rows, gaps and balances are told by their offsets."""
+    world.kafka.traits = replace(ALL, dense=False)
+    world.produce(record("a", 0.1))
+    with pytest.raises(SourceError, match="an offset of topic readings may hold several records"):
+        world.ingest("r1")
+    assert world.context().ledger.batches.open("readings") is None
 
 
 def test_a_log_that_forgets_nothing_has_no_time_to_loss(world: World) -> None:

@@ -23,8 +23,9 @@ from tidegate.core.spec import pipeline
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.sources.kafka import KIND, doctor
-from tidegate.spec import fingerprint, load_folder
+from tidegate.spec import fingerprint, load_folder, schema
 from tidegate.spec.loader import load_text
+from tidegate.spec.reference import markdown
 from tidegate.spec.section import key
 from tidegate.spec.source import SourceSection
 from tidegate.spec.values import Text
@@ -127,6 +128,15 @@ def test_a_kind_has_keys_of_its_own(queue: None) -> None:
         loaded("{kind: queue, topic: trams}")
     with pytest.raises(SpecError, match=r"tram_positions\.yaml:\d+: source\.kind: .*there are: kafka, queue"):
         loaded("{kind: qeue, topic: trams}")
+
+
+def test_keys_of_each_kind_of_a_release_are_described(queue: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In docs/pipeline.md and in what editors complete."""
+    assert "source.tag" not in markdown()
+    monkeypatch.setattr("tidegate.spec.source.SOURCES", ("kafka", "queue"))
+    row = "| `source.tag` | text or `null` | `null` | Kind `queue` only. Only records with this tag. |\n"
+    assert row in markdown()
+    assert "tag" in schema()["properties"]["source"]["properties"]
 
 
 def test_a_pipeline_keeps_its_kind_of_source(queue: None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.kinds import source_kind
 
 FRESH_S = 15.0
 """An answer so old is good enough."""
@@ -56,7 +57,7 @@ class Topics:
     def silence(self, pipeline: Pipeline) -> str:
         """Why Kafka's word is missing, where it is."""
         silent = self._silent.get(_key(pipeline)) or self._silent.get(_place(pipeline))
-        return silent[1] if silent is not None else "Kafka has not answered yet"
+        return silent[1] if silent is not None else f"{source_kind(pipeline.source.kind).title} has not answered yet"
 
     def _ask(self, pipeline: Pipeline) -> Future[None] | None:
         place, now = _place(pipeline), time.monotonic()

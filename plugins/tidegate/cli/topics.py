@@ -21,11 +21,12 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
     from tidegate.cli.side_by_side import Away, ask
     from tidegate.core.base.errors import TidegateError
+    from tidegate.kinds import source_kind
 
     sources: dict[tuple[str, str], Any] = {}
     away = Away()
     answers: dict[str, LogState | str] = {}
-    questions, servers = {}, {}
+    questions, servers, titles = {}, {}, {}
 
     for one in loaded:
         if one.pipeline is None:
@@ -40,13 +41,14 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
             continue
         questions[one.name] = partial(away.ask, key, partial(sources[key].look, source.topic))
         servers[one.name] = source.conn_id
+        titles[one.name] = source_kind(source.kind).title
     for name, answer in ask(questions, seconds, servers, at_once=AT_ONCE).items():
         if answer.error is not None and not isinstance(answer.error, TidegateError):
             raise answer.error
         if answer.error is not None:
             answers[name] = _first(answer.error)
         else:
-            answers[name] = answer.value or f"Kafka gave no answer within {seconds:g} s"
+            answers[name] = answer.value or f"{titles[name]} gave no answer within {seconds:g} s"
     return answers
 
 

@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from tidegate.core.spec.pipeline import KAFKA
-from tidegate.kinds import is_source_kind, source_kind, source_kinds
+from tidegate.kinds import SOURCES, is_source_kind, source_kind, source_kinds
 from tidegate.spec.section import Section, key
 from tidegate.spec.values import ConnectionId, Duration, OneOf, Start, Topic, nearest, show
 
@@ -70,13 +70,19 @@ def own_options(spec: SourceSection) -> tuple[tuple[str, str], ...]:
 
 
 class ByKind:
-    """Beside `SourceSection`: a section is validated as that of its kind. Described is Kafka's."""
+    """Beside `SourceSection`: a section is validated as that of its kind. It is described as Kafka's, with the keys
+    that only other kinds of this release have."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(_validated)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(section_of(KAFKA).__pydantic_core_schema__)
+        described = handler(section_of(KAFKA).__pydantic_core_schema__)
+        for kind in SOURCES:
+            for name, told in section_of(kind).model_json_schema(by_alias=True)["properties"].items():
+                note = {"description": f"Kind `{kind}` only. {told['description']}"}
+                described["properties"].setdefault(name, {**told, **note})
+        return described
 
 
 def _validated(value: object) -> SourceSection:

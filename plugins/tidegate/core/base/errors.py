@@ -89,7 +89,7 @@ class SourceError(TidegateError):
 
 class SourceUnavailable(SourceError):
     retry = True
-    advice = f"check the Kafka connection; {GOES_ON}"
+    advice = f"check the connection that source.conn_id names; {GOES_ON}"
 
 
 class DataLoss(SourceError):

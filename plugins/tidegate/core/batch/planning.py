@@ -61,6 +61,11 @@ def plan_batch(
         raise TopicRecreated(
             f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
         )
+    if not topic.traits.dense:
+        raise SourceError(
+            f"an offset of topic {topic.topic} may hold several records: rows are told apart by their offsets",
+            advice="this release reads sources whose offsets hold one record at most",
+        )
     if view.cuts:
         raise LogCut(
             "; ".join(cut.words() for cut in view.cuts), advice=LogCut.advice.replace("<pipeline>", pipeline.name)
@@ -101,9 +106,7 @@ def _starts(
     losses = [Loss(p, lost.start, lost.end, REASON) for p, lost in sorted(view.skipped.items())]
     gone = sorted(set(view.planned_ends) - set(topic.partitions))
     if gone:
-        raise SourceError(
-            f"topic {topic.topic} lost partitions {gone}: Kafka never removes any; is it the same cluster?"
-        )
+        raise SourceError(f"topic {topic.topic} lost partitions {gone}: none is ever removed; is it the same cluster?")
     for p, offsets in topic.partitions.items():
         start = view.planned_ends.get(p, first_offsets.get(p, 0))
         if start > offsets.high_watermark:

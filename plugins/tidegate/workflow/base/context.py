@@ -18,6 +18,7 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.catalogue import Catalogue, PartitionSwitch
 from tidegate.core.target.paths import Layout
 from tidegate.core.window.states import WindowKey
+from tidegate.kinds import SourceKind, source_kind
 
 ATTEMPTS = 8
 """How often one task looks again after a lost comparison or an unknown outcome; then its retry goes on."""
@@ -57,6 +58,11 @@ class Context:
     @property
     def name(self) -> str:
         return self.pipeline.name
+
+    @property
+    def kind(self) -> SourceKind:
+        """Of the pipeline's source: how people call it, and what to do about its troubles."""
+        return source_kind(self.pipeline.source.kind)
 
     @property
     def layout(self) -> Layout:

@@ -145,7 +145,7 @@ def refuse_if_group_is_ahead(ctx: Context, view: PlanningView) -> None:
     for partition, offset in _beyond(told, now):
         planned = now.planned_ends.get(partition)
         raise StorageAhead(
-            f"{ctx.name}: Kafka's group {group_of(ctx)} is at offset {offset} of partition {partition}, "
+            f"{ctx.name}: {ctx.kind.title}'s group {group_of(ctx)} is at offset {offset} of partition {partition}, "
             f"the ledger has planned up to {planned if planned is not None else 'nothing'}"
         )
 

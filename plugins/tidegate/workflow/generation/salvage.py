@@ -29,7 +29,7 @@ def _again(ctx: Context, generation: BuildingGeneration, lost: FilesLost) -> Bui
     The generation is a heal only once it is BUILT: a try that dies, or is refused, leaves one that landed files make
     as soon as they are restored."""
     key, number = generation.window, generation.number
-    ctx.say(f"{lost.args[0]}: rebuilding {iso(key.start_ms)} from Kafka")
+    ctx.say(f"{lost.args[0]}: rebuilding {iso(key.start_ms)} from {ctx.kind.title}")
     bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
     taken = ctx.ledger.windows.take(ctx.name, key, number, ctx.nonce(), generation.epoch)
     try:

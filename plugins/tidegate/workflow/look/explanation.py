@@ -20,7 +20,6 @@ from tidegate.core.window.cut import time_values
 from tidegate.core.window.forecast import Forecast
 from tidegate.core.window.states import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
 from tidegate.core.window.watermark import Certificate
-from tidegate.kinds import source_kind
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.look.overview import after_refusal, first_line
@@ -186,7 +185,9 @@ def _words(
         taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
         if taken_up:
             words += f", of which {taken_up:,} came late and were taken up"
-        step = f"nothing; to rebuild it from Kafka: {backfill(name, key, key).replace('.archive', '.replay')}"
+        step = (
+            f"nothing; to rebuild it from {ctx.kind.title}: {backfill(name, key, key).replace('.archive', '.replay')}"
+        )
         if late > taken_up:
             words += f"; rows that came late ({late - taken_up:,}) are in {ctx.pipeline.sink.table}__late"
             step += _take_up(ctx, key)
@@ -218,9 +219,7 @@ def _words(
             if blockers == 1
             else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
         )
-        return f"{who}{when}", stuck or next_step(
-            name, ctx.pipeline.windows, now, source_kind(ctx.pipeline.source.kind).remedy
-        )
+        return f"{who}{when}", stuck or next_step(name, ctx.pipeline.windows, now, ctx.kind.remedy)
     if now.completeness is not None and now.completeness.asked_ms is None:
         return f"not ready: {now.reason}", f"its archive run asks: {run}"
     if now.completeness is not None:

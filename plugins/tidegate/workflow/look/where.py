@@ -140,7 +140,7 @@ class _Where:
             except TidegateError as e:
                 self._silence = str(e).splitlines()[0]
         if self._silence is not None:
-            notes.append(f"Kafka could not be asked: {self._silence}")
+            notes.append(f"{self._ctx.kind.title} could not be asked: {self._silence}")
         return self._topic
 
     def _readiness(self, life: Life, search: Search) -> Mapping[int, Certificate]:

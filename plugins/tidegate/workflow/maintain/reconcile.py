@@ -87,8 +87,8 @@ def _refuse_if_readable(ctx: Context, plan: Plan) -> None:
     kept = sum(r.count for r in left)
     spec = "" if ctx.pipeline.source.on_data_loss == "record" else "set source.on_data_loss: record, then "
     raise StepMissing(
-        f"Kafka still holds {kept:,} of the {many(plan.records, 'offset')} of batch {plan.batch_id}: to abandon it "
-        "would lose them too",
+        f"{ctx.kind.title} still holds {kept:,} of the {many(plan.records, 'offset')} of batch {plan.batch_id}: "
+        "to abandon it would lose them too",
         advice=f"{spec}`tidegate repair {ctx.name} --reread {plan.batch_id} --why ...`: the next run reads what is "
         f"left and records the rest as lost. To give up all of it: --abandon {plan.batch_id} --force",
     )
