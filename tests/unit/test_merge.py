@@ -285,6 +285,17 @@ def test_what_a_merge_tells_is_held_against_the_manifests(world: World, what: st
     assert len(hour(world).files) == 4
 
 
+def test_a_source_that_cannot_be_read_is_named(world: World) -> None:
+    three_batches(world)
+    path = next((world.folder / "lake/readings/_tidegate/landed/2/data").rglob("site=a/*.parquet"))
+    content = path.read_bytes()
+    path.write_bytes(content[:8] + bytes(8) + content[16:])
+    world.archive(0)
+    (warning,) = [line for line in world.said if "published as they are" in line]
+    assert path.name in warning
+    assert "/landed/2/" in warning
+
+
 def test_a_zombie_that_merges_too_changes_nothing(world: World) -> None:
     """Epoch 1 merges; in the midst of it epoch 2 merges, publishes and tidies up."""
     three_batches(world)

@@ -34,7 +34,7 @@ def join_files(
     with storage.open_new(join(plan.attempt_dir, path)) as sink:
         joined = _Joined(merge, pipeline, sink)
         for source in merge.sources:
-            joined.add_file(*opened(source, merge.columns, open_storage))
+            joined.add_file(source.uris[0], *opened(source, merge.columns, open_storage))
         partitions = joined.close(plan.epoch)
         size = sink.tell()
     return Merged(merge.stem, path, size, joined.rows, joined.checksum, partitions), joined.batches
@@ -69,22 +69,22 @@ class _Joined:
         self.batches: list[BatchRows] = []
         self.rows = self.checksum = 0
 
-    def add_file(self, content: bytes, file: Finished) -> None:
-        if self._format.worth_taking(len(content), file) and self._taken(content, file):
+    def add_file(self, uri: str, content: bytes, file: Finished) -> None:
+        if self._format.worth_taking(len(content), file) and self._taken(uri, content, file):
             return
-        for rows in self._tables(file):
+        for rows in self._tables(uri, file):
             self._waiting.add(rows)
 
-    def _taken(self, content: bytes, file: Finished) -> bool:
+    def _taken(self, uri: str, content: bytes, file: Finished) -> bool:
         """What waits goes on waiting: the order of rows says nothing, and small files between large ones add up."""
-        if not (self._writer or self._open(next(self._tables(file)))).takes(content):
+        if not (self._writer or self._open(next(self._tables(uri, file)))).takes(content):
             return False
-        for rows in self._tables(file):
+        for rows in self._tables(uri, file):
             self._count(rows)
         return True
 
-    def _tables(self, file: Finished) -> Iterator[pa.Table]:
-        for rows in tables(file, self._merge.sources[0].uris[0]):
+    def _tables(self, uri: str, file: Finished) -> Iterator[pa.Table]:
+        for rows in tables(file, uri):
             if self._beyond and OVERFLOW.name not in rows.column_names:
                 rows = rows.append_column(OVERFLOW, pa.nulls(len(rows), OVERFLOW.type))
             if self._schema is None:

@@ -12,6 +12,7 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.identity import file_checksum, refuse_unknown
 from spark_jobs.engine.sinks import Columns, Finished, Unreadable, finished
 from tidegate.core.base.errors import PathMissing
+from tidegate.core.base.wording import many
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
@@ -31,7 +32,7 @@ def located(source: Source, open_file: Callable[[str], T]) -> tuple[str, T]:
             return uri, open_file(uri)
         except PathMissing:
             continue  # an overtaken task has moved it on, or not yet
-    more = f", nor in {len(source.uris) - 1} other places" if len(source.uris) > 1 else ""
+    more = f", nor in {many(len(source.uris) - 1, 'other place')}" if len(source.uris) > 1 else ""
     raise refuse(f"{source.uris[0]} is not there any more{more}", retry=True)
 
 

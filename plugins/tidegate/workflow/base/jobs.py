@@ -17,6 +17,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.plain import loads, to_plain
 from tidegate.core.batch.jobs import IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
+from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.merge import Merge
 from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
@@ -35,34 +36,35 @@ def run_job(ctx: Context, job: IngestPlan, plan_path: str) -> None:
     A job that reports an error although its receipt is complete has done its work: the receipt decides.
     """
     job = overflow.with_known(ctx, job)
+    error = _run(ctx, ctx.launcher, job, plan_path)
+    if read_receipt(ctx, job.attempt_dir) is None:
+        raise last_words(ctx, job, error or _no_receipt(job)) from error
+    if error is not None:
+        ctx.say(f"the job ended with an error after its receipt was complete: {error}")
+
+
+def _run(ctx: Context, launcher: Launcher, job: JobPlan, plan_path: str) -> JobFailed | None:
+    """Write the plan and run the job to its end; how it failed, if it did."""
     try:
         ctx.storage.write_new(plan_path, dumps_plan(job).encode())
     except PathExists:
         pass  # the same attempt, tried again: attempt names are unique
     try:
-        ctx.launcher.run(plan_path)
+        launcher.run(plan_path)
     except JobFailed as e:
-        if read_receipt(ctx, job.attempt_dir) is not None:
-            ctx.say(f"the job ended with an error after its receipt was complete: {e}")
-            return
-        raise last_words(ctx, job, e) from e
-    if read_receipt(ctx, job.attempt_dir) is None:
-        raise last_words(ctx, job, JobFailed(f"the job of attempt {job.attempt} left no receipt"))
+        return e
+    return None
+
+
+def _no_receipt(job: JobPlan) -> JobFailed:
+    return JobFailed(f"the job of attempt {job.attempt} left no receipt")
 
 
 def run_replay(ctx: Context, job: ReplayPlan, plan_path: str) -> dict[int, ReplayReceipt | TidegateError]:
     """Write the plan and run the job; by window (its start), its receipt, or why it has none: BatchRefused (a human is
     needed) or JobFailed (retry). What is complete counts, however the job ended."""
     job = overflow.with_known(ctx, job)
-    error = JobFailed(f"the job of attempt {job.attempt} left no receipt")
-    try:
-        ctx.storage.write_new(plan_path, dumps_plan(job).encode())
-    except PathExists:
-        pass
-    try:
-        ctx.launcher.run(plan_path)
-    except JobFailed as e:
-        error = e
+    error = _run(ctx, ctx.launcher, job, plan_path) or _no_receipt(job)
     found: dict[int, ReplayReceipt | TidegateError] = {}
     for target in job.targets:
         mine = replace(job, attempt=target.attempt, attempt_dir=target.attempt_dir)
@@ -116,17 +118,10 @@ def rewritten(ctx: Context, kind: type[T], job: RewritePlan, plan_path: str, sta
 
     Raises JobFailed (retry), ReplayRefused (a human is needed; `stays`: what to say where the job gives no advice).
     Without `stays` nobody tries again: what the launcher raises."""
-    try:
-        ctx.storage.write_new(plan_path, dumps_plan(job).encode())
-    except PathExists:
-        pass
     size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
     here = size <= ctx.pipeline.archive.merge.local_size
-    error = JobFailed(f"the job of {job.attempt} left no receipt")
-    try:
-        (ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher).run(plan_path)
-    except JobFailed as e:
-        error = e
+    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
+    error = _run(ctx, launcher, job, plan_path) or _no_receipt(job)
     receipt = receipt_of(ctx, kind, job)
     if receipt is not None:
         return receipt
