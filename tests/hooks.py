@@ -51,3 +51,14 @@ class Once:
         self._left -= 1
         if self._left == 0:
             self._step()
+
+
+def catalogue_of(ctx: Any) -> Any:
+    """Through which a context's tables are reached."""
+    return ctx.target.catalogue
+
+
+def use_catalogue(ctx: Any, catalogue: Any) -> None:
+    """Another one for all of a context's tables."""
+    for table in (ctx.target, *ctx.sides.values()):
+        table.catalogue = catalogue

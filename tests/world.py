@@ -51,6 +51,7 @@ from tidegate.ledger.migrate import migrate
 from tidegate.ledger.store import make_engine
 from tidegate.spec import fingerprint
 from tidegate.storage.local import LocalStorage
+from tidegate.targets.hive.kind import Hive
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
@@ -154,12 +155,14 @@ class World:
             wrapped,  # type: ignore[arg-type]
             self.wrap("source", self.kafka),
             storage,
-            self.wrap("catalogue", self.catalogue),
+            Hive(
+                self.wrap("catalogue", self.catalogue),
+                self.wrap("switch", self.catalogue) if self.pipeline.sink.metastore_conn_id else None,
+            ),
             self.wrap("launcher", self.launcher),
             self.clock,
             self.said.append,
             truth=self.truth,
-            switch=self.wrap("switch", self.catalogue) if self.pipeline.sink.metastore_conn_id else None,
         )
 
     def _register(self, ledger: _WrappedLedger, mark: str) -> int:

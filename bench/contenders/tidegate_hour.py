@@ -30,6 +30,7 @@ from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spark.local_job import LocalLauncher
 from tidegate.spec import fingerprint
 from tidegate.storage.local import LocalStorage
+from tidegate.targets.hive.kind import Hive
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
@@ -96,7 +97,7 @@ class Hour:
     def context(self) -> Context:
         """As a new task has it."""
         return Context(
-            self._pipeline, self._version, self._ledger, self._source, LocalStorage(), self._catalogue, self._work,
+            self._pipeline, self._version, self._ledger, self._source, LocalStorage(), Hive(self._catalogue), self._work,
             self, local_launcher=self._merge,
         )  # fmt: skip
 

@@ -28,6 +28,7 @@ def context(
     from tidegate.adapters.clock import SystemClock
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri
+    from tidegate.targets.hive.kind import Hive
     from tidegate.workflow.base.context import Context
 
     return Context(
@@ -36,7 +37,7 @@ def context(
         ledger=ledger,
         source=_Later(source),  # type: ignore[arg-type]
         storage=_Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
-        catalogue=_Later(lambda: hive(pipeline, lookup)),  # type: ignore[arg-type]
+        tables=Hive(_Later(lambda: hive(pipeline, lookup))),  # type: ignore[arg-type]
         launcher=_Later(_no_job),  # type: ignore[arg-type]
         clock=SystemClock(),
         say=say,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.adapters.connections import (
     Connection,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidegate.core.window.waits import WaitLedger
     from tidegate.spark.connection import SparkConnection
     from tidegate.spark.warm_session import WarmLauncher
+    from tidegate.targets.hive.kind import Hive
     from tidegate.workflow.look.files import FilesLedger
     from tidegate.workflow.window.waits import SpecsInForce
 
@@ -59,9 +60,7 @@ def context_for(
     from tidegate.spark.local_job import LocalLauncher
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri
-    from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
-    hive = resolve(pipeline.sink.conn_id, lookup)
     ledger = open_ledger(actor, lookup)
     try:
         return Context(
@@ -70,21 +69,12 @@ def context_for(
             ledger=ledger,
             source=Watched(_source(pipeline, lookup), _HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
             storage=for_uri(pipeline.sink.location, pipeline.sink.user),
-            catalogue=Watched(  # type: ignore[arg-type]
-                PyHiveCatalogue.from_connection_fields(
-                    hive.host, hive.port, hive.login, hive.password, hive.schema, hive.extra
-                ),
-                _HANGS_S,
-                CatalogueUnsure,
-                CatalogueError,
-                looking=("partitions",),
-            ),
+            tables=_hive(pipeline, lookup),
             launcher=launcher or SparkByConnection(pipeline, say, lookup),
             clock=SystemClock(),
             say=say,
             local_launcher=LocalLauncher(say, user=pipeline.sink.user),
             truth=truth_of(pipeline, lookup),
-            switch=_metastore(pipeline, lookup),
         )
     except BaseException:
         ledger.close()
@@ -248,6 +238,19 @@ def warm_launcher(
         settings.spark_session_idle_s,
         settings.spark_session_batches,
     )
+
+
+def _hive(pipeline: Pipeline, lookup: Lookup | None) -> Hive:
+    from tidegate.adapters.watchdog import Watched
+    from tidegate.targets.hive.catalogue import PyHiveCatalogue
+    from tidegate.targets.hive.kind import Hive
+
+    found = resolve(pipeline.sink.conn_id, lookup)
+    catalogue = PyHiveCatalogue.from_connection_fields(
+        found.host, found.port, found.login, found.password, found.schema, found.extra
+    )
+    watched: Any = Watched(catalogue, _HANGS_S, CatalogueUnsure, CatalogueError, looking=("partitions",))
+    return Hive(watched, _metastore(pipeline, lookup))
 
 
 def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:

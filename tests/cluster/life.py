@@ -29,6 +29,7 @@ from dev.stack.kafka import SASL_USER
 from dev.stack.ports import LOOPBACK
 from dev.stack.spark import spark_home
 from dev.stack.topics import create_topic
+from tests.hooks import catalogue_of, use_catalogue
 from tests.soak.catalogue import FileCatalogue
 from tidegate.adapters.connections import resolve
 from tidegate.adapters.footers import FooterProcess
@@ -152,7 +153,7 @@ class Life:
                 self.pipeline, functools.partial(job_secrets, self.pipeline, resolve), load()
             )
         ctx = context_for(self.pipeline, self.say, launcher, "test", resolve)
-        ctx.catalogue = FileCatalogue(self.folder / "metastore.pickle")
+        use_catalogue(ctx, FileCatalogue(self.folder / "metastore.pickle"))
         return ctx
 
     def say(self, line: str) -> None:
@@ -208,7 +209,7 @@ class Life:
         ctx = self.context()
         archive.publish(ctx, WindowKey(T0, T0 + HOUR))
         found: Counter[tuple[int, int]] = Counter()
-        for location in ctx.catalogue.partitions(self.pipeline.sink.table).values():
+        for location in catalogue_of(ctx).partitions(self.pipeline.sink.table).values():
             for file in ctx.storage.list_files(location) or ():
                 if not file.path.startswith(("_", ".")):
                     with for_uri(location).open_existing(f"{location}/{file.path}") as content:

@@ -23,8 +23,8 @@ from tests.contract.test_ledger import (
 from tests.world import make_pipeline
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
-from tidegate.core.restore.record import BatchRecord, GenerationRecord, Moved, pack, unpack
-from tidegate.core.window.states import BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
+from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

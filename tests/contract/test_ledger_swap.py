@@ -8,8 +8,7 @@ import pytest
 
 from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, url
 from tidegate.core.base.errors import CatalogueUnsure, LostComparison
-from tidegate.core.restore.record import Moved
-from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
+from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration
 from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

@@ -23,6 +23,7 @@ from tests.crash.faults import CHANGING, Faults
 from tests.crash.kept import InProcess
 from tests.crash.matrix import in_memory, quick
 from tests.crash.scenario import Snapshot, calm
+from tests.hooks import catalogue_of, use_catalogue
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.spec.pipeline import Column, Merge, Reopening
@@ -225,7 +226,7 @@ def audited(
             beside.change(dice.choice((1, 1, 2, 5, 30)))
 
     ctx.storage = Looking(ctx.storage, meanwhile)
-    ctx.catalogue = Looking(ctx.catalogue, meanwhile)
+    use_catalogue(ctx, Looking(catalogue_of(ctx), meanwhile))
     ctx.pipeline = world.pipeline
     reads, reader = Looking(ctx.ledger.reads, meanwhile), Looking(InProcess(), meanwhile)
     beside.begin(lambda: busy(world, dice_of_life))

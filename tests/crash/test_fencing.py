@@ -12,7 +12,7 @@ from tests.crash.faults import OVERTAKEN, ProcessGone
 from tests.crash.life import STEPS
 from tests.crash.matrix import Reference, drawn
 from tests.crash.pool import Pool, failures
-from tests.hooks import Hook, Once
+from tests.hooks import Hook, Once, use_catalogue
 from tests.unit.reopenings import BOTH, WORK, begun, once
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueUnsure, JobFailed, PathMissing
@@ -124,7 +124,7 @@ def test_a_late_alter_of_an_older_replay_cannot_bring_it_back(world: World) -> N
 
     world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
     ctx = world.context()
-    ctx.catalogue = Hook(world.catalogue, before={"set_location": hangs})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(world.catalogue, before={"set_location": hangs}))
     with pytest.raises(ProcessGone):
         replay.replay(ctx, window(0))
 

@@ -37,6 +37,7 @@ from tidegate.ledger.migrate import migrate
 from tidegate.spec import fingerprint
 from tidegate.spec.loader import load_file
 from tidegate.storage.local import LocalStorage
+from tidegate.targets.hive.kind import Hive
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 
@@ -87,7 +88,7 @@ class Tide:
             ledger,
             self.kafka,
             storage,
-            FakeCatalogue(),
+            Hive(FakeCatalogue()),
             InProcessLauncher(SimpleNamespace(kafka=self.kafka), storage),  # type: ignore[arg-type]
             SystemClock(),
             print,

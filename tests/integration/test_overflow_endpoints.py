@@ -20,16 +20,16 @@ from tidegate.core.target.tables import data_table
 from tidegate.core.window.cut import time_values
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
-from tidegate.workflow.base.tables import bring_up
+from tidegate.targets.hive.table import bring_up
 
 COUNTS = (1, 2, None, 3, 4, None)
 
 
-class _Context:
-    """What `bring_up` needs."""
+class _Site:
+    """What `bring_up` needs of a site."""
 
-    def __init__(self, catalogue: PyHiveCatalogue) -> None:
-        self.catalogue, self.said = catalogue, []
+    def __init__(self) -> None:
+        self.said: list[str] = []
 
     def say(self, line: str) -> None:
         self.said.append(line)
@@ -53,7 +53,7 @@ def test_readers_see_what_overflow_rows_said(catalogue: PyHiveCatalogue, name: s
         max_partitions=2,
     )
     spec = replace(spec, sink=sink)
-    table, ctx = data_table(spec), _Context(catalogue)
+    table, ctx = data_table(spec), _Site()
     if name.startswith("older"):  # made before there was such a column, its partitions too
         catalogue.ensure_table(replace(table, columns=table.columns[:-1]))
     else:
@@ -71,8 +71,8 @@ def test_readers_see_what_overflow_rows_said(catalogue: PyHiveCatalogue, name: s
     assert len(receipt.files) == 4
     assert len(places) == 3
     catalogue.add_partitions(table.name, places)
-    bring_up(ctx, table)
-    bring_up(ctx, table)
+    bring_up(catalogue, table, ctx)
+    bring_up(catalogue, table, ctx)
     assert len(ctx.said) == name.startswith("older")
     column = OVERFLOW_COLUMN[0]
     what = f"`{column}`" if sink.format == "text" else f"`{column}`['count']"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.hooks import Died, Hook, Once, die
+from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.mutants.names import HEALS, IN_FORCE, ONCE, require
 from tests.mutants.stage import Stage, record, refused, window
 from tidegate.core.base.errors import StorageAhead
@@ -117,7 +117,7 @@ def a_replay_comes_to_a_reopening_whose_swap_was_forgotten(stage: Stage) -> None
     stage.ingest("r2")
     left: list[bytes] = []
     ctx = stage.hooked("windows", before={"begin_swap": lambda *_, **__: left.append(stage.database.read_bytes())})
-    ctx.catalogue = Hook(ctx.catalogue, after={"drop_partitions": die})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), after={"drop_partitions": die}))
     try:
         reopen.reopen(ctx, window(0), "test")
     except Died:

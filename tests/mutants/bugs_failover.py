@@ -19,7 +19,7 @@ BUGS = (
         "R12: SWAPPING commits before anything moves into the table's own directory",
         "the_ledger_forgets_the_generation_behind_its_record",
         IN_FORCE,
-        (Patch(seams.SWAP_BEFORE_MOVE, always(False)),),
+        (Patch(seams.SHOW_BEFORE_MOVE, always(False)),),
     ),
     Bug(
         "a reopening that readers have met is given up",

@@ -15,9 +15,9 @@ def _todays_where(original, pipeline, part):
     return replace(original(pipeline, part), where=pipeline.where)
 
 
-def _as_it_was(original, ctx, table):
+def _as_it_was(original, catalogue, table, site):
     with suppress(CatalogueMismatch):
-        ctx.catalogue.ensure_table(table)
+        catalogue.ensure_table(table)
 
 
 BUGS = (

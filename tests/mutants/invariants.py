@@ -21,7 +21,6 @@ from tidegate.core.target.paths import SUCCESS
 from tidegate.core.window.states import CLOSED, PublishedGeneration, WindowKey
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.publish.publication import wanted_partitions
 
 Coordinate = tuple[str, int, int]
 """(topic id, Kafka partition, offset)."""
@@ -133,7 +132,7 @@ def readers_see_what_is_in_force(world: World) -> None:
     want: dict[object, str] = {}
     for start in ctx.ledger.windows.published_starts(ctx.name):
         generation = in_force(ctx, start)
-        want |= wanted_partitions(ctx, generation.window, generation.files, generation.location)
+        want |= ctx.target.expected(generation.window, generation.files, generation.location)
     have = world.partitions("lake.readings")
     wrong = {partition_path(v): (have.get(v), want.get(v)) for v in set(have) | set(want) if have.get(v) != want.get(v)}
     require(not wrong, IN_FORCE, f"partition: (catalogue, in force): {_some(wrong)}")
@@ -156,7 +155,7 @@ def success_means_whole(world: World, location: str, key: WindowKey) -> None:
     require(bool(files), WHOLE, f"{SUCCESS} of generation {generation.number}, which is {generation.state}")
     missing = [f.path for f in files if not Path(f"{location}/{f.path}".removeprefix("file://")).exists()]
     require(not missing, WHOLE, f"{SUCCESS} without {missing}")
-    want = wanted_partitions(ctx, key, files, location)
+    want = ctx.target.expected(key, files, location)
     have = world.partitions("lake.readings")
     hidden = [partition_path(v) for v, place in want.items() if have.get(v) != place]
     require(not hidden, WHOLE, f"{SUCCESS} while the catalogue does not show {hidden}")

@@ -37,6 +37,7 @@ from tidegate.sources.kafka.control import KafkaSource
 from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.spec import fingerprint
 from tidegate.storage.local import LocalStorage
+from tidegate.targets.hive.kind import Hive
 from tidegate.workflow.base.context import Context
 
 HOUR = 3_600_000
@@ -124,7 +125,7 @@ class Scene:
             _Ledger(ledger, wrap),  # type: ignore[arg-type]
             wrap("source", self.source()),
             wrap("storage", LocalStorage()),
-            wrap("catalogue", self.catalogue()),
+            Hive(wrap("catalogue", self.catalogue())),
             wrap("launcher", self.launcher(say)),
             SystemClock(),
             say,

@@ -21,6 +21,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunType
 
+from tests.hooks import use_catalogue
 from tests.unit.test_cli_commands import add_yaml
 from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.airflow import replay_conf
@@ -59,7 +60,8 @@ def acting(world: World, reach: Reach, actor: str | None) -> Any:
     """The board's context, but for Kafka and storage, which are the world's; it must ask for nothing else."""
     ctx = world.context()
     ledger = reach.ledger() if actor is None else reach.acting(actor)
-    ctx.ledger, ctx.catalogue, ctx.launcher = ledger, None, None  # type: ignore[assignment]
+    ctx.ledger, ctx.launcher = ledger, None  # type: ignore[assignment]
+    use_catalogue(ctx, None)
     return ctx
 
 

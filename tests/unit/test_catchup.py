@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.hooks import catalogue_of
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, CatchUpStopped, SpecError, StillClosing
 from tidegate.core.publish import catchup as rules
@@ -129,8 +130,8 @@ def test_it_ends_when_its_time_is_up_or_somebody_more_urgent_waits(world: World)
 
 def test_the_table_is_compared_once_and_again_after_a_refusal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, compared, refuse = world.context(), list[str](), {window(3)}
-    ensure, add = ctx.catalogue.ensure_table, ctx.catalogue.add_partitions
-    monkeypatch.setattr(ctx.catalogue, "ensure_table", lambda table: compared.append(table.name) or ensure(table))
+    ensure, add = catalogue_of(ctx).ensure_table, catalogue_of(ctx).add_partitions
+    monkeypatch.setattr(catalogue_of(ctx), "ensure_table", lambda table: compared.append(table.name) or ensure(table))
 
     def adding(table: str, locations: Any) -> None:
         if refuse and window(3).start_ms in {archive_start(place) for place in locations.values()}:
@@ -141,7 +142,7 @@ def test_the_table_is_compared_once_and_again_after_a_refusal(world: World, monk
     def archive_start(place: str) -> int:
         return next((window(h).start_ms for h in range(24) if f"hour={h:02}" in place), 0)
 
-    monkeypatch.setattr(ctx.catalogue, "add_partitions", adding)
+    monkeypatch.setattr(catalogue_of(ctx), "add_partitions", adding)
     tally = catchup.catch_up(ctx, [window(hour) for hour in range(8)], 8, Runs())
     assert (tally.published, tally.left) == (7, 1)
     assert compared == ["lake.readings"] * 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.hooks import Died, Hook, Once, die
+from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.unit.cleanings import DAY, Kept, attempt_dies, audited, dying, first_life, other_columns, readers
 from tests.world import World, record, window
 from tidegate.workflow.base.context import Context
@@ -62,7 +62,7 @@ def with_calls(world: World, calls: Calls) -> Context:
     for name in ("batches", "windows", "cleaning"):
         setattr(ledger, name, calls.wrap(name, getattr(ledger, name)))
     ctx.storage = calls.wrap("storage", ctx.storage)
-    ctx.catalogue = calls.wrap("catalogue", ctx.catalogue)
+    use_catalogue(ctx, calls.wrap("catalogue", catalogue_of(ctx)))
     return ctx
 
 

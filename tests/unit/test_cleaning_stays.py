@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.hooks import Hook, Once
+from tests.hooks import Hook, Once, catalogue_of, use_catalogue
 from tests.unit.cleanings import DAY, Kept, attempt_dies, days_later, first_life, hour_files, other_columns, work
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, StorageAhead, StorageError
@@ -194,7 +194,7 @@ def test_a_catalogue_that_is_away_keeps_generations_and_nothing_else(world: Worl
 
     world.clock.advance(40 * DAY)
     ctx = world.context()
-    ctx.catalogue = Hook(ctx.catalogue, {"partitions": away})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), {"partitions": away}))
     kinds = {i.kind for i in clean(ctx).deleted}
     assert kinds == {"attempts", "plans", "publish"}
     assert hour_files(world, 0) != []

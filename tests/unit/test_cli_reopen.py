@@ -13,8 +13,9 @@ from tests.world import World, record, window
 from tidegate.cli import surroundings
 from tidegate.core.base.errors import CatalogueError
 from tidegate.spec import load_file
+from tidegate.targets.hive import partitions
 from tidegate.workflow.late import reopen
-from tidegate.workflow.publish import archive, publication
+from tidegate.workflow.publish import archive
 
 __all__ = ["tide", "world"]
 HOUR_0 = "2013-01-05T00:00Z"
@@ -182,7 +183,7 @@ def test_ctrl_c_and_the_same_command_goes_on_with_the_rest(
     working: Tide, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three_hours(world)
-    real, calls = publication.align_catalogue, list[int]()
+    real, calls = partitions.align, list[int]()
 
     def interrupted(*args: Any) -> list[str]:
         calls.append(1)
@@ -190,7 +191,7 @@ def test_ctrl_c_and_the_same_command_goes_on_with_the_rest(
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(publication, "align_catalogue", interrupted)
+    monkeypatch.setattr(partitions, "align", interrupted)
     first = working(*RANGE)
     assert first.exit_code == 130
     assert first.stdout.startswith("3 windows: 1 reopened, 2 left\n")

@@ -30,7 +30,6 @@ from tidegate.workflow.base.context import Published
 from tidegate.workflow.look import certificates
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive
-from tidegate.workflow.publish import catchup as catchup_workflow
 from tidegate.workflow.tell import announcements
 
 __all__ = ["airflow_home", "session"]
@@ -58,7 +57,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     task = dag(MAINTAIN).get_task("catch_up")
     found = SimpleNamespace(name="tram_positions", pipeline=task.pipeline, told=[], asked=[], due=[], said=[])
     found.say = found.said.append
-    found.catalogue = SimpleNamespace(keeping_sessions=nullcontext)
+    found.target = SimpleNamespace(series=nullcontext)
     certificate = SimpleNamespace(ready=True)
     monkeypatch.setattr(archive, "ready", lambda c, key: certificate)
 
@@ -75,7 +74,6 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
         announcements, "notice", lambda c, key, number: Notice(**more | {"window": key, "number": number})
     )
     monkeypatch.setattr(announcements, "told", lambda c, notice: found.told.append(notice.window))
-    monkeypatch.setattr(catchup_workflow, "comparing_once", lambda c: c)
     monkeypatch.setattr(reconcile, "look", lambda c: SimpleNamespace(due=found.due))
     return found
 

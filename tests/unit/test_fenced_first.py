@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.hooks import Died, Hook, Once, die
+from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.ledger_loss import adopt
 from tests.unit.test_audit import in_process
 from tests.world import World, record, window
@@ -92,7 +92,7 @@ def before_call(method: str) -> Callable[[Context, Step], None]:
 
 
 def after_table(ctx: Context, step: Step) -> None:
-    ctx.catalogue = Hook(ctx.catalogue, after={"ensure_table": Once(step)})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), after={"ensure_table": Once(step)}))
 
 
 LEFT = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks import Died, Hook, Once, die
+from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.ledger_loss import adopt
 from tests.unit.test_audit import in_process
 from tests.world import World, make_pipeline, record, window
@@ -56,7 +56,7 @@ def dies_with_swapping_forgotten(world: World) -> None:
     ctx.ledger.windows = Hook(
         ctx.ledger.windows, before={"begin_swap": lambda *_, **__: kept.append(world.database.read_bytes())}
     )
-    ctx.catalogue = Hook(ctx.catalogue, after={"drop_partitions": die})
+    use_catalogue(ctx, Hook(catalogue_of(ctx), after={"drop_partitions": die}))
     with pytest.raises(Died):
         reopen.reopen(ctx, window(0), "test")
     world.close()

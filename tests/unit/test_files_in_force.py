@@ -18,9 +18,10 @@ from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.publish.in_force import WindowFiles
 from tidegate.core.spec.pipeline import Column
 from tidegate.files import files_in_force
+from tidegate.targets.hive import table
 from tidegate.workflow.late import reopen
 from tidegate.workflow.look import files
-from tidegate.workflow.publish import archive, publication
+from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import rollback
 
 __all__ = ["command_world", "tide"]
@@ -96,7 +97,7 @@ def test_a_window_whose_generation_is_being_replaced(tmp_path: Path, monkeypatch
         world = life(tmp_path / swap, swap)
         before = asked(world)
         with monkeypatch.context() as patched:
-            patched.setattr(publication, "write_success", die)
+            patched.setattr(table, "write_success", die)
             with pytest.raises(Died):
                 reopened(world)
         found = asked(world)

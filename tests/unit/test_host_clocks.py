@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tests.hooks import Hook
+from tests.hooks import Hook, catalogue_of, use_catalogue
 from tests.unit.cleanings import keep_for
 from tests.world import HOUR, World, record, window
 from tidegate.core.base.errors import CatalogueUnsure, LostComparison
 from tidegate.core.spec.pipeline import Column
+from tidegate.targets.hive import partitions
 from tidegate.workflow.clean import duties
-from tidegate.workflow.publish import publication
+from tidegate.workflow.publish.fence import WindowFence
 from tidegate.workflow.replay import replay
 
 MINUTE = 60_000
@@ -56,7 +57,7 @@ def test_r8_a_change_is_unanswered_for_as_long_as_it_lives_whatever_hosts_say(wo
     def unanswered(*_: object) -> None:
         raise CatalogueUnsure("no answer within 60 s")
 
-    ctx.catalogue = Hook(ctx.catalogue, before={"set_location": unanswered})
+    use_catalogue(ctx, Hook(catalogue_of(ctx), before={"set_location": unanswered}))
     with pytest.raises(CatalogueUnsure):
         replay.replay(ctx, window(0))
     world.close()
@@ -93,7 +94,7 @@ def test_a_task_that_stood_still_sends_nothing_though_its_clock_was_put_back(
     world.catalogue.drop_partitions("lake.readings", list(world.partitions("lake.readings")))
     passed = iter((0.0, 61.0))  # a request sent now could outlive its intent of 10 minutes
     with monkeypatch.context() as patched:
-        patched.setattr(publication.time, "monotonic", lambda: next(passed))
+        patched.setattr(partitions.time, "monotonic", lambda: next(passed))
         with pytest.raises(LostComparison, match="stood still"):
-            publication.align_catalogue(ctx, generation, generation.location)  # type: ignore[arg-type, union-attr]
+            partitions.align(ctx.target, WindowFence(ctx, generation), generation.location)  # type: ignore[arg-type, union-attr]
     assert world.partitions("lake.readings") == {}

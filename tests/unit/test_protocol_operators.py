@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks import Hook
+from tests.hooks import Hook, catalogue_of, use_catalogue
 from tests.world import TOPIC, World, record, window
 from tidegate.core.base.errors import BatchRefused, CatalogueUnsure, LostComparison, StepMissing, StorageAhead
 from tidegate.core.batch.states import Plan
@@ -173,7 +173,7 @@ def test_a_task_that_stood_still_before_its_change_does_not_send_it(world: World
     ctx.ledger.windows = Hook(  # type: ignore[misc]
         ctx.ledger.windows, after={"declare_intent": lambda *_: world.clock.advance(ctx.request_ttl_ms)}
     )
-    ctx.catalogue = Hook(ctx.catalogue, before={"add_partitions": lambda *a: asked.append(a)})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), before={"add_partitions": lambda *a: asked.append(a)}))
     with pytest.raises(LostComparison):
         archive.publish(ctx, window(0))
     assert asked == []
@@ -188,7 +188,7 @@ def test_a_change_counts_as_unanswered_until_it_can_no_longer_be_executed(world:
         raise CatalogueUnsure("no answer")
 
     ctx = world.context()
-    ctx.catalogue = Hook(world.catalogue, after={"add_partitions": no_answer})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(world.catalogue, after={"add_partitions": no_answer}))
     with pytest.raises(CatalogueUnsure):
         archive.publish(ctx, window(0))
     assert unanswered(world) == (1, 1)

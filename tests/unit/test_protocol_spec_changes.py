@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.crash.kept import InProcess
-from tests.hooks import Died, Hook, die
+from tests.hooks import Died, Hook, die, use_catalogue
 from tests.unit.test_where_chaos import InProcessRows
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, SpecError
@@ -213,7 +213,7 @@ def test_the_table_has_the_columns_before_a_batch_is_planned_with_them(world: Wo
     world.archive(0)
     world.change_spec(columns=(*world.pipeline.columns, EXTRA))
     ctx = world.context()
-    ctx.catalogue = Hook(world.catalogue, before={"evolve_table": die})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(world.catalogue, before={"evolve_table": die}))
     world.produce(record("n", 2.2))
     with pytest.raises(Died):
         ingest.plan(ctx, "r2")
@@ -262,7 +262,7 @@ def test_a_pipeline_whose_columns_stay_needs_no_catalogue_to_plan(world: World) 
     world.ingest("r1")
     world.change_spec(dirty=replace(world.pipeline.dirty, max_count=7))
     ctx = world.context()
-    ctx.catalogue = Hook(world.catalogue, before={"ensure_table": die, "evolve_table": die})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(world.catalogue, before={"ensure_table": die, "evolve_table": die}))
     world.produce(record("n", 2.2))
     assert ingest.plan(ctx, "r2") == 2
 
@@ -350,7 +350,7 @@ def test_a_replay_that_readers_may_have_met_is_finished_before_the_next(world: W
     id_, site, value = world.pipeline.columns
     world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
     ctx = world.context()
-    ctx.catalogue = Hook(world.catalogue, after={"set_location": die})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(world.catalogue, after={"set_location": die}))
     with pytest.raises(Died):
         replay.replay(ctx, window(0))
     assert world.table() == before, "one partition switched, one not: every row once"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks import Died, Hook, die
+from tests.hooks import Died, Hook, catalogue_of, die, use_catalogue
 from tests.unit.reopenings import BOTH, WORK, balanced, begun, once, reopened
 from tests.world import HOUR, World, record, window
 from tidegate.core.base.errors import Alarm
@@ -99,7 +99,7 @@ def test_it_goes_on_at_once_with_one_whose_late_rows_are_hidden(world: World, af
     """Whoever swapped it in died after the late partitions went: its rows are in neither table."""
     world.change_spec(reopening=Reopening(after_ms=after_ms))
     ctx = world.context()
-    ctx.catalogue = Hook(ctx.catalogue, after={"drop_partitions": die})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), after={"drop_partitions": die}))
     with pytest.raises(Died):
         reopen.reopen(ctx, window(0))
     world.close()

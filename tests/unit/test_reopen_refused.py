@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks import Hook
+from tests.hooks import Hook, catalogue_of, use_catalogue
 from tests.unit.reopenings import BOTH, WORK, begun, once, reopened
 from tests.world import HOUR, World, make_pipeline, record, window
 from tidegate.core.base.errors import JobFailed, NotReady, OverBudget, ReplayRefused, SpecError
@@ -157,7 +157,7 @@ def test_readers_of_both_tables_never_meet_a_row_twice(world: World) -> None:
         world.change_spec(archive=replace(world.pipeline.archive, swap=swap))
         ctx = world.context()
         calls = dict.fromkeys(("add_partitions", "set_location", "drop_partitions"), look)
-        ctx.catalogue = Hook(ctx.catalogue, before=calls, after=calls)  # type: ignore[assignment]
+        use_catalogue(ctx, Hook(catalogue_of(ctx), before=calls, after=calls))
         ctx.storage = Hook(ctx.storage, after={"rename_no_replace": look})  # type: ignore[assignment]
         reopen.reopen(ctx, window(0))
         world.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.kafka import FakeReader
-from tests.hooks import Hook
+from tests.hooks import Hook, catalogue_of, use_catalogue
 from tests.unit.test_audit import in_process
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import CatalogueError, JobFailed
@@ -337,7 +337,7 @@ def test_what_every_window_needs_stops_the_rest_and_the_next_try_goes_on(world: 
     def down(*args: Any) -> None:
         raise CatalogueError("Hive does not answer")
 
-    ctx.catalogue = Hook(ctx.catalogue, before={"set_location": down})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), before={"set_location": down}))
     found = replay.replay_range(ctx, [window(h) for h in HOURS], most_windows=2)
     assert whats(found) == [FAILED, FAILED, LEFT, LEFT]
     # the swaps that had begun are finished first, so that there is nothing to change about these two

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.hooks import Died, Hook, die
+from tests.hooks import Died, Hook, catalogue_of, die, use_catalogue
 from tests.unit.test_rollback import NEW, OLD, begun, values
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.base.errors import ReplayRefused
@@ -95,7 +95,7 @@ def test_a_rollback_that_another_task_finishes_is_not_rolled_back(world: World) 
 def test_a_range_does_not_skip_a_window_that_is_half_switched(world: World) -> None:
     """The generation in force is what a replay gives, but a rollback has died between two partitions."""
     ctx = world.context()
-    ctx.catalogue = Hook(ctx.catalogue, after={"set_location": die})  # type: ignore[assignment]
+    use_catalogue(ctx, Hook(catalogue_of(ctx), after={"set_location": die}))
     with pytest.raises(Died):
         rollback.rollback(ctx, window(0), 1, "a test")
     assert values(world) not in (OLD, NEW)

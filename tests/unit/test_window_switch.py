@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.hooks import Died, Hook, die
+from tests.hooks import Died, Hook, die, use_catalogue
 from tests.world import World, make_pipeline, record, window
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.spec.pipeline import Column
 from tidegate.spec.compiled import fingerprint
+from tidegate.targets.hive import partitions
 from tidegate.workflow.base.context import REQUEST_TTL_MS
-from tidegate.workflow.publish.publication import align_catalogue
+from tidegate.workflow.publish.fence import WindowFence
 from tidegate.workflow.replay import replay
 
 TABLE = "lake.readings"
@@ -79,7 +80,7 @@ def test_a_window_that_loses_all_its_rows_empties_at_once(world: World) -> None:
     current = ctx.ledger.windows.generation(ctx.name, window(0), 1)
     world.wrap = watched(world, views)
     ctx = world.context()
-    assert align_catalogue(ctx, replace(current, files=()), f"{world.location}/elsewhere")
+    assert partitions.align(ctx.target, WindowFence(ctx, replace(current, files=())), f"{world.location}/elsewhere")
     assert [generations(world, view) for view in views] == [set(), set()]
     assert world.catalogue.partitions(TABLE) == {}
 
@@ -95,7 +96,7 @@ def test_a_lost_answer_is_looked_at_before_anything_else(world: World, done: boo
         raise CatalogueUnsure("no answer")
 
     ctx = world.context()
-    ctx.switch = Hook(world.catalogue, before={"switch_partitions": lost})  # type: ignore[assignment]
+    ctx.target.switch = Hook(world.catalogue, before={"switch_partitions": lost})  # type: ignore[assignment]
     with pytest.raises(CatalogueUnsure):
         replay.replay(ctx, window(0))
     assert ctx.ledger.windows.get("readings", window(0)).current == 1
@@ -113,7 +114,7 @@ def test_a_late_switch_cannot_bring_an_old_generation_back(world: World) -> None
     def lost(*_: Any) -> None:
         raise CatalogueUnsure("no answer")
 
-    ctx.switch = Hook(world.catalogue, before={"switch_partitions": lost})  # type: ignore[assignment]
+    ctx.target.switch = Hook(world.catalogue, before={"switch_partitions": lost})  # type: ignore[assignment]
     with pytest.raises(CatalogueUnsure):
         replay.replay(ctx, window(0))
     world.replay(0)
@@ -129,7 +130,7 @@ def test_a_refusal_changes_nothing_and_waits_for_nobody(world: World) -> None:
         raise CatalogueError("no such host")
 
     ctx, before = world.context(), world.by_window()
-    ctx.switch = Hook(world.catalogue, before={"switch_partitions": refuse})  # type: ignore[assignment]
+    ctx.target.switch = Hook(world.catalogue, before={"switch_partitions": refuse})  # type: ignore[assignment]
     with pytest.raises(CatalogueError):
         replay.replay(ctx, window(0))
     assert world.by_window() == before
@@ -141,7 +142,8 @@ def test_a_death_between_the_steps_heals(world: World) -> None:
     for name in ("switch_partitions", "drop_partitions"):
         ctx = world.context()
         hooked = Hook(world.catalogue, after={name: die})
-        ctx.switch = ctx.catalogue = hooked  # type: ignore[assignment]
+        ctx.target.switch = hooked  # type: ignore[attr-defined]
+        use_catalogue(ctx, hooked)
         with pytest.raises(Died):
             replay.replay(ctx, window(0))
     world.replay(0)

@@ -24,7 +24,7 @@ from tidegate.core.late.reopen import ReopenLedger
 from tidegate.core.publish.grounds import GroundsLedger
 from tidegate.core.replay.rehearsal import ReplayLedger
 from tidegate.core.replay.rollback import RollbackLedger
-from tidegate.core.restore.record import Moved, RecoveryLedger
+from tidegate.core.restore.record import RecoveryLedger
 from tidegate.core.source.log_cut import CutLedger
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.announcement import AnnouncementLedger
@@ -36,6 +36,7 @@ from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
     Generation,
+    Moved,
     PublishedGeneration,
     Window,
     WindowKey,

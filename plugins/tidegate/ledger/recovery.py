@@ -14,7 +14,7 @@ from tidegate.core.base.plain import loads
 from tidegate.core.batch import transitions as of_batches
 from tidegate.core.batch.states import OVER_STATES, AbandonedBatch, OpenBatch, SealedBatch
 from tidegate.core.files.receipt import DATA, LATE
-from tidegate.core.restore.record import BatchRecord, Decoder, GenerationRecord, Moved
+from tidegate.core.restore.record import BatchRecord, Decoder, GenerationRecord
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window import transitions
 from tidegate.core.window.states import (
@@ -28,6 +28,7 @@ from tidegate.core.window.states import (
     REOPEN,
     REPLAY,
     RETIRED,
+    Moved,
     WindowKey,
 )
 from tidegate.core.window.transitions import UNFINISHED

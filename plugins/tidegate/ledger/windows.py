@@ -14,7 +14,6 @@ from tidegate.core.base.plain import dumps, loads
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.publish.grounds import Grounds
-from tidegate.core.restore.record import Moved
 from tidegate.core.window import transitions
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.states import (
@@ -30,6 +29,7 @@ from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
     Generation,
+    Moved,
     PublishedGeneration,
     Window,
     WindowKey,

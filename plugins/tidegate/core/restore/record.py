@@ -18,7 +18,7 @@ from tidegate.core.files.receipt import FileEntry, Receipt
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.log_cut import Resumption
 from tidegate.core.spec.pipeline import Pipeline, Sink
-from tidegate.core.window.states import WindowKey
+from tidegate.core.window.states import Moved, WindowKey
 from tidegate.core.window.watermark import Certificate
 
 T = TypeVar("T")
@@ -187,11 +187,3 @@ class RecoveryLedger(Protocol):
         only CLOSING afterwards, and nothing else has changed (R14): the answer names the batches, which must land
         first. Raises LostComparison if the ledger has another finished generation, or other batches for the window."""
         ...
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Generation `number` has left the directory that another takes, and lies at `place` (a URI)."""
-
-    number: int
-    place: str

@@ -110,3 +110,11 @@ def rows_by_values(files: tuple[FileEntry, ...]) -> dict[tuple[tuple[str, str | 
     for f in files:
         rows[f.values] = rows.get(f.values, 0) + f.rows
     return rows
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Generation `number` has left the directory that another takes, and lies at `place` (a URI)."""
+
+    number: int
+    place: str

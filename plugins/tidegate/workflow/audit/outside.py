@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from tidegate.core.audit.problems import Problem, republish
 from tidegate.core.base.errors import CatalogueError, TidegateError
 from tidegate.core.base.instants import iso
-from tidegate.core.base.partitions import PartitionValues, parse_partition_path, partition_path
+from tidegate.core.base.partitions import PartitionValues, partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, Spine
 from tidegate.core.source.progress import begins
-from tidegate.core.target.paths import join
-from tidegate.core.target.tables import BATCH_PARTITION, data_table, dirty_table, late_table
+from tidegate.core.target.tables import BATCH_PARTITION
 from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.publish.publication import wanted_partitions, window_values
 
 Expected = dict[PartitionValues, tuple[str, str]]
 """Partition values -> (location, subject)."""
@@ -41,7 +39,7 @@ class Partitions:
 
     def expect_window(self, g: GenerationRow) -> None:
         key = WindowKey(g.window_ms, g.window_ms)
-        for values, place in wanted_partitions(self._ctx, key, g.files, g.location or "").items():
+        for values, place in self._ctx.target.expected(key, g.files, g.location or "").items():
             self._data[values] = (place, f"window {window_id(g.window_ms)}")
 
     def expect_batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> None:
@@ -49,51 +47,41 @@ class Partitions:
         for f in files:
             if f.kind not in sides:
                 continue
-            directory = self._ctx.layout.side(batch.batch_id, f.kind)
-            folder = f.path.removeprefix(f"{f.kind}/").rpartition("/")[0]
-            place = join(directory, folder) if folder else directory
-            values = (("_batch", str(batch.batch_id)), *parse_partition_path(folder))
             # a late ADD may show it again, without a file
             left = batch.redriven_by is not None if f.kind == DIRTY else (batch.batch_id, f.window_ms) in self._leaving
-            (self._coming if left else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
+            for values, place in self._ctx.sides[f.kind].expected({batch.batch_id: [f]}).items():
+                (self._coming if left else sides)[f.kind][values] = (place, f"batch {batch.batch_id}")
 
     def compare(self) -> Iterator[Problem]:
         """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
-        spec, count = self._ctx.pipeline, 0
+        count, sides = 0, self._ctx.sides
         for window_ms in sorted(self._moving()):
             self.notes.append(f"window {iso(window_ms)} is being swapped: its partitions were not compared")
         for table, expected, coming in (
-            (data_table(spec).name, self._data, {}),
-            (late_table(spec).name, self._sides[LATE], self._coming[LATE]),
-            (dirty_table(spec).name, self._sides[DIRTY], self._coming[DIRTY]),
+            (self._ctx.target, self._data, {}),
+            (sides[LATE], self._sides[LATE], self._coming[LATE]),
+            (sides[DIRTY], self._sides[DIRTY], self._coming[DIRTY]),
         ):
             if not expected:
                 continue  # the table may not have been created yet
-            self._ctx.say(f"catalogue: {many(len(expected), 'partition')} of {table}")
+            self._ctx.say(f"catalogue: {many(len(expected), 'partition')} of {table.name}")
             try:
-                have = self._ctx.catalogue.partitions(table)
+                have = table.shown()
             except TidegateError as e:
-                if not isinstance(e, CatalogueError) or not self._endpoint_answers():
+                if not isinstance(e, CatalogueError) or not self._ctx.target.answers():
                     self.notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
                     return
-                yield Problem("catalogue", f"{table}: {str(e).splitlines()[0]}", "mend or create the table")
+                yield Problem("catalogue", f"{table.name}: {str(e).splitlines()[0]}", "mend or create the table")
                 continue
             have_, count = {v: at for v, at in have.items() if v not in coming}, count + len(have)
             if have_ != {v: place for v, (place, _) in expected.items()}:
-                yield from self._problems(table, expected, have_)
+                yield from self._problems(table.name, expected, have_)
         self.count = count
-
-    def _endpoint_answers(self) -> bool:
-        try:
-            self._ctx.catalogue.execute("SHOW DATABASES")
-        except TidegateError:
-            return False
-        return True
 
     def _problems(self, table: str, expected: Expected, have: dict[PartitionValues, str]) -> Iterator[Problem]:
         later = self._later() or self._spine  # after the catalogue: windows are published meanwhile
         time = len(self._ctx.pipeline.time_partitions)
-        moving = {window_values(self._ctx, WindowKey(w, w)) for w in self._moving() | _moved(self._spine, later)}
+        moving = {self._ctx.target.values(WindowKey(w, w)) for w in self._moving() | _moved(self._spine, later)}
 
         def settled(values: PartitionValues) -> bool:
             if values and values[0][0] == BATCH_PARTITION[0]:

@@ -11,12 +11,13 @@ from tidegate.core.base.errors import SpecError
 from tidegate.core.base.storage import Storage
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.completeness.port import Truth
+from tidegate.core.files.receipt import DIRTY, LATE
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.catalogue import Catalogue, PartitionSwitch
 from tidegate.core.target.paths import Layout
+from tidegate.core.target.port import SideTarget, Target, Targets
 from tidegate.core.window.states import WindowKey
 from tidegate.kinds import SourceKind, source_kind
 
@@ -25,8 +26,6 @@ ATTEMPTS = 8
 
 REQUEST_TTL_MS = 600_000
 """How long after its intent an unanswered catalogue request may still be executed (`hive.request_ttl`)."""
-STANDSTILL = 10
-"""A task that stood still for a tenth of that between intent and request sends nothing: a request lives nine tenths."""
 
 
 def _nonce() -> str:
@@ -38,14 +37,15 @@ class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
-    if the spec names another system that counts windows too; `switch` if it names a connection to Hive's metastore."""
+    if the spec names another system that counts windows. `target` is the pipeline's table, `sides` are the tables of its
+    late and dirty rows."""
 
     pipeline: Pipeline
     spec_version: int
     ledger: Ledger
     source: Source
     storage: Storage
-    catalogue: Catalogue
+    tables: Targets
     launcher: Launcher
     clock: Clock
     say: Callable[[str], None] = print
@@ -53,7 +53,12 @@ class Context:
     request_ttl_ms: int = REQUEST_TTL_MS
     local_launcher: Launcher | None = None
     truth: Truth | None = None
-    switch: PartitionSwitch | None = None
+    target: Target = field(init=False)
+    sides: dict[str, SideTarget] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.target = self.tables.data(self)
+        self.sides = {kind: self.tables.side(self, kind) for kind in (LATE, DIRTY)}
 
     @property
     def name(self) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from tidegate.core.clean.rules import within
 from tidegate.core.restore.record import GenerationRecord
-from tidegate.core.target.tables import data_table
-from tidegate.core.window.cut import time_values
 from tidegate.core.window.states import BUILT, BuildingGeneration, BuiltGeneration
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
@@ -45,9 +43,7 @@ def _met(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | Non
     late = set(record.late) - set(preflight.held_late(ctx, record.window))
     if late or record.location != beside:
         return record
-    time = time_values(record.window.start_ms, ctx.pipeline.time_partitions, ctx.pipeline.windows.timezone)
-    places = ctx.catalogue.partitions(data_table(ctx.pipeline).name, time).values()
-    return record if any(within(place, beside) for place in places) else None
+    return record if any(within(place, beside) for place in ctx.target.standing(record.window)) else None
 
 
 def remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.core.base.errors import CatalogueMismatch
 from tidegate.core.spec.compatibility import altered
-from tidegate.core.target.catalogue import TableDef
-from tidegate.core.target.tables import data_table
 from tidegate.workflow.base.context import Context
-
-
-def bring_up(ctx: Context, table: TableDef) -> None:
-    """The table is there, and has the columns of `table`. Raises CatalogueError.
-
-    No intent is needed: what is added is added once, and a request that arrives late finds it done."""
-    try:
-        ctx.catalogue.ensure_table(table)
-    except CatalogueMismatch:
-        for line in ctx.catalogue.evolve_table(table):
-            ctx.say(f"{table.name}: {line}")
-        ctx.catalogue.ensure_table(table)
 
 
 def before_planning(ctx: Context) -> None:
@@ -30,4 +15,4 @@ def before_planning(ctx: Context) -> None:
     if version is None or version == ctx.spec_version:
         return
     if altered(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline):
-        bring_up(ctx, data_table(ctx.pipeline))
+        ctx.target.prepare()

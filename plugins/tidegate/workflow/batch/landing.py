@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison, StorageAhead
-from tidegate.core.base.partitions import PartitionValues, parse_partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.batch.states import LandedBatch, SealedBatch
 from tidegate.core.dirty import redrive
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.target.paths import join
-from tidegate.core.target.tables import dirty_table, late_table
 from tidegate.workflow.base import records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory, move_files
-from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.side import dirty_files, late_files
 
 
@@ -166,19 +163,12 @@ def _below(kind: str, path: str) -> str:
 
 
 def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]], tables: set[str]) -> None:
-    """ADD PARTITION IF NOT EXISTS needs no intent: a batch's side directory never changes its place.
-
-    `tables` remembers which ones this run has ensured."""
-    batch_value: PartitionValues = (("_batch", str(batch_id)),)
-    late: dict[PartitionValues, str] = {}
-    for f in files[LATE]:
-        folder = _below(LATE, f.path).rsplit("/", 1)[0]
-        late[batch_value + parse_partition_path(folder)] = join(ctx.layout.side(batch_id, LATE), folder)
-    dirty: dict[PartitionValues, str] = {batch_value: ctx.layout.side(batch_id, DIRTY)} if files[DIRTY] else {}
-    for table, partitions in ((late_table(ctx.pipeline), late), (dirty_table(ctx.pipeline), dirty)):
-        if not partitions:
+    """`tables` remembers which ones this run has prepared."""
+    for kind, entries in files.items():
+        if not entries:
             continue
+        table = ctx.sides[kind]
         if table.name not in tables:
-            bring_up(ctx, table)
+            table.prepare()
             tables.add(table.name)
-        ctx.catalogue.add_partitions(table.name, partitions)
+        table.publish({batch_id: entries})

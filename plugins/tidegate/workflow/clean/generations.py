@@ -10,8 +10,7 @@ from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import GenerationFacts, Verdict
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, Assembly, join, parse_assembly
-from tidegate.core.target.tables import data_table
-from tidegate.core.window.cut import time_values, window_end
+from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
 from tidegate.workflow.base.renames import manifest_of
 from tidegate.workflow.clean.round import Run
@@ -99,7 +98,7 @@ class _Generations:
         current = self._generation((facts.window_ms, facts.current))
         if isinstance(current, BuildingGeneration):
             return Verdict(False, "it has moved on")
-        pointing = self._partitions(facts.window_ms)
+        pointing = self._standing(facts.window_ms)
         if pointing is None:
             return Verdict(False, "the catalogue gives no answer")
         listing = {f.path: f.bytes for f in self._ctx.storage.list_files(location) or []}
@@ -113,8 +112,10 @@ class _Generations:
 
     def _hour(self, window_ms: int) -> str:
         """The table's own directory of the window: swaps by pointer never bring a second generation there."""
-        spec = self._ctx.pipeline
-        return self._ctx.layout.window(time_values(window_ms, spec.time_partitions, spec.windows.timezone))
+        return self._ctx.target.home(self._key(window_ms))
+
+    def _key(self, window_ms: int) -> WindowKey:
+        return WindowKey(window_ms, window_end(window_ms, self._ctx.pipeline.windows))
 
     def _empty_folders(self, location: str, decide: Callable[[], Verdict]) -> None:
         """Not in the table's own directory: with another spec a later generation may come there."""
@@ -141,7 +142,7 @@ class _Generations:
                 run.delete("generations", path, partial(self._discarded, path, one, since))
 
     def _discarded(self, path: str, found: Assembly, since_ms: int | None) -> Verdict:
-        pointing = self._partitions(found.window_ms)
+        pointing = self._standing(found.window_ms)
         if pointing is None:
             return Verdict(False, "the catalogue gives no answer")
         if any(rules.within(place, path) for place in pointing):
@@ -200,21 +201,17 @@ class _Generations:
                 self._run.foreign(kind, join(folder, name))
 
     def _generation(self, key: Key) -> Generation:
-        window = WindowKey(key[0], window_end(key[0], self._ctx.pipeline.windows))
-        return self._ctx.ledger.windows.generation(self._ctx.name, window, key[1])
+        return self._ctx.ledger.windows.generation(self._ctx.name, self._key(key[0]), key[1])
 
     def _files(self, key: Key) -> tuple[FileEntry, ...]:
         generation = self._generation(key)
         return () if isinstance(generation, BuildingGeneration) else generation.files
 
-    def _partitions(self, window_ms: int) -> list[str] | None:
-        """Locations of the window's partitions; None if the catalogue gives no answer. Asked once in a round."""
+    def _standing(self, window_ms: int) -> list[str] | None:
+        """Where readers of the window are sent; None if the catalogue gives no answer. Asked once in a round."""
         if window_ms not in self._pointing and not self._catalogue_away:
-            spec = self._ctx.pipeline
-            time = time_values(window_ms, spec.time_partitions, spec.windows.timezone)
             try:
-                found = self._ctx.catalogue.partitions(data_table(spec).name, time)
-                self._pointing[window_ms] = list(found.values())
+                self._pointing[window_ms] = self._ctx.target.standing(self._key(window_ms))
             except CatalogueError as e:
                 self._ctx.say(f"generations are not cleaned: the catalogue gives no answer: {str(e).splitlines()[0]}")
                 self._catalogue_away = True  # an endpoint that is down costs every call its time-out

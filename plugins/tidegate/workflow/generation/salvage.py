@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from tidegate.core.base.errors import Alarm, FilesLost, ReplayRefused
 from tidegate.core.base.instants import iso
-from tidegate.core.target.tables import data_table
 from tidegate.core.window.states import HEAL, BuildingGeneration, BuiltGeneration
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.generation import assembly, rebuild
 
 
@@ -30,7 +28,7 @@ def _again(ctx: Context, generation: BuildingGeneration, lost: FilesLost) -> Bui
     as soon as they are restored."""
     key, number = generation.window, generation.number
     ctx.say(f"{lost.args[0]}: rebuilding {iso(key.start_ms)} from {ctx.kind.title}")
-    bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
+    ctx.target.prepare()  # before an hour of Spark, not after it
     taken = ctx.ledger.windows.take(ctx.name, key, number, ctx.nonce(), generation.epoch)
     try:
         return rebuild.rebuild(ctx, replace(taken, kind=HEAL))

@@ -10,7 +10,6 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.late import reopen as reopening
 from tidegate.core.late.reopen import MOST_REFUSED, LateWindow, is_abandoned
-from tidegate.core.target.tables import data_table
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import REOPEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight
@@ -18,7 +17,6 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.batch import landing
 from tidegate.workflow.publish import archive
 from tidegate.workflow.window.overdue import backfill
@@ -248,7 +246,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
             advice="raise that key; or, for once: "
             f"tidegate reopen {ctx.name} {iso(key.start_ms)} --over-budget --why ...",
         )
-    bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
+    ctx.target.prepare()  # before the job, not after it
     number = ctx.ledger.windows.begin_generation(ctx.name, key, newest.number, REOPEN, why)
     rows = sum(b.rows for b in choice.late.settled)
     ctx.say(f"reopening {iso(key.start_ms)}: {those(rows, 'late row', 'become')} part of generation {number}")

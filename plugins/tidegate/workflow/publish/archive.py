@@ -123,7 +123,7 @@ def standing(ctx: Context, generation: PublishedGeneration, note: str) -> Publis
 
 def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: str = "") -> Published:
     if new:
-        publication.run_statements(ctx)
+        ctx.target.refresh()
     rows = sum(f.rows for f in generation.files)
     return Published(generation.window, generation.number, new, rows, generation.digest, generation.location, note)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidegate.core.base.errors import (
     CatchUpStopped,
@@ -19,17 +18,12 @@ from tidegate.core.base.errors import (
     TidegateError,
 )
 from tidegate.core.base.instants import iso
-from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.publish import catchup as rules
 from tidegate.core.publish.catchup import Tally
-from tidegate.core.target.catalogue import Catalogue, TableDef
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context, Published
 from tidegate.workflow.publish import archive
-
-COMPARED_S = 60.0
-"""So long a table counts as compared."""
 
 
 class Runs(Protocol):
@@ -60,8 +54,8 @@ def catch_up(
     A window that fails is left to a run of its own once another has been published since: it was the window's fault.
     Raises CatchUpStopped after FAILURES_IN_A_ROW, and makes no runs for these: something else is down, and the next try
     finds them. Raises at once what concerns all windows."""
-    with ctx.catalogue.keeping_sessions():
-        return _catch_up(comparing_once(ctx), keys, ready, runs, clock)
+    with ctx.target.series():
+        return _catch_up(ctx, keys, ready, runs, clock)
 
 
 def _catch_up(ctx: Context, keys: Sequence[WindowKey], ready: int, runs: Runs, clock: Callable[[], float]) -> Tally:
@@ -116,38 +110,6 @@ def _one(ctx: Context, key: WindowKey, runs: Runs, tally: Tally, failed: list[Wi
     tally.published += 1
     runs.published(key, certificate, published)
     return True
-
-
-def comparing_once(ctx: Context) -> Context:
-    """For many windows in a row."""
-    return replace(ctx, catalogue=_ComparedOnce(ctx.catalogue))
-
-
-class _ComparedOnce:
-    """The catalogue, which compares a table that was right a moment ago no second time: a small window's cost is mostly
-    sessions and statements of Hive's. Whoever alters the table in between is met by the next statement, as within one
-    publication."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._right: tuple[TableDef, float] | None = None
-
-    def ensure_table(self, table: TableDef) -> None:
-        """Raises CatalogueError."""
-        if self._right is not None and self._right[0] == table and time.monotonic() - self._right[1] < COMPARED_S:
-            return
-        self._right = None
-        self._catalogue.ensure_table(table)
-        self._right = table, time.monotonic()
-
-    def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
-        """Raises CatalogueError; then the table is compared again."""
-        right, self._right = self._right, None
-        self._catalogue.add_partitions(table, locations)
-        self._right = right
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalogue, name)
 
 
 def _leave(runs: Runs, tally: Tally, failed: list[WindowKey]) -> None:

@@ -20,7 +20,6 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS
-from tidegate.core.target.tables import data_table
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import (
     BUILT,
@@ -35,7 +34,6 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.generation import makers, rebuild
 from tidegate.workflow.generation.rebuild import Rebuilt
 from tidegate.workflow.publish import archive
@@ -282,7 +280,7 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
                 archive.finish(ctx, generation)
             continue
         if isinstance(generation, PublishedGeneration):
-            bring_up(ctx, data_table(ctx.pipeline))  # before an hour of Spark, not after it
+            ctx.target.prepare()  # before an hour of Spark, not after it
             number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, REPLAY)
             ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
             generation = ctx.ledger.windows.generation(ctx.name, key, number)

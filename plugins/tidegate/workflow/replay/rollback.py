@@ -9,13 +9,11 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.replay import rollback as rules
 from tidegate.core.replay.rollback import ROLLBACK, PartitionChange
-from tidegate.core.target.tables import data_table
 from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.base.tables import bring_up
 from tidegate.workflow.generation import restoration
 from tidegate.workflow.publish import archive
 from tidegate.workflow.window.overdue import backfill
@@ -106,7 +104,7 @@ def _once(ctx: Context, key: WindowKey, to: int | None, why: str) -> Published:
     found = preview(ctx, key, to)
     if found.unchanged:
         return archive.standing(ctx, found.now, "unchanged")
-    bring_up(ctx, data_table(ctx.pipeline))  # before the job, not after it
+    ctx.target.prepare()  # before the job, not after it
     number = ctx.ledger.rollbacks.begin(ctx.name, key, found.now.number, found.then.number, why)
     rows = sum(f.rows for f in found.then.files)
     ctx.say(

@@ -15,8 +15,8 @@ from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.restore.record import BatchRecord, Contradiction, GenerationRecord, Moved, same_plan
-from tidegate.core.window.states import BUILT, CURRENT, DISCARDED, RETIRED, PublishedGeneration, WindowKey
+from tidegate.core.restore.record import BatchRecord, Contradiction, GenerationRecord, same_plan
+from tidegate.core.window.states import BUILT, CURRENT, DISCARDED, RETIRED, Moved, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import look, manifest_of, try_rename

@@ -11,7 +11,6 @@ from tidegate.core.base.errors import Alarm, CatalogueError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DIRTY
 from tidegate.core.target.paths import join
-from tidegate.core.target.tables import dirty_table
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import move_out
@@ -34,14 +33,13 @@ def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
     no later call adds it again."""
     done: list[str] = []
     alarms: list[Alarm] = []
-    table = dirty_table(ctx.pipeline)
-    ensured = False
+    table, prepared = ctx.sides[DIRTY], False
     for batch_id, owner in ctx.ledger.redrives.duties(ctx.name):
         try:
-            if not ensured:
-                ctx.catalogue.ensure_table(table)
-                ensured = True
-            ctx.catalogue.drop_partitions(table.name, [(("_batch", str(batch_id)),)])
+            if not prepared:
+                table.prepare()
+                prepared = True
+            table.retire({batch_id: ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY)})
             _move(ctx, batch_id)
         except Alarm as e:
             ctx.say(f"ALARM: batch {batch_id}: {e}")

@@ -12,32 +12,29 @@ from contextlib import suppress
 
 from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.base.instants import iso
-from tidegate.core.base.partitions import parse_partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import LATE, FileEntry
 from tidegate.core.target.paths import join
-from tidegate.core.target.tables import late_table
+from tidegate.core.target.port import Fence
 from tidegate.core.window.schedule import late_folder
-from tidegate.core.window.states import BUILT, BuiltGeneration, PublishedGeneration
+from tidegate.core.window.states import PublishedGeneration
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn, move_files, move_out
-from tidegate.workflow.base.tables import bring_up
 
 
-def hide(ctx: Context, generation: BuiltGeneration, location: str) -> BuiltGeneration:
+def hide(ctx: Context, fence: Fence, location: str) -> None:
     """Take the late rows that the generation brings out of the late table. Raises CatalogueError, LostComparison.
 
     SWAPPING comes first: from then on nobody discards the generation. The ledger is asked last (R12)."""
-    if generation.state == BUILT:
-        generation = ctx.ledger.windows.begin_swap(generation, location)
+    fence.show(location)
+    generation = fence.generation
     window = ctx.ledger.windows.get(ctx.name, generation.window)
     held: tuple[int, ...] = ()
     if window.current is not None:
         current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
         held = current.late if isinstance(current, PublishedGeneration) else ()
-    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held], generation)
-    return generation
+    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held], fence)
 
 
 def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
@@ -89,17 +86,15 @@ def _folders(ctx: Context, window_ms: int, batch_id: int) -> list[str]:
     return sorted({late_folder(f) for f in files_of(ctx, window_ms, batch_id)})
 
 
-def _drop(ctx: Context, window_ms: int, batches: list[int], of: BuiltGeneration | None = None) -> None:
+def _drop(ctx: Context, window_ms: int, batches: list[int], fence: Fence | None = None) -> None:
     if not batches:
         return
-    table = late_table(ctx.pipeline)
-    bring_up(ctx, table)
-    partitions = [
-        (("_batch", str(i)), *parse_partition_path(folder)) for i in batches for folder in _folders(ctx, window_ms, i)
-    ]
-    if of is not None and not ctx.ledger.windows.still(of):
-        raise LostComparison(f"generation {of.number} of {iso(window_ms)} has been overtaken")
-    ctx.catalogue.drop_partitions(table.name, partitions)
+    table = ctx.sides[LATE]
+    table.prepare()
+    leaving = {i: files_of(ctx, window_ms, i) for i in batches}
+    if fence is not None and not fence.still_mine():
+        raise LostComparison(f"generation {fence.generation.number} of {iso(window_ms)} has been overtaken")
+    table.retire(leaving)
 
 
 def _move(ctx: Context, window_ms: int, batch_id: int) -> None:

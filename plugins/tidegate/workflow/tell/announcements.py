@@ -8,7 +8,6 @@ from tidegate.core.tell import announcement
 from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.publish import publication
 
 MOST = 100
 """Generations that one run announces; the next one goes on."""
@@ -25,7 +24,7 @@ def due(ctx: Context) -> Iterator[Notice]:
     for start, number in ctx.ledger.announcements.unannounced(ctx.name, now - announcement.MOST_DAYS_MS, MOST):
         found = ctx.ledger.announcements.notice(ctx.name, start, number)
         if found is not None and announcement.due(found, now):
-            publication.run_statements(ctx)
+            ctx.target.refresh()
             yield found
 
 

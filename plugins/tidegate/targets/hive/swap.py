@@ -1,4 +1,4 @@
-"""`swap: directory`: gather for core.swap, act, look again."""
+"""`swap: directory` (R4): gather for `core.target.swap`, act, look again."""
 
 from __future__ import annotations
 
@@ -6,59 +6,49 @@ import json
 
 from tidegate.core.base.errors import Alarm, OutcomeUnknown, PathMissing
 from tidegate.core.base.renames import Seen, held_against
-from tidegate.core.restore.record import Moved
+from tidegate.core.base.storage import Storage
 from tidegate.core.target.paths import CERTIFICATE, join
+from tidegate.core.target.port import Fence
 from tidegate.core.target.swap import Do, Hour, decide
-from tidegate.core.window.states import BUILT, CURRENT, RETIRED, SWAPPING, BuiltGeneration, PublishedGeneration
-from tidegate.workflow.base.context import ATTEMPTS, Context
+from tidegate.core.window.states import BuiltGeneration, Moved
+from tidegate.targets.hive.places import Places
+from tidegate.workflow.base.context import ATTEMPTS
 from tidegate.workflow.base.renames import MovedOn, manifest_of, parent, try_rename
 
 
-def swap_in(ctx: Context, generation: BuiltGeneration, hour: str) -> tuple[BuiltGeneration, Moved | None]:
+def swap_in(table: Places, fence: Fence, hour: str) -> Moved | None:
     """Bring the generation into `hour`, what stood there to its retired place; whatever earlier tries have done.
 
     SWAPPING is recorded before anything moves. The renames are made under an intent, like the catalogue's changes:
     while one of another generation may still be executed, nothing moves (R8). Raises Alarm, MovedOn, LostComparison,
     CatalogueUnsure, OutcomeUnknown."""
-    if generation.state == BUILT:
-        generation = ctx.ledger.windows.begin_swap(generation, hour)
-    old = _occupant(ctx, generation, hour)
-    retired = None if old is None else ctx.layout.generation(old.window.start_ms, old.number, old.epoch)
-    call_id = ctx.ledger.windows.declare_intent(generation, hour, ctx.request_ttl_ms)
+    fence.show(hour)
+    old = fence.occupant(hour)
+    retired = None if old is None else table.layout.generation(old.window.start_ms, old.number, old.epoch)
+    call_id = fence.declare(hour)
     try:
-        _rename_both(ctx, generation, hour, retired)
+        _rename_both(table, fence, hour, retired)
     except Alarm as e:
-        ctx.ledger.windows.block(ctx.name, generation.window, str(e))
+        fence.block(str(e))
         raise
-    ctx.ledger.windows.answer_intent(call_id)
-    return generation, None if old is None or retired is None else Moved(old.number, retired)
+    fence.answer(call_id)
+    return None if old is None or retired is None else Moved(old.number, retired)
 
 
-def _occupant(ctx: Context, generation: BuiltGeneration, hour: str) -> PublishedGeneration | None:
-    """The generation that the ledger knows in the hour: mostly the one in force."""
-    key = generation.window
-    # in a ledger that was restored numbers have holes: of what was given up storage keeps no record
-    for known in reversed(ctx.ledger.rollbacks.generations(ctx.name, key)):
-        if known.number >= generation.number or known.state not in (CURRENT, RETIRED):
-            continue
-        other = ctx.ledger.windows.generation(ctx.name, key, known.number)
-        if isinstance(other, PublishedGeneration) and other.location == hour:
-            return other
-    return None
-
-
-def _rename_both(ctx: Context, generation: BuiltGeneration, hour: str, retired: str | None) -> None:
-    storage, built = ctx.storage, generation.directory
+def _rename_both(table: Places, fence: Fence, hour: str, retired: str | None) -> None:
+    generation = fence.generation
+    assert isinstance(generation, BuiltGeneration)
+    storage, built = table.site.storage, generation.directory
     storage.make_dirs(parent(hour))
     for _ in range(ATTEMPTS):
         # the order of the looks is core.swap's
-        seen = _seen(ctx, generation)
+        seen = _seen(storage, generation)
         taken = None if retired is None else storage.exists(retired)
-        todo = decide(seen, taken, _standing(ctx, generation, hour))
+        todo = decide(seen, taken, _standing(storage, generation, hour))
         if todo is Do.DONE:
             return
         if todo.is_alarm:
-            if not _still_swapping(ctx, generation):
+            if not fence.still_mine():
                 raise MovedOn
             raise Alarm(f"{todo.value}: {built} -> {hour}" + (f", the old one to {retired}" if retired else ""))
         if todo is Do.PLACE:
@@ -72,9 +62,9 @@ def _rename_both(ctx: Context, generation: BuiltGeneration, hour: str, retired: 
     raise OutcomeUnknown(f"swapping {built} into {hour} has no certain outcome yet")
 
 
-def _seen(ctx: Context, generation: BuiltGeneration) -> Seen:
+def _seen(storage: Storage, generation: BuiltGeneration) -> Seen:
     """The built directory held against the manifest; the certificate is part of what must have arrived."""
-    listing = ctx.storage.list_files(generation.directory)
+    listing = storage.list_files(generation.directory)
     if listing is not None and CERTIFICATE not in {f.path for f in listing}:
         return Seen.DIFFERS
     return held_against(
@@ -82,23 +72,23 @@ def _seen(ctx: Context, generation: BuiltGeneration) -> Seen:
     )
 
 
-def _standing(ctx: Context, generation: BuiltGeneration, hour: str) -> Hour:
+def _standing(storage: Storage, generation: BuiltGeneration, hour: str) -> Hour:
     """Told by the certificate inside: lengths alone do not tell two generations apart, least of all empty ones.
 
     Existence, certificate, files, in this order: once the retired place is taken only the new generation comes here,
     and what is found to be it stays it."""
-    if not ctx.storage.exists(hour):
+    if not storage.exists(hour):
         return Hour.ABSENT
-    if not _certifies(ctx, generation, hour):
+    if not _certifies(storage, generation, hour):
         return Hour.OTHER
-    listing = ctx.storage.list_files(hour) or []
+    listing = storage.list_files(hour) or []
     found = held_against(manifest_of(generation.files), [(f.path, f.bytes) for f in listing])
     return Hour.NEW if found is Seen.MATCHES else Hour.DAMAGED
 
 
-def _certifies(ctx: Context, generation: BuiltGeneration, directory: str) -> bool:
+def _certifies(storage: Storage, generation: BuiltGeneration, directory: str) -> bool:
     try:
-        told = json.loads(ctx.storage.read(join(directory, CERTIFICATE)))
+        told = json.loads(storage.read(join(directory, CERTIFICATE)))
     except (PathMissing, ValueError):
         return False
     if not isinstance(told, dict):
@@ -106,8 +96,3 @@ def _certifies(ctx: Context, generation: BuiltGeneration, directory: str) -> boo
     told.setdefault("epoch", generation.epoch)  # an earlier version's certificates are without
     wanted = (generation.number, generation.epoch, generation.digest)
     return tuple(told.get(key) for key in ("generation", "epoch", "digest")) == wanted
-
-
-def _still_swapping(ctx: Context, generation: BuiltGeneration) -> bool:
-    now = ctx.ledger.windows.generation(ctx.name, generation.window, generation.number)
-    return isinstance(now, BuiltGeneration) and now.state == SWAPPING and now.directory == generation.directory

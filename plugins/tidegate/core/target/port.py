@@ -1,0 +1,213 @@
+"""The port to tables: how windows and batches reach their readers, whatever kind of table it is.
+
+What a change of a table ends with is one of three: done, refused (CatalogueError: nothing has changed), or unknown
+(CatalogueUnsure: it may still be executed). Every step can be made again and comes to the same end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tidegate.core.base.clock import Clock
+from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.storage import Storage
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
+
+
+class Unit(Enum):
+    """What is published at once, and replaced at once."""
+
+    WINDOW = "window"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """What a publication is known by, everywhere. `unit`: a window's start (UTC ms), or a batch."""
+
+    pipeline: str
+    unit: int
+    generation: int
+    epoch: int
+    digest: str
+
+    @classmethod
+    def of(cls, generation: BuiltGeneration | PublishedGeneration) -> Token:
+        """Of a window's generation."""
+        return cls(
+            pipeline=generation.pipeline,
+            unit=generation.window.start_ms,
+            generation=generation.number,
+            epoch=generation.epoch,
+            digest=generation.digest,
+        )
+
+
+class Site(Protocol):
+    """What a target works with."""
+
+    pipeline: Pipeline
+    storage: Storage
+    clock: Clock
+    request_ttl_ms: int
+    """How long a request without an answer may still be executed."""
+
+    @property
+    def say(self) -> Callable[[str], None]:
+        """Takes a line for the task's log."""
+        ...
+
+
+class Fence(Protocol):
+    """The ledger's side of a publication: what a target asks and tells it, so that a task that comes late does no harm.
+
+    Methods raise LostComparison when the generation has been overtaken."""
+
+    generation: BuiltGeneration | PublishedGeneration
+    """As the ledger has it now."""
+
+    def still_mine(self) -> bool:
+        """Whether no other task has taken a step: asked before any alarm (R10)."""
+        ...
+
+    def show(self, location: str) -> None:
+        """Record SWAPPING to `location` (R12); before it no reader may meet the generation. Done if it is recorded."""
+        ...
+
+    def declare(self, location: str) -> str:
+        """The call id of a change about to be made (R8). Raises CatalogueUnsure while another one may be executed."""
+        ...
+
+    def answer(self, call_id: str) -> None:
+        """That change has a definite answer."""
+        ...
+
+    def occupant(self, location: str) -> PublishedGeneration | None:
+        """The generation before this one that the ledger knows at `location`."""
+        ...
+
+    def block(self, reason: str) -> None:
+        """An alarm: a person must look at the window."""
+        ...
+
+
+@dataclass(frozen=True)
+class Verified:
+    """`mended`: what was put right in place; `lost_files`: what only a rebuild can bring back."""
+
+    mended: tuple[str, ...]
+    lost_files: tuple[str, ...]
+
+
+Shown = dict[PartitionValues, str]
+"""What readers are shown: (column, value) pairs of each part of the table, and where its rows are."""
+
+
+Batches = Mapping[int, Iterable[FileEntry]]
+"""Batches, and files of theirs."""
+
+
+class Target(Protocol):
+    """The table of a pipeline: its unit is a window. Raises CatalogueError or CatalogueUnsure."""
+
+    unit: Unit
+
+    @property
+    def name(self) -> str: ...
+
+    def session(self) -> AbstractContextManager[None]:
+        """Inside, a call may use the connection of the one before."""
+        ...
+
+    def series(self) -> AbstractContextManager[None]:
+        """A session in which many windows are published: a table that was right a moment ago is not compared again."""
+        ...
+
+    def prepare(self) -> None:
+        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueMismatch."""
+        ...
+
+    def values(self, key: WindowKey) -> PartitionValues:
+        """What the parts of the window are named by, in all that `expected` and `shown` tell."""
+        ...
+
+    def place(self, generation: BuiltGeneration) -> str:
+        """Where the generation will lie for readers; the same for every try."""
+        ...
+
+    def home(self, key: WindowKey) -> str:
+        """The place of the window's first generation, to which others may come."""
+        ...
+
+    def publish(self, fence: Fence, location: str) -> Moved | None:
+        """Bring the generation to `location` and show readers it and nothing else of its window.
+
+        Returns where an older one lies now that made way. Raises Alarm, MovedOn, LostComparison."""
+        ...
+
+    def standing(self, key: WindowKey) -> list[str]:
+        """Where readers of the window are sent."""
+        ...
+
+    def mend(self, fence: Fence) -> Verified:
+        """Hold the generation in force against its manifest and put right what can be; idle on what is whole."""
+        ...
+
+    def refresh(self) -> None:
+        """Tell other engines, as the spec says. Failures are said and change nothing."""
+        ...
+
+    def expected(self, key: WindowKey, files: tuple[FileEntry, ...], location: str) -> Shown:
+        """What readers must be shown of the window with these files."""
+        ...
+
+    def shown(self) -> Shown:
+        """What readers of the whole table are shown."""
+        ...
+
+    def answers(self) -> bool:
+        """Whether the table's system answers at all."""
+        ...
+
+
+class SideTarget(Protocol):
+    """A table beside it (late or dirty rows): its unit is a batch. Raises CatalogueError or CatalogueUnsure."""
+
+    unit: Unit
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self) -> None: ...
+
+    def publish(self, batches: Batches) -> None:
+        """Show these files, which never change their place. Needs no fence: a second time changes nothing."""
+        ...
+
+    def retire(self, batches: Batches) -> None:
+        """Show these files no more. Needs no fence: they are never shown again, or in an empty place."""
+        ...
+
+    def expected(self, batches: Batches) -> Shown:
+        """What readers are shown of these files."""
+        ...
+
+    def shown(self) -> Shown:
+        """What readers of the whole table are shown."""
+        ...
+
+
+class Targets(Protocol):
+    """A pipeline's tables."""
+
+    def data(self, site: Site) -> Target: ...
+
+    def side(self, site: Site, kind: str) -> SideTarget:
+        """`kind`: late | dirty."""
+        ...
