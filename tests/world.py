@@ -44,6 +44,7 @@ from tidegate.core.spec.pipeline import (
     Source,
     Windows,
 )
+from tidegate.core.target.port import Targets
 from tidegate.core.target.tables import told_columns
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger
@@ -133,6 +134,7 @@ class World:
         self.kafka, self.clock, self.catalogue = FakeKafka(), FakeClock(T0 + 100 * HOUR), FakeCatalogue()
         self.database_clock: FakeClock | None = None  # where the ledger's is another than `clock`, this host's
         self.truth = FakeTruth()
+        self.tables: Callable[[World], Targets] = _hive
         self.kafka.create(TOPIC, 2)
         self.database = folder / "ledger.db"
         shutil.copy(_empty_ledger(), self.database)
@@ -155,10 +157,7 @@ class World:
             wrapped,  # type: ignore[arg-type]
             self.wrap("source", self.kafka),
             storage,
-            Hive(
-                self.wrap("catalogue", self.catalogue),
-                self.wrap("switch", self.catalogue) if self.pipeline.sink.metastore_conn_id else None,
-            ),
+            self.tables(self),
             self.wrap("launcher", self.launcher),
             self.clock,
             self.said.append,
@@ -248,6 +247,11 @@ class World:
         """Every file of the table's directory with its modification time (ns)."""
         root = self.folder / "lake"
         return {str(p.relative_to(root)): p.stat().st_mtime_ns for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def _hive(world: World) -> Targets:
+    switch = world.wrap("switch", world.catalogue) if world.pipeline.sink.metastore_conn_id else None
+    return Hive(world.wrap("catalogue", world.catalogue), switch)
 
 
 class _WrappedLedger:

@@ -97,8 +97,8 @@ class Hour:
     def context(self) -> Context:
         """As a new task has it."""
         return Context(
-            self._pipeline, self._version, self._ledger, self._source, LocalStorage(), Hive(self._catalogue), self._work,
-            self, local_launcher=self._merge,
+            self._pipeline, self._version, self._ledger, self._source, LocalStorage(), Hive(self._catalogue),
+            self._work, self, local_launcher=self._merge,
         )  # fmt: skip
 
     def batches(self) -> int:

@@ -13,7 +13,7 @@ from tidegate.core.target.paths import join
 from tidegate.core.target.swap import Do
 from tidegate.core.window.transitions import BUILD
 from tidegate.ledger import intents
-from tidegate.targets.hive import table
+from tidegate.targets.hive import table as hive
 
 
 def _by_todays_clock(original, ctx, chooser, batch_id, spans):
@@ -28,18 +28,18 @@ def _whatever_has_the_name(original, span, batch_id, topic_id, now, *rest):
     return original(span, batch_id, topic_id if now is None else now.topic_id, now, *rest)
 
 
-def _wanted_ones_only(original, table, time, want):
-    have = table.catalogue.partitions(table.name, time)
-    original(table, time, want if all(have.get(v) == place for v, place in want.items()) else have)
+def _wanted_ones_only(original, table, at, want):
+    have = table.catalogue.partitions(table.name, at)
+    original(table, at, want if all(have.get(v) == place for v, place in want.items()) else have)
 
 
-def _success_first(original, here, fence, location):
-    table.write_success(here, fence.generation.window, fence.generation.number, location)
-    return original(here, fence, location)
+def _success_first(original, table, fence, location):
+    hive.write_success(table, fence.generation.window, fence.generation.number, location)
+    return original(table, fence, location)
 
 
-def _certificate_alone(original, here, generation, location):
-    return table._certificate_bytes(here, generation, location)
+def _certificate_alone(original, table, generation, location):
+    return hive._certificate_bytes(table, generation, location)
 
 
 def _of_the_first_epoch(original, self, start_ms, generation, epoch):

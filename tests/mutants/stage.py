@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.hooks import Died, Hook
+from tests.hooks import Died, Hook, catalogue_of, use_catalogue
 from tests.mutants import invariants
 from tests.mutants.invariants import Coordinate
 from tests.mutants.names import HEALS, InvariantViolated, require
@@ -82,6 +82,9 @@ class Stage(World):
     ) -> Context:  # fmt: skip
         """A process with something in the middle of a port; `port`: storage, catalogue, source, launcher, batches..."""
         ctx = self.context()
+        if port == "catalogue":
+            use_catalogue(ctx, Hook(catalogue_of(ctx), before, after))
+            return ctx
         owner: Any = ctx.ledger if port in ("batches", "windows") else ctx
         setattr(owner, port, Hook(getattr(owner, port), before, after))
         return ctx

@@ -110,7 +110,7 @@ def test_a_failover_between_the_looks_is_seen_by_the_second_one(world: World) ->
     def meanwhile(*_: object, **__: object) -> None:
         backup = world.database.read_bytes()
         other = world.context()
-        other.catalogue = Hook(other.catalogue, after={"drop_partitions": die})  # type: ignore[assignment]
+        use_catalogue(other, Hook(catalogue_of(other), after={"drop_partitions": die}))
         with pytest.raises(Died):
             reopen.reopen(other, window(0), "test")
         world.close()

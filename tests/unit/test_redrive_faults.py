@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks import Died, Hook, die
+from tests.hooks import Died, Hook, catalogue_of, die, use_catalogue
 from tests.unit.redrives import balanced, first_batch, mend, once, redriven
 from tests.world import World, record
 from tidegate.core.base.errors import CatalogueError, LostComparison, NotReady
@@ -156,7 +156,7 @@ def test_a_catalogue_that_is_away_holds_nothing_up(world: World) -> None:
     ctx = world.context()
     redrive.plan(ctx, "redrive 1")
     away = world.context()
-    away.catalogue = Hook(away.catalogue, before={"drop_partitions": fails})  # type: ignore[assignment]
+    use_catalogue(away, Hook(catalogue_of(away), before={"drop_partitions": fails}))
     assert redrive.carry_out(away, "redrive 1").data == 3
     assert world.table("__dirty") == [(0, 1), (0, 2), (0, 4), (1, 1)]  # none of them twice
     reconcile.maintain(world.context())

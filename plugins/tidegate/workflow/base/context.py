@@ -37,7 +37,7 @@ class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
-    if the spec names another system that counts windows. `target` is the pipeline's table, `sides` are the tables of its
+    if the spec names another system that counts windows. `target` is the pipeline's table, `sides` are those of its
     late and dirty rows."""
 
     pipeline: Pipeline
