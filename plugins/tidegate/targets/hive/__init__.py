@@ -1,1 +1,1 @@
-"""Hive: its catalogue, metastore, sessions and SQL."""
+"""Hive: its tables behind the target port (R2, R4, R8), catalogue, metastore, sessions and SQL."""

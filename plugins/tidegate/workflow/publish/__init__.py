@@ -1,1 +1,1 @@
-"""A window from ready to published: archive, publication, swap, verification, catch-up of many."""
+"""A window from ready to published: archive, publication and its fence, verification, catch-up of many."""
