@@ -17,8 +17,10 @@ from tests.world import HOUR
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps
+from tidegate.core.look.survey import Block, Head
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.notices import Finding
+from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger, reads_board, requests, schema
 from tidegate.ledger.migrate import migrate
@@ -126,45 +128,58 @@ def files(batch: int) -> Iterator[dict[str, Any]]:
 def test_an_empty_ledger(empty: SqlLedger) -> None:
     reads = empty.reads
     assert (reads.heads(), reads.spec_versions(["x"]), reads.specs([]), reads.specs([("x", 1)])) == ({}, {}, {}, {})
-    assert (reads.spec_versions([]), reads.published_counts([])) == ({}, {})
-    assert reads.published_counts(["x"]) == {"x": {}}
+    assert (reads.spec_versions([]), reads.survey(["x"], NOW)) == ({}, {})
+    assert (reads.answers(["x"]), reads.late_windows(["x"]), reads.earlier_each(["x"])) == ({}, {}, {})
     assert (reads.dirty_shares("x", 3), reads.marks("x", EVERYTHING), reads.file_counts("x", key(0))) == ([], [], {})
     view = reads.window_view("x", key(0))
     assert (view.window, view.generations, view.totals, view.batches, view.intents, view.events) == (None, *((),) * 5)
-    assert (reads.batch("x", 1), reads.told("x")) == ((None, None, 0), [])
+    assert reads.batch("x", 1) == (None, None, 0)
     assert (reads.event_page("x", 9, None, None), reads.bindings("x", 1)) == ([], [])
 
 
 def test_a_pipeline_that_has_only_been_registered(empty: SqlLedger) -> None:
     empty.pipelines.register(WELL, "f" * 64)
     (head,) = empty.reads.heads().values()
-    assert (head.name, head.batch_id, head.state, head.open, head.waits) == (WELL.name, None, None, False, False)
+    assert head == Head(WELL.name)
+    assert not empty.reads.survey([WELL.name], NOW)[WELL.name].begun
     assert empty.reads.spec_versions([WELL.name, "nobody"]) == {WELL.name: 1}
 
 
-def test_heads_are_of_the_newest_batch_and_say_who_waits(ledger: SqlLedger) -> None:
+def test_heads_say_who_waits(ledger: SqlLedger) -> None:
     heads = ledger.reads.heads()
     assert set(heads) == {p.name for p in MADE}
     of = {trouble: heads[p.name] for trouble, p in BY.items()}
-    assert {t: h.state for t, h in of.items() if h.open} == {
+    assert {t for t, h in of.items() if h.waits_at(NOW)} == {"refused", "blocked", "alarm", "due"}
+    assert {t for t, h in of.items() if h.stuck} == {"refused", "blocked", "alarm"}
+    assert of["due"].told == {"late_window"}
+
+
+def test_a_survey_has_what_waits_and_what_is_under_way(ledger: SqlLedger) -> None:
+    surveys = ledger.reads.survey([p.name for p in MADE], NOW)
+    of = {trouble: surveys[p.name] for trouble, p in BY.items()}
+    assert {t: s.open_batch.state for t, s in of.items() if s.open_batch} == {
         "refused": "WRITING", "blocked": "SEALED", "writing": "WRITING", "closing": "PLANNED",
     }  # fmt: skip
-    assert {t for t, h in of.items() if h.waits} == {"refused", "blocked", "alarm", "due"}
-    assert (heads[WELL.name].batch_id, heads[WELL.name].state) == (LAST, "LANDED")
-    refused = of["refused"]
+    assert {t: s.held for t, s in of.items() if s.held} == {"refused": 1, "blocked": 1, "alarm": 1}
+    refused = of["refused"].open_batch
+    assert refused is not None
     assert (refused.batch_id, refused.epoch, refused.records, refused.kind) == (LAST + 1, 2, 2000, "ingest")
     assert "1,204 of 4,000 records are dirty" in (refused.refused or "")
-    assert of["blocked"].blocked == "landed/7 has other files than its manifest"
+    (block,) = of["blocked"].blocks
+    assert block == Block(f"batch {LAST + 1}", "landed/7 has other files than its manifest")
+    assert [b.subject for b in of["alarm"].blocks] == [f"window {window_id(key(40).start_ms)}"]
     assert (of["closing"].closing, of["alarm"].closing) == (1, 0)
-    assert [at for at, _ in of["alarm"].alarms] == [key(40).start_ms]
     (told,) = of["due"].told
     assert (told.kind, told.what, told.since_ms) == ("late_window", "an hour is late", NOW - HOUR)
-    assert ledger.reads.told(BY["due"].name) == [told]
-    assert ledger.reads.told(WELL.name) == []
+    assert all(list(s.blocks) == ledger.pipelines.blocks(BY[t].name) for t, s in of.items())
+    well = surveys[WELL.name]
+    assert (well.open_batch, well.told, well.begun) == (None, (), True)
+    assert well.busy == {s: 1 for s in BUILDING.values() if s in ("BUILDING", "BUILT", "SWAPPING")}
+    assert surveys[MADE[1].name].busy == {}
 
 
 def test_counts_and_specs(ledger: SqlLedger) -> None:
-    counts = ledger.reads.published_counts([WELL.name, MADE[1].name, "nobody"])
+    counts = {n: o.generations for n, o in ledger.reads.overviews([WELL.name, MADE[1].name, "nobody"]).items()}
     assert counts[MADE[1].name] == {"CURRENT": 44, "RETIRED": 5}
     assert counts[WELL.name] == {"CURRENT": 44, "RETIRED": 5} | dict.fromkeys(BUILDING.values(), 1)
     assert counts["nobody"] == {}
@@ -309,7 +324,9 @@ def test_both_databases_say_the_same_of_all_of_it(ledger: SqlLedger, tmp_path: P
 def everything(ledger: SqlLedger) -> Iterator[Any]:
     reads, names = ledger.reads, [p.name for p in MADE]
     yield reads.heads()
-    yield reads.published_counts(names)
+    yield reads.survey(names, NOW)
+    yield reads.overviews(names, 3)
+    yield reads.late_windows(names), reads.answers(names), reads.earlier_each(names)
     yield reads.spec_versions(names)
     for name in (WELL.name, *(p.name for p in BY.values())):
         yield reads.marks(name, EVERYTHING)

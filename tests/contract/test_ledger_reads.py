@@ -78,7 +78,7 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
     reads = ledger.reads
     return {
         "names": reads.names(),
-        "overview": reads.overview(NAME),
+        "overviews": [reads.overviews([NAME, "nobody"], events) for events in (1, 5)],
         "spine": reads.spine(NAME),
         "slabs": (reads.slabs(NAME), reads.slabs(NAME, 3)),
         "batch pages": list(reads.batch_pages(NAME, 1, 3)),
@@ -88,7 +88,9 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
         "untouched window": reads.window(NAME, window(9)),
         "landed": reads.landed(NAME),
         "landed upto": [reads.landed_upto_each({NAME: i, "nobody": i}) for i in (None, 0, 1, 2, 3, 9)],
-        "earlier facts": ledger.windows.earlier_facts(NAME),
+        "earlier facts": reads.earlier_each([NAME, "nobody"]),
+        "late windows": reads.late_windows([NAME, "nobody"]),
+        "answers": reads.answers([NAME, "nobody"]),
         "grounds": [ledger.windows.grounds(NAME, window(h), (1, 2), late) for h in range(3) for late in ((), (2,))],
         "events": reads.events(NAME, 5),
         "about": reads.events(NAME, 5, "batch 1"),
@@ -98,28 +100,30 @@ def everything(ledger: SqlLedger) -> dict[str, object]:
         "published": reads.published_within_each(
             {NAME: [Interval(0, 2**62), Interval(5, 9)], "nobody": [Interval(0, 9)]}
         ),
-        "nobody": (reads.overview("nobody"), reads.spine("nobody"), reads.newest_event("nobody")),
+        "nobody": (reads.survey(["nobody"], NOW), reads.spine("nobody"), reads.newest_event("nobody")),
     }
 
 
 def test_the_same_on_both(sqlite: SqlLedger, postgres_copy: SqlLedger) -> None:
     there = everything(postgres_copy)
     assert there == everything(sqlite)
-    overview = there["overview"]
-    assert all(type(n) is int for n in overview.totals.terms()), "PostgreSQL sums to Decimal"
+    survey = there["survey"][NAME]  # type: ignore[index]
+    assert all(type(n) is int for n in survey.totals.balance.terms()), "PostgreSQL sums to Decimal"
 
 
 def test_what_is_shown(sqlite: SqlLedger, world: World) -> None:
-    overview = sqlite.reads.overview(NAME)
-    assert overview is not None
-    assert overview.totals.text() == "read 8 = data 6 + late 1 + dirty 1 + filtered 0 + dropped 0"
+    overview, survey = sqlite.reads.overviews([NAME])[NAME], sqlite.reads.survey([NAME], NOW)[NAME]
+    assert survey.totals.balance.text() == "read 8 = data 6 + late 1 + dirty 1 + filtered 0 + dropped 0"
     assert overview.batches == {"LANDED": 2, "PLANNED": 1}
-    assert overview.open_batch is not None
-    assert (overview.open_batch.batch_id, overview.open_batch.records) == (3, 1)
+    for open_batch in (overview.open_batch, survey.open_batch):
+        assert open_batch is not None
+        assert (open_batch.batch_id, open_batch.records) == (3, 1)
     assert overview.newest_landed is not None
     assert overview.newest_landed.batch_id == 2
-    assert overview.planned_ends == {0: 7, 1: 2}
-    assert overview.published_rows == 2
+    assert survey.progress.ends == {0: 7, 1: 2}
+    assert (survey.published.rows, survey.begun) == (2, True)
+    assert list(survey.blocks) == sqlite.pipelines.blocks(NAME)
+    assert sqlite.windows.earlier_facts(NAME) == sqlite.reads.earlier_each([NAME, "nobody"])[NAME]
     assert overview.events[0].what == "blocked"
     view = sqlite.reads.window(NAME, window(0))
     assert [(t.batch_id, t.kind, t.rows) for t in view.totals] == [(1, "data", 2), (2, "late", 1)]

@@ -109,10 +109,9 @@ def test_nothing_else_moves(ledger: SqlLedger) -> None:  # noqa: F811
     after = ledger.batches.planning_view(NAME)
     assert (after.planned_ends, after.facts, after.accepted_topic_id) == ({0: 5, 1: 0}, before.facts, "id-1")
     assert ledger.windows.facts(NAME) == facts
-    overview = ledger.reads.overview(NAME)
-    assert overview is not None
-    assert overview.planned_ends == {0: 5, 1: 0}
-    assert overview.totals == Balance(offsets=5, read=5, data=4, dirty=1)
+    survey = ledger.reads.survey([NAME], 0)[NAME]
+    assert survey.progress.ends == {0: 5, 1: 0}
+    assert survey.totals.balance == Balance(offsets=5, read=5, data=4, dirty=1)
     assert [i for i, _ in ledger.reads.landed(NAME)] == [1]
 
 

@@ -47,8 +47,8 @@ def every_record_once(world: World, produced: dict[Coordinate, str | None]) -> N
     double = {at: where for at, where in places.items() if len(where) > 1}
     require(not double, ONCE, f"more than once: {_some(double)}")
     missing = sorted(at for at in produced if at not in places and at not in gone)
-    overview = ctx.ledger.reads.overview(ctx.name)
-    dropped = 0 if overview is None else overview.totals.dropped
+    survey = ctx.ledger.reads.survey([ctx.name], 0).get(ctx.name)
+    dropped = 0 if survey is None else survey.totals.balance.dropped
     told = f"{dropped} dropped, nowhere: {_some({at: produced[at] for at in missing})}"
     require(len(missing) == dropped, ONCE, told)
     unknown = {row.at: row.place for row in rows if row.at not in produced}
@@ -197,5 +197,6 @@ def the_ledger_balances(world: World) -> None:
     ctx = world.context()
     problems = audit(ctx, ctx.ledger.reads, in_process).problems
     require(not problems, BALANCE, "; ".join(f"{p.subject}: {p.what}" for p in problems[:3]))
-    overview, full = ctx.ledger.reads.overview(ctx.name), full_sums(ctx.ledger.store.engine, ctx.name)
-    require(overview is not None and overview.totals == from_plain(Totals, full).balance, BALANCE, "running sums")
+    survey = ctx.ledger.reads.survey([ctx.name], 0).get(ctx.name)
+    full = full_sums(ctx.ledger.store.engine, ctx.name)
+    require(survey is not None and survey.totals.balance == from_plain(Totals, full).balance, BALANCE, "running sums")

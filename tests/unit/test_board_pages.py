@@ -28,7 +28,7 @@ from tidegate.ledger.migrate import migrate
 from tidegate.ledger.store import make_engine
 from tidegate.settings import load
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.look import overview
+from tidegate.workflow.look import status as looking
 from tidegate.workflow.maintain import reconcile
 
 HOSTILE = "<script>alert('x')</script>\" onmouseover=\"alert(1) ../..\x07{{ 7*7 }}"
@@ -109,7 +109,7 @@ def test_the_list_and_the_page_agree_with_status(world: World, viewer: Any) -> N
     world.clock.advance(3 * HOUR)
     words = "ready and not published, the oldest (2013-01-05T01:00Z)"
     ctx = world.context()
-    assert any(words in c.what for c in overview.status(ctx, ctx.ledger.reads, None).concerns)
+    assert any(words in c.what for c in looking.status(ctx, ctx.ledger.reads, None).concerns)
     says(viewer, "readings", "needs attention", words)
     says(viewer, "?show=attention", words)
     says(viewer, "", 'Waiting for somebody <span class="tg-count tg-count-loud">1</span>')
@@ -120,7 +120,7 @@ def test_a_pause_on_purpose_waits_for_nobody(world: World, viewer: Any) -> None:
     told = dumps(Finding("unready_window", "unready_window", "readings", "an hour waits"))
     row = {"pipeline": "readings", "key": "unready_window", "content": told, "first_ms": T0, "told_ms": T0}
     change(world, schema.notices.insert().values(row))
-    says(viewer, "?show=attention", "an hour waits", "ready and not published")
+    says(viewer, "?show=attention", "ready and not published")
     ledger: Any = world.context().ledger
     ledger.pauses.pause("readings", ["ingest", "archive"], "power & light", None, None)
     world.close()
@@ -151,20 +151,18 @@ def test_a_refused_batch_waits_for_somebody(world: World, viewer: Any) -> None:
     assert "<script>no" not in page
 
 
-def test_what_people_were_told_of_waits_for_somebody_until_it_is_over(world: World, viewer: Any) -> None:
+def test_what_the_audit_found_waits_for_somebody_until_it_is_over(world: World, viewer: Any) -> None:
     fill(world)
     for hour in (1, 2, 3):
         world.archive(hour)
-    finding = Finding("audit_failed", "audit", "audit", "the audit found <b>3 problems</b>", "look at them")
     once = Finding("schema_change", "schema", "spec 2", "a column was added", once=True)
-    told = {finding.key: dumps(finding), once.key: dumps(once), "read": "12"}
-    rows = [{"pipeline": "readings", "key": key, "content": what, "first_ms": T0} for key, what in told.items()]
-    change(world, schema.notices.insert().values(rows))
-    page = says(viewer, "?show=attention", "the audit found &lt;b&gt;3 problems")
-    assert "a column was added" not in page
-    page = says(viewer, "readings", "needs attention", "the audit found &lt;b&gt;3 problems")
-    assert "a column was added" not in page
-    change(world, schema.notices.update().values(ended_ms=T0))
+    change(world, schema.notices.insert().values(pipeline="readings", key="schema", content=dumps(once), first_ms=T0))
+    world.context().ledger.notices.audited("readings", 3, "<b>rows</b> are missing", "look at them", "quick")
+    for path in ("?show=attention", "readings"):
+        page = says(viewer, path, "needs attention", "found 3 problems, the first: &lt;b&gt;rows")
+        assert "a column was added" not in page
+    world.context().ledger.notices.audited("readings", 0, "", "", "quick")
+    world.close()
     says(viewer, "?show=attention", "Nothing waits for somebody")
 
 

@@ -12,14 +12,14 @@ import pytest
 from tests.hooks import catalogue_of
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, CatchUpStopped, SpecError, StillClosing
+from tidegate.core.look import overdue
 from tidegate.core.publish import catchup as rules
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Published
-from tidegate.workflow.look.overview import status
+from tidegate.workflow.look.status import status
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive, catchup
-from tidegate.workflow.window import overdue
 
 HOURS = 60
 
@@ -153,8 +153,8 @@ def test_nobody_is_told_to_publish_what_is_being_published(world: World) -> None
 
     def said(over: tuple[int, ...] = ()) -> str:
         found = status(ctx, ctx.ledger.reads, None)
-        assert found.overview is not None
-        return overdue.to_fill(ctx.name, found.due, over, [], found.overview.lately)
+        assert found.survey is not None
+        return overdue.to_fill(ctx.name, found.due, over, [], found.survey.lately)
 
     due = list(reconcile.due(ctx))
     catchup.catch_up(ctx, due[:2], 2, runs)

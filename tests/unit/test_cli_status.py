@@ -12,11 +12,11 @@ from tests.unit.test_cli_commands import Tide, add_yaml, the_json, tide, world
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.cli.status_table import COLUMNS
 from tidegate.core.base.errors import BatchRefused
+from tidegate.core.look.concerns import after_refusal
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.due import ArchiveNote
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.look.overview import after_refusal
 from tidegate.workflow.publish import archive
 
 __all__ = ["tide", "world"]  # fixtures

@@ -6,20 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.look.glance import Head, Told
+from tidegate.core.look.survey import NOTHING, Block, Head, OpenRow
 from tidegate.core.look.views import GenerationRow
+from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import BUILT, CURRENT, RETIRED
 
 GENERATION = GenerationRow(0, 2, CURRENT, 1, "n", "reopen", "d", "l", 1, "x", 5, 6, None, late=(7, 9))
-TOLD = Told("late_rows", "9 rows", "reopen", 5)
-
-
-@pytest.mark.parametrize(
-    ("state", "open_"),
-    [(None, False), ("PLANNED", True), ("WRITING", True), ("SEALED", True), ("LANDED", False), ("ABANDONED", False)],
-)
-def test_a_batch_is_open_until_it_has_landed_or_was_given_up(state: str | None, open_: bool) -> None:
-    assert Head("p", 3, state).open is open_
+PAUSE = Pause(1, 0, "anna", "power", ("archive",))
 
 
 def test_late_rows_are_taken_up_by_the_generation_in_force_alone() -> None:
@@ -32,14 +25,32 @@ def test_late_rows_are_taken_up_by_the_generation_in_force_alone() -> None:
     ("head", "waits"),
     [
         (Head("p"), False),
-        (Head("p", 3, "WRITING"), False),
-        (Head("p", 3, "WRITING", refused="dirty"), True),
-        (Head("p", 3, "SEALED", blocked="an alarm"), True),
-        (Head("p", 3, "LANDED", refused="dirty", blocked="an alarm"), False),
-        (Head("p", 3, "LANDED", closing=4), False),
-        (Head("p", 3, "LANDED", alarms=((7, "odd"),)), True),
-        (Head("p", told=(TOLD,)), True),
+        (Head("p", stuck=True), True),
+        (Head("p", told=frozenset({"late_rows"})), True),
+        (Head("p", told=frozenset({"late_window"})), True),
+        (Head("p", told=frozenset({"late_window"}), pause=PAUSE), False),
+        (Head("p", told=frozenset({"late_window"}), pause=replace(PAUSE, until_ms=9)), True),
+        (Head("p", told=frozenset({"late_rows", "late_window"}), pause=PAUSE), True),
+        (Head("p", stuck=True, pause=PAUSE), True),
     ],
 )
 def test_what_waits_for_a_human(head: Head, waits: bool) -> None:
-    assert head.waits is waits
+    assert head.waits_at(10) is waits
+
+
+BATCH = OpenRow(batch_id=3, state="SEALED")
+
+
+@pytest.mark.parametrize(
+    ("batch", "blocks", "held"),
+    [
+        (None, (), 0),
+        (BATCH, (), 0),
+        (replace(BATCH, refused="dirty"), (), 1),
+        (replace(BATCH, blocked="odd"), (Block("batch 3", "odd"),), 1),
+        (replace(BATCH, blocked="odd", refused="dirty"), (Block("batch 3", "odd"),), 1),
+        (replace(BATCH, refused="dirty"), (Block("window 20130105T040000Z", "odd"), Block("partition 1", "cut")), 3),
+    ],
+)
+def test_what_is_held_is_counted_once(batch: OpenRow | None, blocks: tuple[Block, ...], held: int) -> None:
+    assert replace(NOTHING, open_batch=batch, blocks=blocks).held == held

@@ -9,9 +9,10 @@ import pytest
 from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core.base.offsets import Interval
-from tidegate.core.batch.totals import BatchSteps, Spent
+from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.core.look.measures import FAMILIES, Measure, broken, exposition, family_of, measures
-from tidegate.core.look.survey import Counts, Published, Survey, WindowSteps
+from tidegate.core.look.status import PipelineStatus, lag_of
+from tidegate.core.look.survey import NOTHING, Block, OpenRow, Published, Survey, WindowSteps
 from tidegate.core.source.loss import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
@@ -25,18 +26,18 @@ WINDOWS = replace(PIPELINE.windows, start_ms=T0, watermark_delay_ms=HOUR, idle="
 SPEC = replace(PIPELINE, windows=WINDOWS)
 LANDED = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {0: Look(0, 10, 0, 10)})
 SURVEY = Survey(
-    Progress("id", LANDED, LANDED),
-    TopicFacts(3, NOW, (PartitionFacts(0, T0 + 50 * HOUR, False, NOW),)),
-    Counts(100, 99, 60, 20, 10, 5, 4, 3, 777, 0, 8),
-    Published(7, 1_234, T0 + 40 * HOUR, T0 + 42 * HOUR),
-    None,
-    NOW - 30_000,
-    2,
-    9,
-    BatchSteps(*(Spent(n * 500, n) for n in range(1, 6))),
-    AuditOutcome(NOW - 7_000, 3, "x"),
-    4,
-    17,
+    progress=Progress("id", LANDED, LANDED),
+    facts=TopicFacts(3, NOW, (PartitionFacts(0, T0 + 50 * HOUR, False, NOW),)),
+    totals=Totals(
+        Sums(100, 99, 60, 20, 10, 5, 4, 3, 777, 0), taken=2, steps=BatchSteps(*(Spent(n * 500, n) for n in range(1, 6)))
+    ),
+    published=Published(7, 1_234, T0 + 40 * HOUR, T0 + 42 * HOUR),
+    open_batch=OpenRow(batch_id=4, state="WRITING", planned_ms=NOW - 30_000, refused="dirty"),
+    blocks=(Block("window 20130105T040000Z", "odd"),),
+    lost=9,
+    audit=AuditOutcome(NOW - 7_000, 3, "x"),
+    untold=4,
+    late_now=17,
 )
 SPENT = WindowSteps(*(Spent(n * 500, n) for n in (6, 7, 8, 9)))
 TOPIC = LogState("t", "id", {0: Lane(4, 25, 30), 1: Lane(6, 8, 8)})
@@ -48,8 +49,23 @@ LOSS = TimeToLoss(WARN, (FORECAST,), HOUR, HOUR, None)
 DUE_SINCE = NOW - 2 * 3_600_000
 
 
+def status(survey: Survey | None, topic: LogState | None, loss: TimeToLoss | None, due: Due | None) -> PipelineStatus:
+    return PipelineStatus(
+        pipeline=SPEC,
+        remedy=str,
+        now_ms=NOW,
+        due=due or Due(WINDOWS, ()),
+        survey=survey,
+        topic=topic,
+        lag=None if survey is None else lag_of(survey.progress, topic, NOW),
+        watermark_ms=T0 + 49 * HOUR if survey is not None and survey.facts.batch_id else None,
+        due_since_ms=DUE_SINCE if due else None,
+        loss=loss,
+    )
+
+
 def told(*given: object) -> dict[str, float]:
-    found = measures(SPEC, *given, NOW, due_since_ms=DUE_SINCE if given[3] else None)  # type: ignore[arg-type]
+    found = measures(status(*given))  # type: ignore[arg-type]
     assert all(m.labels[0] == ("pipeline", SPEC.name) for m in found)
     keys = [".".join([m.name.removeprefix("tidegate_"), *(v for _, v in m.labels[1:])]) for m in found]
     assert len(set(keys)) == len(keys)
@@ -61,7 +77,7 @@ STEPS = ("plan", "start", "write", "job", "land", "ready", "assemble", "publish"
 
 
 def test_every_value_from_its_fact() -> None:
-    found = {(m.name, m.labels): m.value for m in measures(SPEC, SURVEY, TOPIC, LOSS, DUE, NOW, SPENT)}
+    found = {(m.name, m.labels): m.value for m in measures(status(SURVEY, TOPIC, LOSS, DUE), SPENT)}
     mine = (("pipeline", SPEC.name),)
     for n, step in enumerate(STEPS, 1):
         assert found["tidegate_step_seconds_sum", (*mine, ("step", step))] == n / 2
@@ -123,7 +139,7 @@ def test_the_age_of_what_is_unread() -> None:
 
 
 def test_what_does_not_exist_is_left_out() -> None:
-    nothing = Survey(Progress(None), TopicFacts(None, None, ()))
+    nothing = NOTHING
     found = told(nothing, None, None, None)
     assert found["kafka_ok"] == found["windows_due"] == found["windows_published"] == 0
     assert not {name for name in found if name.endswith("_seconds") or name.startswith(("lag", "loss", "time"))}
@@ -149,7 +165,7 @@ def test_the_lag_is_of_the_accepted_topic() -> None:
 
 
 def test_a_clock_that_is_behind_makes_no_age_negative() -> None:
-    later = replace(SURVEY, open_since_ms=NOW + 5_000)
+    later = replace(SURVEY, open_batch=OpenRow(batch_id=4, state="WRITING", planned_ms=NOW + 5_000))
     assert told(later, None, None, None)["open_batch_age_seconds"] == 0
 
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.core.audit.stranded import stranded
 from tidegate.core.base.instants import DAY_MS, HOUR_MS
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.stranded import stranded
 from tidegate.core.window.zonedata import ZoneData, around, disagreement, known_here, pinned
 
 

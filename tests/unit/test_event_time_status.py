@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.world import HOUR, TOPIC, World, record, window
-from tidegate.workflow.look.overview import PipelineStatus, status
+from tidegate.core.look.status import PipelineStatus
+from tidegate.workflow.look.status import status
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.plain import to_plain
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.explanation import Explanation, explain
-from tidegate.workflow.look.glance import glances
-from tidegate.workflow.look.overview import status
+from tidegate.workflow.look.status import glances, status
 from tidegate.workflow.publish import archive
 
 MINUTE = 60_000
@@ -147,7 +146,7 @@ def test_the_first_batch_is_on_its_way(world: World) -> None:
         assert archive.ready(ctx, window(0)).reason == reason
         waits = status(ctx, ctx.ledger.reads, None).next_window
         reads, now_ms = ctx.ledger.reads, world.clock.now_ms()
-        glance = glances([world.pipeline], reads.heads(), {}, reads, now_ms)[ctx.name]
+        glance = glances([world.pipeline], {}, reads, now_ms)[ctx.name]
         assert waits is not None
         assert glance.next_window is not None
         assert waits.reason == glance.next_window.reason == reason

@@ -136,7 +136,7 @@ def test_a_blocked_batch_is_named(world: World) -> None:
     ingest.write(world.context(), "r2")
     batch = world.context().ledger.batches.open("readings")
     world.context().ledger.batches.block(batch, "files differ\nmore words")
-    step = "batch 2 is blocked: files differ; look at it, then: tidegate repair readings"
+    step = "batch 2 is blocked: files differ; find out why, then: tidegate repair readings --batch 2 --why '...'"
     assert told(world, 4).next_step == step
 
 

@@ -497,7 +497,7 @@ def test_what_waits_outlives_a_connection_that_is_gone(world: World) -> None:
 
 def shown(world: World) -> list[Any]:
     """On the board."""
-    return world.context().ledger.reads.told("readings")
+    return list(world.context().ledger.reads.survey(["readings"], 0)["readings"].told)
 
 
 def test_a_redrive_that_was_given_up_has_lost_nothing(world: World) -> None:

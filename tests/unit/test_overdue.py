@@ -12,10 +12,11 @@ import pytest
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.base.instants import DAY_MS
 from tidegate.core.base.offsets import Interval
+from tidegate.core.look import overdue
+from tidegate.core.look.overdue import Concern, Since
 from tidegate.core.window.due import ArchiveNote, Due
+from tidegate.workflow.look.status import due_since
 from tidegate.workflow.maintain import reconcile
-from tidegate.workflow.window import overdue
-from tidegate.workflow.window.overdue import Concern
 
 PIPELINE = make_pipeline("file:///lake/readings")
 NOW = T0 + 100 * HOUR
@@ -27,7 +28,7 @@ def due(*parts: tuple[int, int]) -> Due:
 
 def concerns(what: Due, since_ms: int | None = T0, **note: Any) -> list[Concern]:
     noted = ArchiveNote(**({"paused": False, "noted_ms": NOW - 60_000} | note))
-    return overdue.concerns(PIPELINE, what, since_ms, noted, NOW)
+    return overdue.concerns(PIPELINE, what, what, None if since_ms is None else Since(since_ms), noted, NOW)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +135,4 @@ def test_since_when_the_oldest_could_have_been_published(world: World) -> None:
     found = reconcile.due(ctx)
     assert next(iter(found)) == window(2)
     # the watermark is one hour behind: the record of 04:30 carries it to 03:30
-    assert overdue.due_since(reads, [(world.pipeline, found)]) == {"readings": landed[3]}
+    assert due_since(reads, [(world.pipeline, found)]) == {"readings": landed[3]}

@@ -16,7 +16,8 @@ from tidegate.core.doctor.findings import OK, WARNING
 from tidegate.core.doctor.rules import DagFacts, dags
 from tidegate.core.look.measures import measures
 from tidegate.core.tell.pauses import ALL, Pause
-from tidegate.workflow.look import glance, overview, pauses
+from tidegate.workflow.look import pauses
+from tidegate.workflow.look import status as looking
 from tidegate.workflow.tell.notices import tell
 
 
@@ -36,17 +37,13 @@ def seen(world: World) -> tuple[list[str], list[str], bool]:
     ctx, now_ms = world.context(), world.clock.now_ms()
     reads: Any = ctx.ledger.reads  # type: ignore[attr-defined]
     topic = world.kafka.look(TOPIC)
-    one = overview.status(ctx, reads, topic)
+    one = looking.status(ctx, reads, topic)
     heads = reads.heads()
-    many = glance.glances([world.pipeline], heads, {"readings": (topic, now_ms)}, reads, now_ms)["readings"]
-    assert (one.pause is not None) == any(m.name == "tidegate_paused" for m in told(world, many))
+    many = looking.glances([world.pipeline], {"readings": (topic, now_ms)}, reads, now_ms)["readings"]
+    assert (one.pause is not None) == any(m.name == "tidegate_paused" for m in measures(many))
     waits = heads["readings"].waits_at(now_ms)
     world.close()
     return [c.kind for c in one.concerns], [c.kind for c in many.concerns], waits
-
-
-def told(world: World, one: glance.Glance) -> list[Any]:
-    return measures(world.pipeline, one.survey, None, None, None, world.clock.now_ms())
 
 
 def pause(world: World, *kinds: str, until_ms: int | None = None) -> Pause:
@@ -93,7 +90,7 @@ def test_what_waits_for_paused_dags_waits_for_nobody(world: World) -> None:
     assert {"late_window", ""} <= set(listed)
     assert waits
     ctx = world.context()
-    over = next(c for c in overview.status(ctx, ctx.ledger.reads, None).concerns if not c.kind)  # type: ignore[attr-defined]
+    over = next(c for c in looking.status(ctx, ctx.ledger.reads, None).concerns if not c.kind)  # type: ignore[attr-defined]
     assert ", which is over since " in over.what
     assert "the hall has no power" in over.what
     assert over.advice.startswith("tidegate unpause readings")
@@ -112,7 +109,7 @@ def test_unread_records_that_come_near_their_end_stay_loud(tmp_path: Path) -> No
     world.clock.advance(HOUR + MINUTE)
     assert seen(world)[:2] == (["loss_ahead"], ["loss_ahead"])
     ctx = world.context()
-    status = overview.status(ctx, ctx.ledger.reads, world.kafka.look(TOPIC))  # type: ignore[attr-defined]
+    status = looking.status(ctx, ctx.ledger.reads, world.kafka.look(TOPIC))  # type: ignore[attr-defined]
     (near,) = status.concerns
     assert near.what.startswith("ingest is paused, and unread records are lost in about")
     assert near.advice.startswith("tidegate unpause readings --only ingest")

@@ -104,9 +104,7 @@ def test_the_same_offsets_may_be_lost_again_after_the_topic_was_recreated(world:
     world.produce(*[record(str(i), 0.1) for i in range(4)])
     world.kafka.trim(TOPIC, 0, 4)
     assert world.ingest("r4") == 4
-    overview = world.context().ledger.reads.overview("readings")
-    assert overview is not None
-    assert overview.lost_offsets == 4
+    assert world.context().ledger.reads.survey(["readings"], 0)["readings"].lost == 4
 
 
 def test_a_batch_that_retention_passed_is_abandoned_and_the_next_begins_after_it(world: World) -> None:
@@ -201,6 +199,4 @@ def test_a_change_counts_as_unanswered_until_it_can_no_longer_be_executed(world:
 def unanswered(world: World) -> tuple[int, int]:
     """As `tidegate status` and `tidegate explain` are told."""
     reads = world.context().ledger.reads
-    overview = reads.overview("readings")
-    assert overview is not None
-    return overview.intents, len(reads.window("readings", window(0)).intents)
+    return reads.overviews(["readings"])["readings"].intents, len(reads.window("readings", window(0)).intents)

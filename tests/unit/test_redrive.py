@@ -161,8 +161,8 @@ def test_planned_ends_lag_and_watermark_stand_still(world: World) -> None:
     after = ctx.ledger.batches.planning_view("readings")
     assert (after.planned_ends, after.facts, after.next_batch_id) == (view.planned_ends, facts, 3)
     assert ctx.ledger.windows.facts("readings") == facts
-    overview = ctx.ledger.reads.overview("readings")  # type: ignore[attr-defined]
-    assert overview.planned_ends == view.planned_ends
+    survey = ctx.ledger.reads.survey(["readings"], 0)["readings"]  # type: ignore[attr-defined]
+    assert survey.progress.ends == view.planned_ends
     assert json.dumps({str(k): v for k, v in world.kafka.groups.items()}) == groups
     assert world.ingest("r2") == 3
     once(world)
@@ -174,7 +174,7 @@ def test_the_pipelines_sums_count_each_row_once(world: World) -> None:
     mend(world)
     redriven(world)
     ctx = world.context()
-    totals = ctx.ledger.reads.overview("readings").totals  # type: ignore[attr-defined]
+    totals = ctx.ledger.reads.survey(["readings"], 0)["readings"].totals.balance  # type: ignore[attr-defined]
     assert (totals.offsets, totals.read, totals.gaps) == (8, 8, 0)
     assert (totals.data, totals.late, totals.dirty) == (7, 0, 1)
     report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]

@@ -12,10 +12,12 @@ from tests.unit.reopenings import BOTH, WORK, balanced, begun, once, reopened
 from tests.world import HOUR, World, record, window
 from tidegate.core.base.errors import Alarm
 from tidegate.core.late.reopen import MOST_REFUSED, QUIET_MS
+from tidegate.core.look.concerns import late_words
 from tidegate.core.spec.pipeline import Reopening
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.late import reopen
-from tidegate.workflow.look import explanation, overview
+from tidegate.workflow.look import explanation
+from tidegate.workflow.look import status as looking
 from tidegate.workflow.maintain import reconcile
 
 
@@ -173,9 +175,9 @@ def test_explain_of_one_that_is_at_work(world: World) -> None:
 
 def left(world: World) -> tuple[str, list[str]]:
     ctx = world.context()
-    found = overview.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
+    found = looking.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
     world.close()
-    return overview.late_words(found.late_left, "readings"), [c.what for c in found.concerns if "late rows" in c.what]
+    return late_words(found.late_left, "readings"), [c.what for c in found.concerns if "late rows" in c.what]
 
 
 def test_status_lists_what_is_over_its_budget(world: World) -> None:

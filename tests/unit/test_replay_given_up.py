@@ -16,7 +16,7 @@ from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.core.window.states import BUILDING, WindowKey
 from tidegate.workflow.late import reopen
-from tidegate.workflow.look import overview
+from tidegate.workflow.look import status as looking
 from tidegate.workflow.maintain import abandoned, reconcile
 from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay, rollback
@@ -57,7 +57,7 @@ def state(world: World, number: int = 2) -> str:
 
 def told(world: World) -> list[str]:
     ctx = world.context()
-    found = overview.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
+    found = looking.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
     world.close()
     return [c.what for c in found.concerns if c.kind == "replay_left"]
 

@@ -12,9 +12,10 @@ from tests.unit.test_doctor import Setup, setup
 from tests.world import HOUR, T0, World, record, window
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.late.reopen import QUIET_MS
+from tidegate.core.look.status import PipelineStatus
 from tidegate.core.spec.pipeline import Column
-from tidegate.workflow.look import explanation, overview
-from tidegate.workflow.look.overview import PipelineStatus
+from tidegate.workflow.look import explanation
+from tidegate.workflow.look import status as looking
 from tidegate.workflow.replay import replay, rollback
 
 __all__ = ["setup"]  # a fixture
@@ -48,7 +49,7 @@ def stopped(world: World) -> None:
 
 def status(world: World) -> PipelineStatus:
     ctx = world.context()
-    found = overview.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
+    found = looking.status(ctx, ctx.ledger.reads, None)  # type: ignore[attr-defined]
     world.close()
     return found
 

@@ -15,12 +15,13 @@ from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.world import HOUR, TOPIC, World
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
+from tidegate.core.look.status import PipelineStatus
 from tidegate.core.source.loss import CRITICAL, OK, UNKNOWN, WARN
 from tidegate.core.source.progress import Look
 from tidegate.core.source.retention import AHEAD, NEVER, PASSING
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.look.overview import PipelineStatus, status
+from tidegate.workflow.look.status import status
 
 NAME, MINUTE = "readings", 60_000
 DAY = 24 * HOUR
@@ -170,8 +171,8 @@ def test_records_that_retention_has_passed_are_an_alarm(world: World) -> None:
     after = look(world)
     assert after.loss is not None
     assert (after.loss.partitions[0].state, after.loss.partitions[0].unread) == (AHEAD, 124)
-    assert after.overview is not None
-    assert after.overview.lost_offsets == 1
+    assert after.survey is not None
+    assert after.survey.lost == 1
 
 
 def test_a_batch_that_was_given_up_is_not_waited_for(world: World) -> None:

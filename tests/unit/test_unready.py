@@ -10,11 +10,11 @@ import pytest
 
 from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.core.base.instants import iso
+from tidegate.core.look.overdue import Concern
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Windows
-from tidegate.workflow.look import overview
+from tidegate.workflow.look import status as looking
 from tidegate.workflow.tell.notices import tell
-from tidegate.workflow.window.overdue import Concern
 
 MINUTE = 60_000
 
@@ -37,7 +37,7 @@ def concerns(world: World, topic: LogState | None = None) -> list[Concern]:
     """But what is ready and not published."""
     ctx = world.context()
     try:
-        found = overview.status(ctx, ctx.ledger.reads, topic).concerns  # type: ignore[attr-defined]
+        found = looking.status(ctx, ctx.ledger.reads, topic).concerns  # type: ignore[attr-defined]
         return [concern for concern in found if concern.kind != "late_window"]
     finally:
         world.close()

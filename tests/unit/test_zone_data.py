@@ -14,6 +14,7 @@ from tests.unit.test_audit import look
 from tests.world import HOUR, World, make_pipeline
 from tests.zone_hosts import ZONE, Hosts
 from tidegate.core.base.errors import BatchRefused, OtherZoneData, ReplayRefused
+from tidegate.core.look import overdue
 from tidegate.core.spec.pipeline import Pipeline, Reopening, Windows
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.states import WindowKey
@@ -23,7 +24,6 @@ from tidegate.workflow.late import reopen
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
-from tidegate.workflow.window import overdue
 
 DAY = 24 * HOUR
 

@@ -283,7 +283,7 @@ class Examination:
 
     def _left_behind(self) -> list[Finding]:
         """Replays and rollbacks that stopped on their way."""
-        from tidegate.workflow.look.overview import left_behind
+        from tidegate.core.look.concerns import left_behind
 
         found = []
         with surroundings.ledger() as ledger:

@@ -15,10 +15,10 @@ from tidegate.cli.progress_shown import following
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
+    from tidegate.core.late.reopen import Choice
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.window.states import WindowKey
     from tidegate.workflow.base.outcome import Outcome
-    from tidegate.workflow.late.reopen import Choice
 
 
 @click.command()

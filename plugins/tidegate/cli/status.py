@@ -16,9 +16,10 @@ from tidegate.cli.topics import topics
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
-    from tidegate.core.look.views import BatchRow, Overview
+    from tidegate.core.look.status import PipelineStatus
+    from tidegate.core.look.survey import Survey
+    from tidegate.core.look.views import BatchRow
     from tidegate.ledger import SqlLedger
-    from tidegate.workflow.look.overview import PipelineStatus
 
 KAFKA_S = 2.0
 EVENTS = 8
@@ -76,7 +77,8 @@ def _exit_code(lines: Iterable[Line]) -> int:
 
 
 def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
-    from tidegate.workflow.look.overview import status as status_of
+    from tidegate.adapters.clock import SystemClock
+    from tidegate.workflow.look.status import statuses
 
     loaded = surroundings.loaded_pipelines()
     if name is not None:
@@ -84,17 +86,11 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
         if not loaded:
             surroundings.pipeline_named(name)  # says which there are
     answers = topics(loaded, KAFKA_S) if ask_kafka else {}
-    lines = []
-    for one in loaded:
-        if one.pipeline is None:
-            lines.append(Line(one.name, None, str(one.error), None))
-            continue
-        topic = answers.get(one.name, NOT_ASKED)
-        state, why = (None, topic) if isinstance(topic, str) else (topic, None)
-        ctx = surroundings.context(one.pipeline, ledger)
-        found = status_of(ctx, ledger.reads, state, EVENTS if name else 1)
-        lines.append(Line(one.name, found, None, why))
-    return lines
+    sound, now_ms = [one.pipeline for one in loaded if one.pipeline is not None], SystemClock().now_ms()
+    states = {one: (topic, now_ms) for one, topic in answers.items() if not isinstance(topic, str)}
+    found = statuses(sound, states, ledger.reads, now_ms, EVENTS if name else 1)
+    silent = {one.name: answers.get(one.name, NOT_ASKED) for one in sound if one.name not in states}
+    return [Line(one.name, found.get(one.name), str(one.error or "") or None, silent.get(one.name)) for one in loaded]
 
 
 # ---------------------------------------------------------------- as JSON
@@ -103,15 +99,17 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
 def _plain(line: Line) -> dict[str, Any]:
     from tidegate.core.base.instants import iso
     from tidegate.core.base.plain import to_plain
-    from tidegate.workflow.window import overdue
+    from tidegate.core.look import overdue
 
     if line.status is None:
         return {"name": line.name, "well": False, "error": line.error}
-    s, o = line.status, line.status.overview
-    plain: dict[str, Any] = {"name": s.name, "well": s.well, "error": None, "registered": o is not None}
+    s, v, o = line.status, line.status.survey, line.status.overview
+    plain: dict[str, Any] = {"name": s.name, "well": s.well, "error": None, "registered": v is not None}
     plain |= {
+        "level": s.level,
         "concerns": to_plain(s.concerns),
         "lag": {"records": s.lag.records, "by_partition": s.lag.partitions, "lost": s.lag.lost} if s.lag else None,
+        "unread_records": s.lag.unread if s.lag else None,
         "kafka": line.kafka,
         "time_to_loss": losses.plain(s.loss),
         "watermark_ms": s.watermark_ms,
@@ -127,21 +125,21 @@ def _plain(line: Line) -> dict[str, Any]:
         "archive_paused": s.archive.paused if s.archive else None,
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
         "blocks": to_plain(s.blocks),
-        "side_duties": list(s.side_duties),
+        "side_duties": list(o.side_duties) if o else [],
         "paused_on_purpose": s.pause,
         "late_over_budget": [iso(c.window.start_ms) for c in s.late_left if c.over],
     }
-    if o is not None:
+    if v is not None and o is not None:
         plain |= {
             "open_batch": _batch(o.open_batch),
             "newest_landed": _batch(o.newest_landed),
             "batches": o.batches,
             "windows": o.windows,
             "generations": o.generations,
-            "published_rows": o.published_rows,
-            "late_now": o.late_now,
-            "totals": to_plain(o.totals),
-            "lost_offsets": o.lost_offsets,
+            "published_rows": v.published.rows,
+            "late_now": v.late_now,
+            "totals": to_plain(v.totals.balance),
+            "lost_offsets": v.lost,
             "unanswered_intents": o.intents,
             "events": to_plain(o.events),
         }
@@ -203,8 +201,8 @@ def _print_one(line: Line) -> None:
     from rich.text import Text
 
     from tidegate.core.base.instants import iso
+    from tidegate.core.look.concerns import late_words
     from tidegate.core.tell.subjects import said
-    from tidegate.workflow.look.overview import late_words
 
     out = console()
     s = line.status
@@ -219,11 +217,11 @@ def _print_one(line: Line) -> None:
     for c in s.concerns:
         paragraph(out, "why", c.what, "red")
         advice(out, "  to do", c.advice)
-    if s.overview is None:
+    v, o = s.survey, s.overview
+    if v is None or o is None:
         paragraph(out, "batches", "none: no run has registered this pipeline yet")
         paragraph(out, "behind", _behind_words(line))
         return
-    o = s.overview
     paragraph(out, "open batch", _open_words(o.open_batch))
     if o.newest_landed is not None:
         n = o.newest_landed
@@ -233,14 +231,13 @@ def _print_one(line: Line) -> None:
     paragraph(out, "behind", _behind_words(line))
     if s.loss is not None:
         losses.show(out, line.name, s.loss)
-    paragraph(out, "rows", _rows_words(o))
+    paragraph(out, "rows", _rows_words(v))
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:
         when = f"; {s.expected.text()}" if s.expected is not None else ""
         paragraph(out, "waits", s.next_window.text().partition(" ")[2] + when)
-    windows = f"{o.generations.get('CURRENT', 0):,} published with {many(o.published_rows, 'row')}"
-    busy = {k: v for k, v in o.generations.items() if k not in ("CURRENT", "RETIRED", "DISCARDED")}
-    paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(busy)))))
+    windows = f"{v.published.windows:,} published with {many(v.published.rows, 'row')}"
+    paragraph(out, "windows", "; ".join(filter(None, (windows, _counts(o.windows), _counts(v.busy)))))
     paragraph(out, "due", _due_words(s))
     if fill := _to_fill(s):
         advice(out, "", fill)
@@ -251,11 +248,11 @@ def _print_one(line: Line) -> None:
     late = late_words(s.late_left, s.name)
     if late:
         advice(out, "late", late)
-    if s.side_duties:
-        batches = ", ".join(map(str, s.side_duties))
+    if o.side_duties:
+        batches = ", ".join(map(str, o.side_duties))
         paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
-    if o.lost_offsets:
-        paragraph(out, "lost", f"{those(o.lost_offsets, 'offset', 'were')} gone from the topic before they were read")
+    if v.lost:
+        paragraph(out, "lost", f"{those(v.lost, 'offset', 'were')} gone from the topic before they were read")
     if o.intents:
         paragraph(out, "catalogue", f"{o.intents} changes without an answer")
     for n, event in enumerate(o.events):
@@ -266,10 +263,12 @@ def _print_one(line: Line) -> None:
         )
 
 
-def _rows_words(overview: Overview) -> str:
+def _rows_words(survey: Survey) -> str:
     """What became of all records; and how many late rows wait, where that is another number."""
-    waits = f"; of the late rows {overview.late_now:,} still wait"
-    return overview.totals.text() + (waits if overview.late_now != overview.totals.late else "")
+    totals = survey.totals.balance
+    return totals.text() + (
+        f"; of the late rows {survey.late_now:,} still wait" if survey.late_now != totals.late else ""
+    )
 
 
 def _open_words(batch: BatchRow | None) -> str:
@@ -287,7 +286,7 @@ def _open_words(batch: BatchRow | None) -> str:
 
 def _behind_words(line: Line) -> str:
     if line.status is None or line.status.lag is None:
-        return f"not known: {line.kafka}"
+        return f"not known: {line.kafka or 'the topic was recreated'}"
     lag = line.status.lag
     worst = sorted(((n, p) for p, n in lag.partitions.items() if n), reverse=True)[:4]
     most = ", ".join(f"partition {p}: {n:,}" for n, p in worst)
@@ -295,7 +294,7 @@ def _behind_words(line: Line) -> str:
 
 
 def _due_words(status: PipelineStatus) -> str:
-    from tidegate.workflow.window import overdue
+    from tidegate.core.look import overdue
 
     if not status.due:
         return "none"
@@ -308,10 +307,10 @@ def _due_words(status: PipelineStatus) -> str:
 
 def _to_fill(status: PipelineStatus) -> str:
     """What fills them. The command is for those that it publishes: another system's count would hold its runs too."""
-    from tidegate.workflow.window import overdue
+    from tidegate.core.look import overdue
 
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
-    lately = 0 if status.overview is None else status.overview.lately
+    lately = 0 if status.survey is None else status.survey.lately
     return overdue.to_fill(status.name, status.due, over, held, lately)
 
 

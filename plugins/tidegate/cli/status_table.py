@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.cli import losses
 
 if TYPE_CHECKING:
-    from tidegate.workflow.look.overview import PipelineStatus
+    from tidegate.core.look.status import PipelineStatus
 
 COLUMNS = (
     "pipeline", "is", "open batch", "watermark", "behind", "due", "late", "dirty", "published", "rows", "loss in",
@@ -60,29 +60,28 @@ def _row(line: Line) -> list[Any]:
     s = line.status
     if s is None:
         return [line.name, Text("BROKEN", style="red")]
-    if s.overview is None:
-        return [line.name, Text("new", style="yellow"), "", "", _behind(line)]
-    o, (said, colour) = s.overview, word(s)
+    said, colour = word(s)
+    v = s.survey
+    if v is None:
+        return [line.name, Text(said, style=colour), "", "", _behind(line)]
     return [
         line.name,
         Text(said, style=colour),
-        f"{o.open_batch.batch_id} {o.open_batch.state}" if o.open_batch else "-",
+        f"{v.open_batch.batch_id} {v.open_batch.state}" if v.open_batch else "-",
         iso(s.watermark_ms),
         _behind(line),
         _due(s),
-        f"{o.late_now:,}",
-        f"{o.totals.dirty:,}",
-        f"{o.generations.get('CURRENT', 0):,}",
-        f"{o.published_rows:,}",
+        f"{v.late_now:,}",
+        f"{v.totals.dirty_now:,}",
+        f"{v.published.windows:,}",
+        f"{v.published.rows:,}",
         losses.cell(s.loss),
     ]
 
 
 def word(status: PipelineStatus) -> tuple[str, str]:
     """How it is in a word, and the word's colour."""
-    if not status.well:
-        return "NOT WELL", "red"
-    return ("paused", "yellow") if status.pause is not None else ("well", "green")
+    return {"attention": ("NOT WELL", "red"), "well": ("well", "green")}.get(status.level, (status.level, "yellow"))
 
 
 def _behind(line: Line) -> str:

@@ -46,6 +46,7 @@ from tidegate.core.window.zonedata import ZoneData
 
 if TYPE_CHECKING:
     from tidegate.core.look.port import LedgerRepairs
+    from tidegate.core.look.survey import Block
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,6 @@ class PipelineRow:
     version: int
     next_batch_id: int
     accepted_topic_id: str | None
-
-
-@dataclass(frozen=True)
-class Block:
-    """An alarm: `subject` is `batch 12` or `window 20130105T040000Z`."""
-
-    subject: str
-    reason: str
 
 
 class PipelineLedger(Protocol):

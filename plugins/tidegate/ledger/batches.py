@@ -65,7 +65,7 @@ class SqlBatches:
                 ends.begun(c, name),
                 at.newest,
                 at.epochs,
-                resumptions.open_cuts(c, name, pipeline.topic_id),
+                resumptions.open_cuts(c, [name]).get(name, ()),
                 at.skipped,
                 resumptions.rewound(c, name, pipeline.topic_id),
             )

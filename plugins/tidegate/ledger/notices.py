@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select, union_all, update
+from sqlalchemy import and_, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
+from tidegate.core.look.survey import Told
 from tidegate.core.tell.notices import AuditOutcome, Finding, Happening, Notice
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import CURRENT, WindowKey
@@ -157,11 +159,18 @@ def audits_and_pauses(c: Connection, names: Sequence[str]) -> tuple[dict[str, Au
     return audits, pauses
 
 
-def undelivered(c: Connection, names: Sequence[str]) -> dict[str, int]:
-    """By pipeline: messages that people should have had by now."""
-    due = or_(n.c.told_ms.is_(None), n.c.ended_ms.is_not(None))
-    statement = select(n.c.pipeline, func.count()).where(n.c.pipeline.in_(names), n.c.closed_ms.is_(None), due)
-    return {name: count for name, count in c.execute(statement.group_by(n.c.pipeline))}
+def told_and_untold(c: Connection, names: Sequence[str] | None = None) -> tuple[dict[str, list[Told]], dict[str, int]]:
+    """By pipeline (None: of all): conditions that people were told of and that have not ended, the oldest first; and
+    how many messages they should have had by now."""
+    told: dict[str, list[Told]] = defaultdict(list)
+    untold: dict[str, int] = Counter()
+    statement = select(n).where(n.c.closed_ms.is_(None)).order_by(n.c.first_ms, n.c.key)
+    for x in c.execute(statement if names is None else statement.where(n.c.pipeline.in_(names))):
+        untold[x.pipeline] += x.told_ms is None or x.ended_ms is not None
+        finding = json.loads(x.content)
+        if x.ended_ms is None and isinstance(finding, dict) and not finding.get("once"):
+            told[x.pipeline].append(Told(finding["kind"], finding["what"], finding.get("advice", ""), x.first_ms))
+    return told, untold
 
 
 def _notice(row: Any) -> Notice:

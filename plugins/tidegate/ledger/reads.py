@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import case, func, select
@@ -10,18 +11,17 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.batch.states import INGEST, OPEN_STATES
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.look.views import LATELY_MS, BatchRow, Event, GenerationRow, Overview, WindowView
+from tidegate.core.look.views import Event, GenerationRow, Overview, WindowView
 from tidegate.core.target.intents import Intent
 from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import ARCHIVE, CURRENT, WindowKey
+from tidegate.core.window.states import WindowKey
 from tidegate.ledger import rows, schema
-from tidegate.ledger.ends import planned_ends
-from tidegate.ledger.late import lost_and_late
-from tidegate.ledger.pauses import standing
 from tidegate.ledger.reads_audit import AuditReads
 from tidegate.ledger.reads_board import BoardReads
 from tidegate.ledger.reads_rows import (
     batches,
+    batches_of,
+    event,
     generation_row,
     grouped,
     newest_event,
@@ -31,8 +31,7 @@ from tidegate.ledger.reads_rows import (
 from tidegate.ledger.reads_rows import events as events_of
 from tidegate.ledger.reads_survey import SurveyReads
 from tidegate.ledger.reads_where import WhereReads
-from tidegate.ledger.store import row_of, rows_of
-from tidegate.ledger.totals import totals
+from tidegate.ledger.store import asked, row_of, rows_of
 
 b, g = schema.batches, schema.generations
 
@@ -56,39 +55,33 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
             row = row_of(c, schema.spec_versions, pipeline=name, fingerprint=fingerprint)
         return row and row.version
 
-    def overview(self, name: str, events: int = 5) -> Overview | None:
-        with self._snapshot() as c:
-            pipeline = row_of(c, schema.pipelines, name=name)
-            if pipeline is None:
-                return None
-            intents = schema.intents
-            lost, late = lost_and_late(c, [name])
-            published_rows, lately = self._published(c, name)
-            return Overview(
-                name,
-                pipeline.topic_id,
-                _by_state(c, b, name),
-                _by_state(c, schema.windows, name),
-                _by_state(c, g, name),
-                totals(c, [name])[name].balance,
-                published_rows,
-                lost.get(name, 0),
-                _sum(c, select(func.count()).select_from(intents).where(intents.c.pipeline == name, self._unanswered)),
-                _newest_batch(c, name, OPEN_STATES),
-                _newest_batch(c, name, ("LANDED",)),
-                planned_ends(c, name, pipeline.topic_id),
-                tuple(events_of(c, name, events, None)),
-                late.get(name, 0),
-                standing(c, name),
-                lately,
-            )
+    def overviews(self, names: Collection[str], events: int = 5) -> dict[str, Overview]:
+        return self._each(names, lambda c, some: self._overviews(c, some, events))
 
-    def _published(self, c: Connection, name: str) -> tuple[int, int]:
-        """Of the generations in force: rows, and how many are windows' first ones and new."""
-        new = (g.c.kind == ARCHIVE) & (g.c.published_ms + LATELY_MS > self._store.instant)
-        asked = select(func.sum(g.c.rows), func.sum(case((new, 1), else_=0)))
-        rows_, lately = c.execute(asked.where(g.c.pipeline == name, g.c.state == CURRENT)).one()
-        return int(rows_ or 0), int(lately or 0)
+    def _overviews(self, c: Connection, names: Sequence[str], events: int) -> dict[str, Overview]:
+        i = schema.intents
+        batches, windows, generations = (_by_state(c, table, names) for table in (b, schema.windows, g))
+        asking = select(i.c.pipeline, func.count()).where(i.c.pipeline.in_(names), self._unanswered)
+        intents = {name: count for name, count in c.execute(asking.group_by(i.c.pipeline))}
+        newest = _newest_batches(c, names)
+        full, told, duties = (
+            batches_of(c, sorted(set(newest.values()))),
+            _newest_events(c, names, events),
+            _duties(c, names),
+        )
+        return {
+            name: Overview(
+                batches=batches[name],
+                windows=windows[name],
+                generations=generations[name],
+                intents=intents.get(name, 0),
+                open_batch=full.get(newest.get((name, True), (name, 0))),
+                newest_landed=full.get(newest.get((name, False), (name, 0))),
+                side_duties=tuple(duties.get(name, ())),
+                events=tuple(told.get(name, ())),
+            )
+            for name in names
+        }
 
     def landed(self, name: str) -> list[tuple[int, int]]:
         statement = select(b.c.batch_id, b.c.landed_ms).where(
@@ -135,19 +128,44 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
 # ---------------------------------------------------------------- rows
 
 
-def _sum(c: Connection, statement: Any) -> int:
-    return int(c.scalar(statement) or 0)
+def _by_state(c: Connection, table: Any, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    counts = select(table.c.pipeline, table.c.state, func.count()).where(table.c.pipeline.in_(names))
+    found: dict[str, dict[str, int]] = {name: {} for name in names}
+    for name, state, count in c.execute(counts.group_by(table.c.pipeline, table.c.state).order_by(table.c.state)):
+        found[name][state] = count
+    return found
 
 
-def _by_state(c: Connection, table: Any, name: str) -> dict[str, int]:
-    statement = select(table.c.state, func.count()).where(table.c.pipeline == name).group_by(table.c.state)
-    return {state: count for state, count in c.execute(statement.order_by(table.c.state))}
+def _newest_batches(c: Connection, names: Sequence[str]) -> dict[tuple[str, bool], tuple[str, int]]:
+    """By pipeline and whether it is open: the newest one, and the newest one that has landed."""
+    open_ = case((b.c.state == "LANDED", 0), else_=1)
+    newest = select(b.c.pipeline, open_, func.max(b.c.batch_id)).where(
+        b.c.pipeline.in_(names), b.c.state.in_((*OPEN_STATES, "LANDED"))
+    )
+    return {(name, bool(is_open)): (name, i) for name, is_open, i in c.execute(newest.group_by(b.c.pipeline, open_))}
 
 
-def _newest_batch(c: Connection, name: str, states: tuple[str, ...]) -> BatchRow | None:
-    newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == name, b.c.state.in_(states))
-    batch_id = c.scalar(newest)
-    return None if batch_id is None else batches(c, name, batch_id, batch_id)[0]
+def _duties(c: Connection, names: Sequence[str]) -> dict[str, list[int]]:
+    """LANDED batches whose side files are not in their tables yet."""
+    mine = (b.c.pipeline.in_(names), b.c.state == "LANDED", b.c.side_registered.is_(False))
+    found: dict[str, list[int]] = defaultdict(list)
+    for name, batch_id in c.execute(select(b.c.pipeline, b.c.batch_id).where(*mine).order_by(b.c.batch_id)):
+        found[name].append(batch_id)
+    return found
+
+
+_EVENTS = """
+WITH asked(pipeline) AS (VALUES {{rows}}), low AS (SELECT a.pipeline, coalesce((SELECT n.id FROM events AS n
+WHERE n.pipeline = a.pipeline ORDER BY n.id DESC LIMIT 1 OFFSET {skip}), 0) AS id FROM asked AS a)
+SELECT t.* FROM low JOIN events AS t ON t.pipeline = low.pipeline AND t.id >= low.id ORDER BY t.id DESC
+"""
+
+
+def _newest_events(c: Connection, names: Sequence[str], limit: int) -> dict[str, list[Event]]:
+    found: dict[str, list[Event]] = defaultdict(list)
+    for x in asked(c, _EVENTS.format(skip=limit - 1), [(name,) for name in names]):
+        found[x.pipeline].append(event(x))
+    return found
 
 
 def _generations(c: Connection, name: str, window_ms: int) -> list[GenerationRow]:

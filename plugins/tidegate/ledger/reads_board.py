@@ -13,35 +13,31 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import from_plain, loads
-from tidegate.core.batch.states import INGEST
 from tidegate.core.files.receipt import LATE, DirtySample
 from tidegate.core.files.slow_path import Slow
-from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Head, Mark, Told, WindowShare
+from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Mark, WindowShare
 from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.intents import Intent
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
 from tidegate.ledger import schema
-from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import (
     Snapshots,
     batch_row,
     batches,
+    event,
     events,
     generation_row,
     grouped,
     window_row,
 )
 from tidegate.ledger.reads_rows import window_total as total_of
-from tidegate.ledger.reads_survey import SPANS, asked
-from tidegate.ledger.store import row_of, rows_of
+from tidegate.ledger.store import asked, row_of, rows_of
 from tidegate.ledger.truths import answer_of
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
-made, n = schema.generation_batches, schema.notices
-_AT_WORK = literal_column("state <> 'CLOSED' OR blocked IS NOT NULL")
-"""Word by word as the index says it."""
+made = schema.generation_batches
 _WINDOWS = 100
 """Windows of a batch that are listed."""
 _DIRTY_LOOK = 300
@@ -54,41 +50,6 @@ class BoardReads(Snapshots):
     """core.glance.GlanceLedger on PostgreSQL or SQLite."""
 
     # ------------------------------------------------------------ pipelines
-
-    def heads(self) -> dict[str, Head]:
-        p = schema.pipelines
-        newest = select(func.max(b.c.batch_id)).where(b.c.pipeline == p.c.name).scalar_subquery()
-        with self._snapshot() as c:
-            e = schema.events
-            said = p.outerjoin(e, e.c.id == newest_of(p.c.name, SUBJECT))
-            rows = c.execute(select(p.c.name, newest.label("newest"), e).select_from(said)).all()
-            ids = {x.name: x.newest for x in rows}
-            pauses = {x.name: pause_of(x) for x in rows if x.id is not None}
-            batches = _newest(c, [(name, i) for name, i in ids.items() if i is not None])
-            closing, alarms = _at_work(c)
-            told = _told(c)
-        return {
-            name: replace(
-                Head(name, *batches.get(name, _NO_BATCH)),
-                closing=closing.get(name, 0),
-                alarms=tuple(alarms.get(name, ())),
-                told=tuple(told.get(name, ())),
-                pause=pauses.get(name),
-            )
-            for name in ids
-        }
-
-    def told(self, name: str) -> list[Told]:
-        with self._snapshot() as c:
-            return _told(c, n.c.pipeline == name).get(name, [])
-
-    def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {name: {} for name in names}
-        statement = select(g.c.pipeline, g.c.state, func.count()).where(g.c.pipeline.in_(sorted(names)))
-        with self._snapshot() as c:
-            for name, state, count in c.execute(statement.group_by(g.c.pipeline, g.c.state)):
-                found[name][state] = count
-        return found
 
     def spec_versions(self, names: Collection[str]) -> dict[str, int]:
         v = schema.spec_versions
@@ -206,7 +167,7 @@ class BoardReads(Snapshots):
         mine += [e.c.subject == subject] if subject else []
         with self._snapshot() as c:
             found = c.execute(select(e).where(*mine).order_by(e.c.id.desc()).limit(limit))
-            return [Event(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail)) for x in found]
+            return [event(x) for x in found]
 
     def bindings(self, name: str, batch_id: int) -> list[Binding]:
         with self._snapshot() as c:
@@ -215,23 +176,11 @@ class BoardReads(Snapshots):
             ]
 
 
-_NO_BATCH = (None, None, 0, INGEST, 0, None, None, None)
-_HEADS = """
-WITH asked(pipeline, batch_id) AS (VALUES {rows})
-SELECT t.pipeline, t.batch_id, t.state, t.epoch, t.kind, t.records, t.planned_ms, t.refused, t.blocked
-FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
-"""
-
 _SPECS = """
 WITH asked(pipeline, version) AS (VALUES {rows})
 SELECT t.pipeline, t.version, t.compiled
 FROM asked AS a JOIN spec_versions AS t ON t.pipeline = a.pipeline AND t.version = a.version
 """
-
-
-def _newest(c: Connection, pairs: Sequence[tuple[str, int]]) -> dict[str, tuple[Any, ...]]:
-    rows = [x for at in range(0, len(pairs), SPANS) for x in asked(c, _HEADS, pairs[at : at + SPANS])]
-    return {x.pipeline: tuple(x)[1:] for x in rows}
 
 
 def samples(receipt: str | None) -> tuple[DirtySample, ...]:
@@ -243,29 +192,6 @@ def samples(receipt: str | None) -> tuple[DirtySample, ...]:
 def slow(receipt: str | None) -> tuple[Slow, ...]:
     kept = json.loads(receipt).get("slow", []) if receipt else []
     return tuple(from_plain(Slow, one) for one in kept)
-
-
-def _at_work(c: Connection) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:
-    """Of all pipelines: how many windows are closing, and the alarms of windows."""
-    closing: dict[str, int] = defaultdict(int)
-    alarms: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    found = select(w.c.pipeline, w.c.start_ms, w.c.state, w.c.blocked).where(_AT_WORK)
-    for x in c.execute(found.order_by(w.c.pipeline, w.c.start_ms)):
-        closing[x.pipeline] += x.state == "CLOSING"
-        if x.blocked:
-            alarms[x.pipeline].append((x.start_ms, x.blocked))
-    return closing, alarms
-
-
-def _told(c: Connection, *which: Any) -> dict[str, list[Told]]:
-    """What stands; what happened once has no end, and is left out."""
-    found: dict[str, list[Told]] = defaultdict(list)
-    stands = select(n).where(n.c.ended_ms.is_(None), n.c.closed_ms.is_(None), *which).order_by(n.c.first_ms, n.c.key)
-    for x in c.execute(stands):
-        finding = json.loads(x.content)
-        if isinstance(finding, dict) and not finding.get("once"):
-            found[x.pipeline].append(Told(finding["kind"], finding["what"], finding.get("advice", ""), x.first_ms))
-    return found
 
 
 def _late(c: Connection, inside: Any) -> dict[int, int]:

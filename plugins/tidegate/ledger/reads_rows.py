@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
@@ -20,9 +21,10 @@ from tidegate.core.look.views import BatchRow, Event, GenerationRow, RangeRow, W
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store
+from tidegate.ledger.store import Store, asked
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
+K = TypeVar("K")
 _DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")
 
 
@@ -49,28 +51,48 @@ def select_rows(c: Connection, table: Any, *where: Any) -> list[Any]:
 def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
     """Those with ids `[first, last]`, with their ranges and partitions."""
 
-    def between(table: Any) -> list[Any]:
-        return select_rows(c, table, table.c.pipeline == name, table.c.batch_id.between(first, last))
+    def between(table: Any, *columns: Any) -> list[Any]:
+        mine = (table.c.pipeline == name, table.c.batch_id.between(first, last))
+        return list(c.execute(select(*(columns or [table])).where(*mine).order_by(*table.primary_key.columns)))
 
-    b = schema.batches
-    columns = [b.c[field] for field in BatchRow.__dataclass_fields__ if field not in _DETAILS]  # not the receipt
-    columns.append(b.c.floor)
-    listed = select(*columns).where(b.c.pipeline == name, b.c.batch_id.between(first, last)).order_by(b.c.batch_id)
-    found = c.execute(listed).all()
-    ranges = grouped(between(schema.batch_ranges), lambda row: row.batch_id)
-    parts = grouped(between(schema.batch_partitions), lambda row: row.batch_id)
-    s, o = schema.batch_sources, schema.row_owners
-    sources = grouped(between(s), lambda row: row.batch_id)
-    owners = {row.batch_id: row for row in between(o) if row.kind == DIRTY}
-    return [
-        replace(
-            batch_row(row, ranges.get(row.batch_id, []), parts.get(row.batch_id, [])),
-            sources=tuple(sorted({x.source for x in sources.get(row.batch_id, [])})),
-            floor=_floor(row.floor),
-            **_ownership(owners.get(row.batch_id)),
+    return [row for _, row in _batches(between)]
+
+
+def batches_of(c: Connection, pairs: Sequence[tuple[str, int]]) -> dict[tuple[str, int], BatchRow]:
+    """These (pipeline, batch id), of many pipelines: five statements."""
+
+    def these(table: Any, *columns: Any) -> list[Any]:
+        key = ", ".join(f't."{x.name}"' for x in table.primary_key.columns)
+        shown = ", ".join(f't."{x.name}"' for x in columns or table.c)
+        return asked(
+            c,
+            f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT {shown} FROM asked AS a "
+            f"JOIN {table.name} AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id ORDER BY {key}",
+            pairs,
         )
-        for row in found
-    ]
+
+    return {(name, row.batch_id): row for name, row in _batches(these)}
+
+
+def _batches(rows_of: Callable[..., list[Any]]) -> Iterator[tuple[str, BatchRow]]:
+    """`rows_of(table, columns, if not all)`: the rows that belong to the batches."""
+    b, key = schema.batches, attrgetter("pipeline", "batch_id")
+    columns = [b.c[field] for field in BatchRow.__dataclass_fields__ if field not in _DETAILS]  # not the receipt
+    found = rows_of(b, b.c.pipeline, *columns, b.c.floor)
+    tables = (schema.batch_ranges, schema.batch_partitions, schema.batch_sources)
+    ranges, parts, sources = (grouped(rows_of(table), key) for table in tables)
+    owners = {key(row): row for row in rows_of(schema.row_owners) if row.kind == DIRTY}
+    for row in found:
+        i = key(row)
+        yield (
+            row.pipeline,
+            replace(
+                batch_row(row, ranges.get(i, []), parts.get(i, [])),
+                sources=tuple(sorted({x.source for x in sources.get(i, [])})),
+                floor=_floor(row.floor),
+                **_ownership(owners.get(i)),
+            ),
+        )
 
 
 def _floor(text: str) -> Floor | None:
@@ -85,8 +107,8 @@ def _ownership(row: Any | None) -> dict[str, Any]:
     return {} if row is None else {"redriven_by": row.owner, "set_aside": bool(row.cleared)}
 
 
-def grouped(items: Iterable[Any], key: Callable[[Any], int]) -> dict[int, list[Any]]:
-    groups: dict[int, list[Any]] = defaultdict(list)
+def grouped(items: Iterable[Any], key: Callable[[Any], K]) -> dict[K, list[Any]]:
+    groups: dict[K, list[Any]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)
     return groups
@@ -145,7 +167,11 @@ def events(c: Connection, name: str, limit: int, subject: str | None) -> list[Ev
     if subject is not None:
         statement = statement.where(e.c.subject == subject)
     found = c.execute(statement.order_by(e.c.id.desc()).limit(limit))
-    return [Event(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail)) for x in found]
+    return [event(x) for x in found]
+
+
+def event(row: Any) -> Event:
+    return Event(row.id, row.at_ms, row.actor, row.what, row.subject, json.loads(row.detail))
 
 
 def newest_event(c: Connection, name: str) -> int:

@@ -3,75 +3,113 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import and_, case, exists, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import from_plain, loads
-from tidegate.core.batch.states import INGEST, OPEN_STATES
-from tidegate.core.batch.totals import Spent, Sums, Totals
+from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.totals import Spent, Totals
 from tidegate.core.files.slow_path import Slow
-from tidegate.core.look.survey import Counts, Landed, Published, Survey, WindowSteps
+from tidegate.core.late.reopen import LateWindow
+from tidegate.core.look.survey import LATELY_MS, Head, Landed, Published, Survey, WindowSteps
+from tidegate.core.replay.rehearsal import OF_REPLAYS, Unfinished
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.source.retention import HORIZON_MS
+from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
-from tidegate.core.window.states import CURRENT
+from tidegate.core.window.forecast import BATCHES, earlier
+from tidegate.core.window.states import ARCHIVE, CURRENT
+from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import schema
+from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
 from tidegate.ledger.facts import NOTHING, partition_facts
 from tidegate.ledger.late import lost_and_late
-from tidegate.ledger.notices import audits_and_pauses, undelivered
+from tidegate.ledger.notices import audits_and_pauses, told_and_untold
+from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import Snapshots
+from tidegate.ledger.reopenings import candidates
+from tidegate.ledger.resumptions import open_cuts
+from tidegate.ledger.store import asked
 from tidegate.ledger.totals import totals
+from tidegate.ledger.truths import waiting
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
-parts, w = schema.batch_partitions, schema.windows
+parts, w, s, k = schema.batch_partitions, schema.windows, schema.resumptions, schema.log_cuts
+T = TypeVar("T")
 _LARGE = ("receipt", "floor", "gaps")
 """Columns that are not wanted here."""
+_STUCK = """
+WITH asked(pipeline, batch_id) AS (VALUES {rows})
+SELECT t.pipeline FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
+WHERE t.state IN ('PLANNED', 'WRITING', 'SEALED') AND (t.refused IS NOT NULL OR t.blocked IS NOT NULL)
+"""
 _ALL = 2**62
-NAMES, SPANS = 5_000, 5_000
-"""Values in one statement; SQLite takes no more than about 32,000."""
+NAMES = 5_000
+"""In one statement; SQLite takes no more than about 32,000 values."""
 
 
 class SurveyReads(Snapshots):
     """core.survey.SurveyLedger on PostgreSQL or SQLite."""
 
     def survey(self, names: Collection[str], now_ms: int) -> dict[str, Survey]:
-        wanted = sorted(names)
-        found: dict[str, Survey] = {}
-        for at in range(0, len(wanted), NAMES):
-            with self._snapshot() as c:
-                found |= _survey(c, wanted[at : at + NAMES], now_ms)
-        return found
+        return self._each(names, lambda c, some: _survey(c, some, now_ms))
 
     def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
-        wanted = sorted(names)
-        found: dict[str, Progress] = {}
-        for at in range(0, len(wanted), NAMES):
-            with self._snapshot() as c:
-                found |= {name: one for name, (one, _) in _progress(c, wanted[at : at + NAMES], now_ms).items()}
-        return found
+        found = self._each(names, lambda c, some: _progress(c, some, now_ms))
+        return {name: one for name, (one, *_) in found.items()}
 
     def totals(self, names: Collection[str]) -> dict[str, Totals]:
-        wanted = sorted(names)
-        found: dict[str, Totals] = {}
-        for at in range(0, len(wanted), NAMES):
-            with self._snapshot() as c:
-                found |= totals(c, wanted[at : at + NAMES])
-        return found
+        return self._each(names, totals)
 
     def window_steps(self, names: Collection[str]) -> dict[str, WindowSteps]:
+        return self._each(names, _window_steps)
+
+    def answers(self, names: Collection[str]) -> dict[str, dict[int, Answer]]:
+        return self._each(names, waiting)
+
+    def late_windows(self, names: Collection[str]) -> dict[str, list[LateWindow]]:
+        return self._each(names, candidates)
+
+    def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        return self._each(names, _earlier)
+
+    def _each(self, names: Collection[str], ask: Callable[[Connection, Sequence[str]], dict[str, T]]) -> dict[str, T]:
+        """So many at once as a statement takes, each time in one snapshot."""
         wanted = sorted(names)
-        found: dict[str, WindowSteps] = {}
+        found: dict[str, T] = {}
         for at in range(0, len(wanted), NAMES):
             with self._snapshot() as c:
-                found |= _window_steps(c, wanted[at : at + NAMES])
+                found |= ask(c, wanted[at : at + NAMES])
         return found
+
+    def heads(self) -> dict[str, Head]:
+        """The newest batch alone may be open."""
+        e, newest = schema.events, select(func.max(b.c.batch_id)).where(b.c.pipeline == p.c.name).scalar_subquery()
+        with self._snapshot() as c:
+            said = p.outerjoin(e, e.c.id == newest_of(p.c.name, SUBJECT))
+            cut = exists().where(k.c.pipeline == p.c.name, k.c.topic_id == p.c.topic_id).label("cut")
+            rows = c.execute(select(p.c.name, newest.label("newest"), cut, e).select_from(said)).all()
+            pairs = [(x.name, x.newest) for x in rows if x.newest is not None]
+            batches = asked(c, _STUCK, pairs)
+            stuck = {x.pipeline for x in batches}
+            stuck |= set(c.scalars(select(w.c.pipeline).where(AT_WORK, w.c.blocked.is_not(None))))
+            stuck |= {x.name for x in rows if x.cut}
+            told, _ = told_and_untold(c)
+        return {
+            x.name: Head(
+                x.name,
+                x.name in stuck,
+                frozenset(one.kind for one in told.get(x.name, ())),
+                None if x.id is None else pause_of(x),
+            )
+            for x in rows
+        }
 
     def landed_upto_each(self, upto: Mapping[str, int | None]) -> dict[str, Landed]:
         return self._landed("batch_id", {name: _ALL if i is None else i for name, i in upto.items()})
@@ -80,53 +118,84 @@ class SurveyReads(Snapshots):
         return self._landed("landed_ms", upto_ms)
 
     def _landed(self, column: str, upto: Mapping[str, int]) -> dict[str, Landed]:
-        wanted = sorted(upto.items())
-        found: dict[str, Landed] = {}
-        for at in range(0, len(wanted), SPANS):
-            with self._snapshot() as c:
-                found |= _landed_upto(c, column, wanted[at : at + SPANS])
-        return found
+        with self._snapshot() as c:
+            return _landed_upto(c, column, sorted(upto.items()))
 
     def published_within_each(self, wanted: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:
         spans = [(name, part.start, part.end) for name, within in sorted(wanted.items()) for part in within]
         found: dict[str, list[int]] = {name: [] for name in wanted}
-        for at in range(0, len(spans), SPANS):
-            with self._snapshot() as c:
-                for row in _published(c, spans[at : at + SPANS]):
-                    found[row.pipeline].append(row.window_ms)
+        with self._snapshot() as c:
+            for row in _published(c, spans):
+                found[row.pipeline].append(row.window_ms)
         return {name: sorted(starts) for name, starts in found.items()}
 
 
 def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Survey]:
-    sums, published = totals(c, names), _generations(c, names)
-    waiting, notes = _waiting(c, names), _notes(c, names)
+    sums, published, notes = totals(c, names), _generations(c, names, now_ms - LATELY_MS), _notes(c, names)
+    batches, (closing, alarms), cuts = open_batches(c, names), at_work(c, names), open_cuts(c, names)
+    building = _building(c, names)
     lost, late = lost_and_late(c, names)
-    (audits, pauses), untold = audits_and_pauses(c, names), undelivered(c, names)
+    (audits, pauses), (told, untold) = audits_and_pauses(c, names), told_and_untold(c, names)
     found, known = {}, _progress(c, names, now_ms)
-    slow = _slow(c, [(name, one.landed.batch_id) for name, (one, _) in known.items() if one.landed is not None])
-    for name, (progress, facts) in known.items():
-        since, held = waiting.get(name, (None, 0))
+    slow = _slow(c, [(name, one.landed.batch_id) for name, (one, *_) in known.items() if one.landed is not None])
+    for name, (progress, facts, begun) in known.items():
+        batch, made = batches.get(name), building.get(name, ())
+        in_force, lately = published.get(name, (Published(), 0))
         found[name] = Survey(
-            progress,
-            facts,
-            _counts(sums[name]),
-            published.get(name, Published()),
-            notes.get(name),
-            since,
-            held,
-            lost.get(name, 0),
-            sums[name].steps,
-            audits.get(name),
-            untold.get(name, 0),
-            late.get(name, 0),
-            pauses.get(name),
-            slow.get(name, ()),
+            progress=progress,
+            facts=facts,
+            begun=begun,
+            open_batch=batch,
+            blocks=together(batch, alarms.get(name, ()), cuts.get(name, ())),
+            closing=closing.get(name, 0),
+            totals=sums[name],
+            published=in_force,
+            busy=Counter(one.state for one in made),
+            replays=tuple(one for one in made if one.kind in OF_REPLAYS),
+            note=notes.get(name),
+            lost=lost.get(name, 0),
+            late_now=late.get(name, 0),
+            audit=audits.get(name),
+            untold=untold.get(name, 0),
+            told=tuple(told.get(name, ())),
+            pause=pauses.get(name),
+            slow=slow.get(name, ()),
+            lately=lately,
         )
     return found
 
 
-def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tuple[Progress, TopicFacts]]:
-    """Also what readiness rests on, since it is the newest landed batch's too."""
+def _building(c: Connection, names: Sequence[str]) -> dict[str, list[Unfinished]]:
+    """Generations on their way, by window."""
+    columns = (g.c.window_ms, g.c.number, g.c.kind, g.c.state, g.c.began_ms)
+    mine = (g.c.pipeline.in_(names), g.c.state.in_(UNFINISHED))
+    found: dict[str, list[Unfinished]] = defaultdict(list)
+    for name, *row in c.execute(select(g.c.pipeline, *columns).where(*mine).order_by(g.c.window_ms)):
+        found[name].append(Unfinished(*row))
+    return found
+
+
+def _earlier(c: Connection, names: Sequence[str]) -> dict[str, TopicFacts]:
+    statement = (
+        "WITH asked(pipeline) AS (VALUES {rows}), low AS (SELECT a.pipeline, coalesce((SELECT n.batch_id "
+        f"FROM batches AS n WHERE n.pipeline = a.pipeline AND n.state = 'LANDED' AND n.kind = '{INGEST}' "
+        f"ORDER BY n.batch_id DESC LIMIT 1 OFFSET {BATCHES}), 0) AS batch_id FROM asked AS a) "
+        "SELECT t.pipeline, t.batch_id, t.clock_ms FROM low JOIN batches AS t ON t.pipeline = low.pipeline "
+        f"AND t.batch_id >= low.batch_id WHERE t.state = 'LANDED' AND t.kind = '{INGEST}' ORDER BY t.batch_id DESC"
+    )
+    landed: dict[str, dict[int, Any]] = defaultdict(dict)
+    for row in asked(c, statement, [(name,) for name in names]):
+        landed[row.pipeline][row.batch_id] = row
+    found = {name: earlier([(i, row.clock_ms) for i, row in rows.items()]) for name, rows in landed.items()}
+    pairs = [(name, i) for name, i in found.items() if i is not None]
+    met: dict[str, list[Any]] = defaultdict(list)
+    for row in _of(c, parts, pairs):
+        met[row.pipeline].append(row)
+    return {name: _left(landed[name][i], met[name]) for name, i in pairs}
+
+
+def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tuple[Progress, TopicFacts, bool]]:
+    """Also what readiness rests on, since it is the newest landed batch's too; and whether one was ever planned."""
     heads = c.execute(_heads(names, now_ms - HORIZON_MS)).all()
     pairs = sorted({(x.name, i) for x in heads for i in (x.newest, x.landed, x.base) if i is not None})
     batches = {(x.pipeline, x.batch_id): x for x in _of(c, b, pairs)}
@@ -134,6 +203,9 @@ def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tup
     for row in _of(c, parts, pairs):
         met[row.pipeline, row.batch_id].append(row)
     ranges = {(x.pipeline, x.batch_id, x.partition): x for x in _of(c, r, pairs)}
+    resumed: dict[tuple[str, str | None, int], dict[int, int]] = defaultdict(dict)
+    for x in c.execute(select(s).where(s.c.pipeline.in_(names))):
+        resumed[x.pipeline, x.topic_id, x.after_batch][x.partition] = x.offset
 
     def look(name: str, batch_id: int | None, topic_id: str | None) -> BatchLook | None:
         batch = batches.get((name, batch_id))
@@ -144,8 +216,13 @@ def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tup
 
     found = {}
     for head in heads:
-        looks = (look(head.name, i, head.topic_id) for i in (head.newest, head.landed, head.base))
-        found[head.name] = (Progress(head.topic_id, *looks), _facts(batches, met, head))
+        newest, landed, base = (look(head.name, i, head.topic_id) for i in (head.newest, head.landed, head.base))
+        decided = resumed.get((head.name, head.topic_id, head.newest or 0), {})
+        found[head.name] = (
+            Progress(head.topic_id, newest, landed, base, decided),
+            _facts(batches, met, head),
+            head.begun,
+        )
     return found
 
 
@@ -192,6 +269,7 @@ def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
         select(
             p.c.name,
             p.c.topic_id,
+            (p.c.next_batch_id > 1).label("begun"),
             one(lambda n: n.c.pipeline == p.c.name, lambda n: n.c.topic_id == p.c.topic_id).label("newest"),
             one(lambda n: n.c.pipeline == p.c.name, landed).label("landed"),
         )
@@ -206,7 +284,7 @@ def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
     base = func.coalesce(
         one(before, landed, lambda n: n.c.landed_ms <= landed_before_ms), one(before, landed, oldest=True)
     )
-    return select(heads.c.name, heads.c.topic_id, heads.c.newest, heads.c.landed, base.label("base"))
+    return select(heads.c.name, heads.c.topic_id, heads.c.begun, heads.c.newest, heads.c.landed, base.label("base"))
 
 
 def _of(c: Connection, table: Any, pairs: Sequence[tuple[str, int]]) -> list[Any]:
@@ -217,15 +295,7 @@ def _of(c: Connection, table: Any, pairs: Sequence[tuple[str, int]]) -> list[Any
         f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT {columns} FROM asked AS a "
         f"JOIN {table.name} AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id"
     )
-    return [row for at in range(0, len(pairs), SPANS) for row in asked(c, statement, pairs[at : at + SPANS])]
-
-
-def asked(c: Connection, statement: str, values: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """`statement` with these rows in place of `{rows}`."""
-    mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
-    row = f"({', '.join([mark] * len(values[0]))})"
-    sql = statement.format(rows=", ".join([row] * len(values)))
-    return list(c.exec_driver_sql(sql, tuple(value for one in values for value in one)))
+    return asked(c, statement, pairs)
 
 
 def _look(part: Any, planned: Any | None) -> Look:
@@ -247,23 +317,18 @@ def _look(part: Any, planned: Any | None) -> Look:
     )
 
 
-def _counts(sums: Totals) -> Counts:
-    mine = {f.name: getattr(sums.ingested, f.name) for f in fields(Sums)}
-    return Counts(**mine, dirty_now=sums.dirty_now)
-
-
-def _generations(c: Connection, names: Sequence[str]) -> dict[str, Published]:
-    current = and_(g.c.pipeline.in_(names), g.c.state == CURRENT)
-    totals = (
-        select(g.c.pipeline, func.count().label("windows"), func.sum(g.c.rows).label("rows"))
-        .add_columns(func.max(g.c.window_ms).label("newest"))
-        .where(current)
-        .group_by(g.c.pipeline)
-        .subquery()
-    )
-    first = and_(g.c.pipeline == totals.c.pipeline, g.c.window_ms == totals.c.newest, g.c.number == 1)
-    statement = select(totals, g.c.published_ms).select_from(totals.outerjoin(g, first))
-    return {x.pipeline: Published(x.windows, int(x.rows or 0), x.newest, x.published_ms) for x in c.execute(statement)}
+def _generations(c: Connection, names: Sequence[str], since_ms: int) -> dict[str, tuple[Published, int]]:
+    """Also how many windows were published for the first time since then."""
+    new = and_(g.c.kind == ARCHIVE, g.c.published_ms > since_ms)
+    sums = (func.count().label("windows"), func.sum(g.c.rows).label("rows"), func.max(g.c.window_ms).label("newest"))
+    current = select(g.c.pipeline, *sums, func.sum(case((new, 1), else_=0)).label("lately"))
+    current = current.where(g.c.pipeline.in_(names), g.c.state == CURRENT).group_by(g.c.pipeline).subquery()
+    first = and_(g.c.pipeline == current.c.pipeline, g.c.window_ms == current.c.newest, g.c.number == 1)
+    statement = select(current, g.c.published_ms).select_from(current.outerjoin(g, first))
+    return {
+        x.pipeline: (Published(x.windows, int(x.rows or 0), x.newest, x.published_ms), int(x.lately))
+        for x in c.execute(statement)
+    }
 
 
 def _window_steps(c: Connection, names: Sequence[str]) -> dict[str, WindowSteps]:
@@ -291,21 +356,6 @@ def _spent(step: str, end: Any, start: Any) -> tuple[Any, Any]:
     return func.sum(case((took > 0, took), else_=0)).label(f"{step}_ms"), func.count(took).label(f"{step}_n")
 
 
-def _waiting(c: Connection, names: Sequence[str]) -> dict[str, tuple[int | None, int]]:
-    """When the open batch was planned, and how many batches, windows and cut logs wait for a human."""
-    held = case((b.c.blocked.is_not(None) | b.c.refused.is_not(None), 1), else_=0)
-    batches = select(b.c.pipeline, func.min(b.c.planned_ms), func.sum(held))
-    batches = batches.where(b.c.pipeline.in_(names), b.c.state.in_(OPEN_STATES)).group_by(b.c.pipeline)
-    found = {name: (since, int(count or 0)) for name, since, count in c.execute(batches)}
-    windows = select(w.c.pipeline, func.count()).where(w.c.pipeline.in_(names), w.c.blocked.is_not(None))
-    k = schema.log_cuts
-    cuts = select(k.c.pipeline, func.count()).where(k.c.pipeline.in_(names))
-    for name, count in [*c.execute(windows.group_by(w.c.pipeline)), *c.execute(cuts.group_by(k.c.pipeline))]:
-        since, before = found.get(name, (None, 0))
-        found[name] = (since, before + count)
-    return found
-
-
 def _slow(c: Connection, landed: Sequence[tuple[str, int]]) -> dict[str, tuple[Slow, ...]]:
     """From receipts; the database takes them apart, for they are large."""
     sqlite = c.dialect.name == "sqlite"
@@ -314,7 +364,7 @@ def _slow(c: Connection, landed: Sequence[tuple[str, int]]) -> dict[str, tuple[S
         f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT a.pipeline, {part} AS slow FROM asked AS a "
         "JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id"
     )
-    rows = [row for at in range(0, len(landed), SPANS) for row in asked(c, statement, landed[at : at + SPANS])]
+    rows = asked(c, statement, landed)
     return {x.pipeline: from_plain(tuple[Slow, ...], json.loads(x.slow)) for x in rows if x.slow}
 
 

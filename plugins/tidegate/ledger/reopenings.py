@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import and_, exists, func, select, update
+from sqlalchemy import and_, exists, func, literal_column, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.transition import Step
@@ -19,7 +19,7 @@ from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, REOPEN, WindowKey
 from tidegate.core.window.transitions import BEGIN, TAKE, UNFINISHED
 from tidegate.ledger import moves, schema
-from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar
+from tidegate.ledger.store import Store, asked, insert_all, row_of, rows_of, scalar
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _BEGUN = (BEGIN.event, TAKE.event)
@@ -32,23 +32,8 @@ class SqlReopenings:
         self._store = store
 
     def candidates(self, name: str, window_ms: int | None = None, since_ms: int | None = None) -> list[LateWindow]:
-        moved = and_(b.c.side_moved.is_(True), b.c.side_registered.is_(True))
-        statement = (
-            select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"), b.c.landed_ms, moved.label("settled"))
-            .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
-            .where(t.c.pipeline == name, t.c.kind == LATE, b.c.state == LANDED, ~_taken_up(name))
-            .group_by(t.c.window_ms, t.c.batch_id, b.c.landed_ms, b.c.side_moved, b.c.side_registered)
-            .order_by(t.c.window_ms, t.c.batch_id)
-        )
-        if window_ms is not None:
-            statement = statement.where(t.c.window_ms == window_ms)
-        if since_ms is not None:
-            statement = statement.where(t.c.window_ms >= since_ms)
         with self._store.begin() as c:
-            found: dict[int, list[LateBatch]] = defaultdict(list)
-            for row in c.execute(statement):
-                found[row.window_ms].append(LateBatch(row.batch_id, int(row.rows), row.landed_ms, bool(row.settled)))
-            return [_window(c, name, start, batches) for start, batches in found.items()]
+            return candidates(c, [name], window_ms, since_ms).get(name, [])
 
     def duties(self, name: str) -> list[tuple[int, int, int]]:
         with self._store.begin() as c:
@@ -157,20 +142,56 @@ def _same_generation() -> Any:
     return and_(g.c.pipeline == x.c.pipeline, g.c.window_ms == x.c.window_ms, g.c.number == x.c.number)
 
 
-def _taken_up(name: str) -> Any:
-    """Whether the window's generation in force holds the batch's late rows."""
-    mine = and_(g.c.pipeline == name, g.c.window_ms == t.c.window_ms, g.c.state == CURRENT, _same_generation())
-    return exists().where(mine, x.c.batch_id == t.c.batch_id, x.c.kind == LATE)
+def candidates(
+    c: Connection, names: Sequence[str], window_ms: int | None = None, since_ms: int | None = None
+) -> dict[str, list[LateWindow]]:
+    """See core.late.reopen.ReopenLedger; of many pipelines: three statements."""
+    taken_up = and_(g.c.pipeline == t.c.pipeline, g.c.window_ms == t.c.window_ms, g.c.state == CURRENT)
+    taken_up = exists().where(taken_up, _same_generation(), x.c.batch_id == t.c.batch_id, x.c.kind == LATE)
+    moved = and_(b.c.side_moved.is_(True), b.c.side_registered.is_(True)).label("settled")
+    whose = (t.c.pipeline, t.c.window_ms, t.c.batch_id)
+    statement = (
+        select(*whose, func.sum(t.c.rows).label("rows"), b.c.landed_ms, moved)
+        .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
+        .where(t.c.pipeline.in_(names), literal_column("batch_window_totals.kind = 'late'"), b.c.state == LANDED)
+        .where(~taken_up)
+        .group_by(*whose, b.c.landed_ms, b.c.side_moved, b.c.side_registered)
+        .order_by(*whose)
+    )
+    if window_ms is not None:
+        statement = statement.where(t.c.window_ms == window_ms)
+    if since_ms is not None:
+        statement = statement.where(t.c.window_ms >= since_ms)
+    late: dict[tuple[str, int], list[LateBatch]] = defaultdict(list)
+    for row in c.execute(statement):
+        batch = LateBatch(row.batch_id, int(row.rows), row.landed_ms, bool(row.settled))
+        late[row.pipeline, row.window_ms].append(batch)
+    made: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for row in asked(c, _GENERATIONS, list(late)):
+        made[row.pipeline, row.window_ms].append(row)
+    blocked = {(row.pipeline, row.start_ms): row.blocked for row in asked(c, _BLOCKED, list(late))}
+    found: dict[str, list[LateWindow]] = defaultdict(list)
+    for (name, start_ms), batches in late.items():
+        found[name].append(_window(start_ms, batches, made[name, start_ms], blocked.get((name, start_ms))))
+    return found
 
 
-def _window(c: Connection, name: str, window_ms: int, batches: list[LateBatch]) -> LateWindow:
-    made = rows_of(c, g, pipeline=name, window_ms=window_ms)
-    w = schema.windows
-    blocked = c.scalar(select(w.c.blocked).where(w.c.pipeline == name, w.c.start_ms == window_ms))
+_ASKED = "WITH asked(pipeline, window_ms) AS (VALUES {rows}) "
+_GENERATIONS = (
+    f"{_ASKED}SELECT t.pipeline, t.window_ms, t.number, t.state, t.kind FROM asked AS a "
+    "JOIN generations AS t ON t.pipeline = a.pipeline AND t.window_ms = a.window_ms"
+)
+_BLOCKED = (
+    f"{_ASKED}SELECT t.pipeline, t.start_ms, t.blocked FROM asked AS a "
+    "JOIN windows AS t ON t.pipeline = a.pipeline AND t.start_ms = a.window_ms"
+)
+
+
+def _window(start_ms: int, batches: list[LateBatch], made: list[Any], blocked: str | None) -> LateWindow:
     current = next((row.number for row in made if row.state == CURRENT), None)
     reopenings = [row for row in made if row.kind == REOPEN]
     return LateWindow(
-        window_ms,
+        start_ms,
         tuple(batches),
         current,
         sum(row.state != DISCARDED for row in reopenings),

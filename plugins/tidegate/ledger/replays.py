@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import and_, exists, or_, select
 
-from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, Rehearsal, Unfinished
-from tidegate.core.replay.rollback import ROLLBACK
+from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, OF_REPLAYS, Rehearsal, Unfinished
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
 from tidegate.ledger import schema
 from tidegate.ledger.store import Store
@@ -36,7 +35,7 @@ class SqlReplays:
             return {row.window_ms: row.number for row in c.execute(statement)}
 
     def unfinished(self, name: str) -> list[Unfinished]:
-        working = g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind.in_(("replay", ROLLBACK))
+        working = g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind.in_(OF_REPLAYS)
         columns = g.c.window_ms, g.c.number, g.c.kind, g.c.state, g.c.began_ms
         statement = select(*columns).where(g.c.pipeline == name, *working).order_by(g.c.window_ms)
         with self._store.begin() as c:

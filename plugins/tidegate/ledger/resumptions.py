@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import and_, delete, insert, select, update
@@ -11,9 +11,9 @@ from sqlalchemy.engine import Connection
 from tidegate.core.batch.states import Plan
 from tidegate.core.source.log_cut import Cut, Resumption
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, rows_of
+from tidegate.ledger.store import Store, rows_of
 
-s, k = schema.resumptions, schema.log_cuts
+s, k, p = schema.resumptions, schema.log_cuts, schema.pipelines
 
 
 class SqlCuts:
@@ -24,8 +24,7 @@ class SqlCuts:
 
     def open(self, name: str) -> tuple[Cut, ...]:
         with self._store.begin() as c:
-            pipeline = row_of(c, schema.pipelines, name=name)
-            return () if pipeline is None else open_cuts(c, name, pipeline.topic_id)
+            return open_cuts(c, [name]).get(name, ())
 
     def remember(self, name: str, version: int, cuts: Iterable[Cut]) -> None:
         with self._store.begin() as c:
@@ -56,9 +55,15 @@ class SqlCuts:
                 put(c, name, one)
 
 
-def open_cuts(c: Connection, name: str, topic_id: str | None) -> tuple[Cut, ...]:
-    found = rows_of(c, k, pipeline=name, topic_id=topic_id)
-    return tuple(Cut(r.partition, r.topic_id, r.after_batch, r.start, r.end, r.leader_epoch) for r in found)
+def open_cuts(c: Connection, names: Sequence[str]) -> dict[str, tuple[Cut, ...]]:
+    """Of the accepted topics."""
+    columns = (k.c.partition, k.c.topic_id, k.c.after_batch, k.c.start, k.c.end, k.c.leader_epoch)
+    mine = and_(p.c.name == k.c.pipeline, p.c.topic_id == k.c.topic_id)
+    statement = select(k.c.pipeline, *columns).select_from(k.join(p, mine)).where(k.c.pipeline.in_(names))
+    found: dict[str, tuple[Cut, ...]] = {}
+    for name, *row in c.execute(statement.order_by(k.c.pipeline, k.c.partition)):
+        found[name] = (*found.get(name, ()), Cut(*row))
+    return found
 
 
 def decided(c: Connection, name: str, **where: Any) -> tuple[Resumption, ...]:

@@ -9,12 +9,13 @@ from sqlalchemy.engine import Engine
 
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.plain import loads
-from tidegate.core.ledger import Block, PipelineRow
+from tidegate.core.ledger import PipelineRow
+from tidegate.core.look.survey import Block
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.cut import window_id
 from tidegate.ledger import schema
 from tidegate.ledger.announcements import SqlAnnouncements
 from tidegate.ledger.batches import SqlBatches
+from tidegate.ledger.blocks import blocks
 from tidegate.ledger.cleaning import SqlCleaning
 from tidegate.ledger.due import SqlDue
 from tidegate.ledger.notices import SqlNotices
@@ -25,10 +26,10 @@ from tidegate.ledger.redrives import SqlRedrives
 from tidegate.ledger.reopenings import SqlReopenings
 from tidegate.ledger.repairs import SqlRepairs
 from tidegate.ledger.replays import SqlReplays
-from tidegate.ledger.resumptions import SqlCuts, open_cuts
+from tidegate.ledger.resumptions import SqlCuts
 from tidegate.ledger.rollbacks import SqlRollbacks
 from tidegate.ledger.specs import SqlSpecs, registered
-from tidegate.ledger.store import Store, make_engine, row_of, rows_of
+from tidegate.ledger.store import Store, make_engine, row_of
 from tidegate.ledger.totals import SqlTotals
 from tidegate.ledger.truths import SqlTruths
 from tidegate.ledger.windows import SqlWindows
@@ -117,16 +118,4 @@ class SqlPipelines:
 
     def blocks(self, name: str) -> list[Block]:
         with self._store.begin() as c:
-            found = [
-                Block(f"batch {r.batch_id}", r.blocked)
-                for r in rows_of(c, schema.batches, pipeline=name, state="SEALED")
-                + rows_of(c, schema.batches, pipeline=name, state="WRITING")
-                if r.blocked
-            ]
-            w = schema.windows
-            blocked = select(w).where(w.c.pipeline == name, w.c.blocked.is_not(None)).order_by(w.c.start_ms)
-            found += [Block(f"window {window_id(r.start_ms)}", r.blocked) for r in c.execute(blocked)]
-            pipeline = row_of(c, schema.pipelines, name=name)
-            cuts = () if pipeline is None else open_cuts(c, name, pipeline.topic_id)
-            found += [Block(f"partition {cut.partition}", cut.words()) for cut in cuts]
-        return found
+            return list(blocks(c, [name])[name])

@@ -191,6 +191,22 @@ def in_our_words(error: SQLAlchemyError) -> LedgerError:
     return refused
 
 
+SPANS = 5_000
+"""Rows of values in one statement; SQLite takes no more than about 32,000 values."""
+
+
+def asked(c: Connection, statement: str, values: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """`statement` with these rows in place of `{rows}`; of too many in parts."""
+    mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
+    found: list[Any] = []
+    for at in range(0, len(values), SPANS):
+        some = values[at : at + SPANS]
+        row = f"({', '.join([mark] * len(some[0]))})"
+        sql = statement.format(rows=", ".join([row] * len(some)))
+        found += c.exec_driver_sql(sql, tuple(value for one in some for value in one))
+    return found
+
+
 def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:
     """Rows whose columns equal `where`, in primary-key order."""
     if None in where.values():  # is compared in other words than a value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import and_, func, insert, select, update
@@ -32,10 +32,8 @@ class SqlTruths:
             return int(rows or 0), stored_answer(c, name, key)
 
     def waiting(self, name: str) -> dict[int, Answer]:
-        same = and_(w.c.pipeline == t.c.pipeline, w.c.start_ms == t.c.window_ms)
-        statement = select(t).select_from(t.outerjoin(w, same)).where(t.c.pipeline == name, w.c.state.is_(None))
         with self._store.begin() as c:
-            return {row.window_ms: answer_of(row) for row in c.execute(statement.order_by(t.c.window_ms))}
+            return waiting(c, [name]).get(name, {})
 
     def save(self, name: str, key: WindowKey, answer: Answer, old: Answer | None) -> None:
         values = {
@@ -61,6 +59,16 @@ class SqlTruths:
             self._store.compare_and_set(c, change, f"the count of window {iso(key.start_ms)}")
             detail = {"rows": answer.rows, "expected": answer.expected, "source": answer.source, "why": why}
             self._store.note(c, name, "count accepted", f"window {window_id(key.start_ms)}", detail)
+
+
+def waiting(c: Connection, names: Sequence[str]) -> dict[str, dict[int, Answer]]:
+    """Of windows that are OPEN, by pipeline and start."""
+    same = and_(w.c.pipeline == t.c.pipeline, w.c.start_ms == t.c.window_ms)
+    statement = select(t).select_from(t.outerjoin(w, same)).where(t.c.pipeline.in_(names), w.c.state.is_(None))
+    found: dict[str, dict[int, Answer]] = {}
+    for row in c.execute(statement.order_by(t.c.pipeline, t.c.window_ms)):
+        found.setdefault(row.pipeline, {})[row.window_ms] = answer_of(row)
+    return found
 
 
 def stored_answer(c: Connection, name: str, key: WindowKey) -> Answer | None:

@@ -9,10 +9,10 @@ from tidegate.board.airflow import Run, runs_named
 from tidegate.board.reach import Reach
 from tidegate.core.batch.thresholds import too_dirty
 from tidegate.core.files.balance import Balance
+from tidegate.core.look.concerns import after_refusal, unblocking
 from tidegate.core.look.glance import BatchDetail
 from tidegate.core.look.views import BatchRow, Event
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.workflow.look.overview import after_refusal
 
 EVENTS = 20
 MOST = 200
@@ -47,7 +47,7 @@ class Page:
         """What helps, where it waits for a human."""
         name, batch = self.pipeline.name, self.batch
         if batch.is_open and batch.blocked:
-            return f"find out why, then: tidegate repair {name}"
+            return unblocking(name, f"batch {batch.batch_id}")
         if batch.is_open and batch.refused:
             return after_refusal(name, batch.batch_id, batch.refused)
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -11,39 +11,32 @@ from tidegate.board.reach import Reach
 from tidegate.board.specs import Folder
 from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many
-from tidegate.core.look.glance import Head
+from tidegate.core.look import status as standing
+from tidegate.core.look.status import PipelineStatus
 from tidegate.core.source.loss import CRITICAL, WARN, short
-from tidegate.core.spec.pipeline import Pipeline
-from tidegate.workflow.look.glance import Glance, glances
-from tidegate.workflow.window.overdue import Concern
+from tidegate.workflow.look.status import glances
 
 PAGE = 50
 FEW = 100
 """So many pipelines are all looked at, so that those which need somebody are counted and come first. Of more,
 those that people were told of are known beforehand, and those of the page at hand."""
-ALL, ATTENTION = "all", "attention"
-BROKEN, ATTEND, PAUSED, NEW, WELL = "broken", "attention", "paused", "new", "well"
+ALL, ATTENTION, BROKEN = "all", "attention", "broken"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One pipeline. `level`: broken (its YAML is invalid) | attention | paused (on purpose) | new (no run has
-    registered it) | well. `pause`: since when, by whom and why it is paused on purpose."""
+    """One pipeline. `level`: broken (its YAML is invalid), or as `PipelineStatus` has it; `error`: why it is broken.
+    `status` is None too for one without a YAML and without a spec in the ledger."""
 
     name: str
     level: str
-    table: str = ""
-    glance: Glance | None = None
-    concerns: tuple[Concern, ...] = ()
+    status: PipelineStatus | None = None
     error: str = ""
-    time_to_loss: str = ""
-    loss_level: str = ""
-    pause: str = ""
 
     @property
     def waits_for(self) -> str:
         """Which Kafka partition holds the oldest open window most, and by how much; empty where none does."""
-        open_ = None if self.glance is None else self.glance.next_window
+        open_ = None if self.status is None else self.status.next_window
         if open_ is None or not open_.blockers:
             return ""
         marks = {m.partition: m.watermark_ms for m in open_.partitions if m.partition in open_.blockers}
@@ -54,17 +47,21 @@ class Line:
         return f"partition {worst} {short}" + (f", and {many(others, 'other')}" if others else "")
 
     @property
+    def loss(self) -> tuple[str, bool]:
+        """Time to loss in few letters, and whether it is loud."""
+        loss = None if self.status is None else self.status.loss
+        return ("?", False) if loss is None else (short(loss), loss.level in (WARN, CRITICAL))
+
+    @property
     def works(self) -> dict[str, int]:
         """Windows by what they wait for; states that have none are left out."""
-        g = self.glance
-        if g is None or g.survey is None:
+        s = self.status
+        if s is None or s.survey is None:
             return {}
-        counts = g.counts
-        building = sum(counts.get(state, 0) for state in ("BUILDING", "BUILT", "SWAPPING"))
-        closing = g.head.closing if g.head is not None else 0
-        alarms = len(g.head.alarms) if g.head is not None else 0
-        found = {"published": counts.get("CURRENT", 0), "due": g.due.count, "closing": closing, "building": building}
-        return {k: v for k, v in (found | {"alarm": alarms}).items() if v or k == "published"}
+        windows = sum(block.subject.startswith("window ") for block in s.survey.blocks)
+        found = {"published": s.survey.published.windows, "due": s.due.count, "closing": s.survey.closing}
+        found |= {"building": sum(s.survey.busy.values()), "alarm": windows}
+        return {k: v for k, v in found.items() if v or k == "published"}
 
 
 @dataclass(frozen=True)
@@ -97,16 +94,15 @@ def gather(reach: Reach, search: str = "", show: str = ALL, number: int = 1) -> 
     heads = reads.heads()
     names = {*folder.names, *heads}
     broken = {name for name, spec in folder.specs.items() if spec.error is not None}
-    waits = {name for name, head in heads.items() if head.waits_at(now_ms)}
-    few = {one.name: one for one in _lines(reach, folder, heads, names, now_ms)} if len(names) <= FEW else {}
-    waits |= {name for name, line in few.items() if line.level == ATTEND}
+    few = {one.name: one for one in _lines(reach, folder, names, now_ms)} if len(names) <= FEW else {}
+    waits = {name for name, head in heads.items() if head.waits_at(now_ms)} if not few else _waiting(few.values())
     found = [n for n in names if search.lower() in n.lower() and (show != ATTENTION or n in broken or n in waits)]
     found.sort(key=lambda n: (n not in broken, n not in waits, n))
     pages = max(1, ceil(len(found) / PAGE))
     number = min(max(1, number), pages)
     mine = found[(number - 1) * PAGE : number * PAGE]
-    lines = [few[name] for name in mine] if few else list(_lines(reach, folder, heads, mine, now_ms))
-    waits |= {line.name for line in lines if line.level == ATTEND}
+    lines = [few[name] for name in mine] if few else list(_lines(reach, folder, mine, now_ms))
+    waits = (waits - {line.name for line in lines}) | _waiting(lines)  # they were looked at closely
     return Page(
         tuple(lines),
         len(found),
@@ -124,37 +120,18 @@ def gather(reach: Reach, search: str = "", show: str = ALL, number: int = 1) -> 
     )
 
 
-def _lines(
-    reach: Reach, folder: Folder, heads: Mapping[str, Head], names: Iterable[str], now_ms: int
-) -> Iterable[Line]:
+def _waiting(lines: Iterable[Line]) -> set[str]:
+    return {line.name for line in lines if line.level == standing.ATTENTION}
+
+
+def _lines(reach: Reach, folder: Folder, names: Iterable[str], now_ms: int) -> Iterable[Line]:
     names, reads = list(names), reach.ledger().reads
     errors = {n: spec.error for n in names if (spec := folder.specs.get(n)) is not None and spec.error is not None}
-    pipelines = reach.pipelines([n for n in names if n not in errors])
-    seen = glances(list(pipelines.values()), heads, reach.topics.known(list(pipelines.values())), reads, now_ms)
+    pipelines = list(reach.pipelines([n for n in names if n not in errors]).values())
+    found = glances(pipelines, reach.topics.known(pipelines), reads, now_ms)
     for name in names:
         if name in errors:
             yield Line(name, BROKEN, error=str(errors[name]))
-        elif name in seen:
-            yield _line(pipelines[name], seen[name], now_ms)
         else:
-            yield Line(name, NEW)
-
-
-def _line(pipeline: Pipeline, glance: Glance, now_ms: int) -> Line:
-    pause = glance.survey.pause if glance.survey is not None else None
-    if pause is not None and pause.over(now_ms):
-        pause = None
-    level = WELL if glance.head and glance.head.batch_id is not None else NEW
-    level = ATTEND if glance.concerns else PAUSED if pause is not None else level
-    loss = glance.loss
-    return Line(
-        pipeline.name,
-        level,
-        pipeline.sink.table,
-        glance,
-        glance.concerns,
-        "",
-        "" if loss is None else short(loss),
-        loss.level if loss is not None and loss.level in (WARN, CRITICAL) else "",
-        "" if pause is None else pause.words(),
-    )
+            status = found.get(name)
+            yield Line(name, standing.NEW if status is None else status.level, status)

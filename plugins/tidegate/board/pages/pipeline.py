@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from tidegate.board.pages import calendar
 from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
+from tidegate.core.look import overdue
+from tidegate.core.look.concerns import late_words
 from tidegate.core.look.glance import DirtyShare
+from tidegate.core.look.status import PipelineStatus
+from tidegate.core.look.survey import NOTHING
 from tidegate.core.look.window_map import Judge
 from tidegate.core.source.loss import CRITICAL, WARN, sentence, short
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.tell.pauses import silent
-from tidegate.workflow.look.glance import Lag, plan_lag, with_told
-from tidegate.workflow.look.overview import PipelineStatus, late_words, status
-from tidegate.workflow.window import overdue
-from tidegate.workflow.window.overdue import Concern
+from tidegate.workflow.look.status import status
 
 EVENTS = 8
 DIRTY_BATCHES = 3
@@ -47,20 +47,14 @@ class Page:
     dirty: tuple[DirtyShare, ...]
     asked_ms: int | None
     silence: str
-    plan_lag: Lag | None
     address: str
     spec_error: str
     now_ms: int
-    concerns: tuple[Concern, ...] = ()
 
     @property
     def level(self) -> str:
         """As the badge shows it."""
-        if self.spec_error:
-            return "broken"
-        if self.status.overview is None:
-            return "new"
-        return "attention" if self.concerns else "paused" if self.status.pause is not None else "well"
+        return "broken" if self.spec_error else self.status.level
 
     @property
     def loss(self) -> tuple[str, str, str]:
@@ -73,7 +67,7 @@ class Page:
     @property
     def balanced(self) -> bool:
         """Whether every record that was read is accounted for."""
-        return self.status.overview is None or self.status.overview.totals.holds
+        return self.status.survey is None or not self.status.survey.unaccounted
 
     @property
     def late(self) -> str:
@@ -87,7 +81,7 @@ class Page:
         if not due:
             return ""
         over, held = overdue.ended(due, self.status.archive), [h.window_ms for h in self.status.held]
-        lately = 0 if self.status.overview is None else self.status.overview.lately
+        lately = 0 if self.status.survey is None else self.status.survey.lately
         fill = overdue.to_fill(self.pipeline.name, due, over, held, lately)
         return overdue.ranges(due) + (f"; {fill}" if fill else "")
 
@@ -101,7 +95,7 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
     reads = reach.ledger().reads
     found = status(ctx, reads, topic, EVENTS)
     now_ms = ctx.clock.now_ms()
-    judge = Judge(pipeline, ctx.ledger.windows.facts(name), found.archive, now_ms)
+    judge = Judge(pipeline, NOTHING.facts if found.survey is None else found.survey.facts, found.archive, now_ms)
     at_ms = min(now_ms, max(pipeline.windows.start_ms, judge.low_ms if judge.low_ms is not None else now_ms))
     shown = calendar.period_of(pipeline.windows, period, at_ms)
     error = reach.broken(name)
@@ -113,16 +107,14 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
         tuple(reads.dirty_shares(name, DIRTY_BATCHES)),
         asked_ms,
         reach.topics.silence(pipeline),
-        plan_lag(reads.progress([name], now_ms).get(name)) if topic is None else None,
         address,
         "" if error is None else str(error),
         now_ms,
-        tuple(with_told(found.concerns, reads.told(name), silent(found.pause, now_ms))),
     )
 
 
 def _lags(found: PipelineStatus, topic: LogState | None) -> list[PartitionLag]:
-    ends = {} if found.overview is None else found.overview.planned_ends
+    ends = {} if found.survey is None else found.survey.progress.ends
     offsets = {} if topic is None else topic.partitions
     lags = []
     for p in sorted({*ends, *offsets}):

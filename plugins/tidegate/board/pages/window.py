@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,10 +9,7 @@ from tidegate.board.airflow import Run, runs_of_window
 from tidegate.board.reach import Reach
 from tidegate.core.base.offsets import Interval
 from tidegate.core.look.glance import Mark
-from tidegate.core.look.port import LedgerReads
-from tidegate.core.look.views import WindowView
 from tidegate.core.look.window_map import MEANINGS, Judge, Meaning
-from tidegate.core.source.progress import Progress
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import parse_window_id, window_end, window_start
 from tidegate.core.window.states import WindowKey
@@ -56,19 +52,6 @@ class Page:
         return stored
 
 
-class _Reads:
-    """What an explanation asks, without files and ranges: a window may have very many."""
-
-    def __init__(self, reach: Reach) -> None:
-        self._reads = reach.ledger().reads
-
-    def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView:
-        return self._reads.window_view(name, key, events)
-
-    def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
-        return self._reads.progress(names, now_ms)
-
-
 def key_of(pipeline: Pipeline, text: str) -> WindowKey:
     """The window that holds the instant `text`, or whose id it is. Raises NoWindow."""
     try:
@@ -88,9 +71,8 @@ def gather(reach: Reach, name: str, window: str) -> Page:
     pipeline = reach.pipeline(name)
     key = key_of(pipeline, window)
     ctx, reads = reach.context(pipeline), reach.ledger().reads
-    reading: LedgerReads = _Reads(reach)  # type: ignore[assignment]
     topic, _ = reach.topics.known([pipeline]).get(name, (None, 0))
-    found = explain(ctx, reading, key, topic)
+    found = explain(ctx, reads, key, topic, reads.window_view(name, key))  # a window may have very many files
     now_ms = ctx.clock.now_ms()
     judge = Judge(pipeline, ctx.ledger.windows.facts(name), ctx.ledger.due.note(name), now_ms)
     marks: list[Mark] = reads.marks(name, Interval(key.start_ms, key.start_ms + 1))

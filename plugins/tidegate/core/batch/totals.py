@@ -107,6 +107,9 @@ class Totals:
         )
 
 
+NO_TOTALS = Totals()
+
+
 class TotalsLedger(Protocol):
     def advance(self, name: str) -> bool:
         """Add a bounded number of batches, which are LANDED or ABANDONED, to the pipeline's running sums; whether more

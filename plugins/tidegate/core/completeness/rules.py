@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -92,6 +93,28 @@ def compare(settings: Completeness, answer: Answer | None, now_ms: int) -> Compa
     return Comparison(
         verdict, action, text, source, answer.rows, answer.expected, answer.asked_ms, until_ms, answer.accepted
     )
+
+
+@dataclass(frozen=True)
+class Held:
+    """An OPEN window that another system's count holds since it was first asked. Times are UTC ms."""
+
+    window_ms: int
+    since_ms: int
+    comparison: Comparison
+
+
+def held(settings: Completeness | None, answers: Mapping[int, Answer], now_ms: int) -> tuple[Held, ...]:
+    """Of windows (start, UTC ms) that are OPEN, by the answers that are known; oldest window first."""
+    if settings is None:
+        return ()
+    compared = ((start, a.since_ms, compare(settings, a, now_ms)) for start, a in sorted(answers.items()))
+    return tuple(Held(*one) for one in compared if one[2].action == HOLD)
+
+
+def remedy(name: str, window_ms: int) -> str:
+    """The command that publishes a held window as it is."""
+    return f"tidegate complete {name} {iso(window_ms)} --why '...'"
 
 
 def longest_wait_ms(settings: Completeness) -> int:

@@ -15,8 +15,9 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest
-from tidegate.core.spec.pipeline import Reopening
-from tidegate.core.window.states import BUILDING
+from tidegate.core.spec.pipeline import Reopening, Windows
+from tidegate.core.window.cut import window_end
+from tidegate.core.window.states import BUILDING, WindowKey
 
 if TYPE_CHECKING:
     from tidegate.core.files.landed import OwedSpan
@@ -114,6 +115,31 @@ def over_budget(window: LateWindow, end_ms: int, budget: Reopening, now_ms: int)
     if budget.rows is not None and rows > budget.rows:
         found.append(f"{those(rows, 'late row', 'wait')} (late.reopen_rows: {budget.rows:,})")
     return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a reopening would take up; `over`: what of the budget it would exceed. `late` is None if nothing waits."""
+
+    window: WindowKey
+    late: LateWindow | None
+    over: tuple[str, ...] = ()
+
+
+def choice(windows: Windows, late: LateWindow, budget: Reopening, now_ms: int) -> Choice:
+    key = WindowKey(late.start_ms, window_end(late.start_ms, windows))
+    return Choice(key, late, tuple(over_budget(late, key.end_ms, budget, now_ms)))
+
+
+def left(windows: Windows, found: Iterable[LateWindow], budget: Reopening, now_ms: int) -> tuple[Choice, ...]:
+    """Windows whose late rows `late.reopen_after` asks for, and that nothing reopens by itself: over their budget, or
+    refused too often."""
+    after_ms = budget.after_ms
+    if after_ms is None:
+        return ()
+    old = (w for w in found if w.current is not None and now_ms - w.waiting_since_ms >= after_ms)
+    choices = ((w, choice(windows, w, budget, now_ms)) for w in old)
+    return tuple(one for w, one in choices if one.over or w.refused >= MOST_REFUSED)
 
 
 def _hours(ms: int) -> str:

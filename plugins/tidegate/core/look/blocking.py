@@ -49,8 +49,12 @@ def should_be_ready_ms(windows: Windows, window: WindowKey, front_ms: int) -> in
     (`front_ms`), if they were late themselves; where the clock closes windows of a silent topic, `topic_silence` later.
 
     It goes by nothing that changes while the window waits: what was late does not cease to be."""
-    silence_ms = windows.topic_silence_ms if windows.idle == "clock" and windows.on_silence == "close" else 0
-    return max(window.end_ms + windows.watermark_delay_ms, front_ms) + silence_ms
+    return max(window.end_ms + windows.watermark_delay_ms, front_ms) + silence_ms(windows)
+
+
+def silence_ms(windows: Windows) -> int:
+    """How much later a window is ready if its topic is silent and the clock closes it."""
+    return windows.topic_silence_ms if windows.idle == "clock" and windows.on_silence == "close" else 0
 
 
 def _stays(windows: Windows, mark: PartitionWatermark, now_ms: int) -> bool:

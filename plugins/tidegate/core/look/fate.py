@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.batch.thresholds import too_dirty
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
+from tidegate.core.look.concerns import after_refusal, unblocking
 from tidegate.core.look.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
 from tidegate.core.look.views import BatchRow, LossRow, RangeRow
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.cut import window_end, window_id, window_start
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.lateness import REROUTE, Floor
 
@@ -105,12 +105,10 @@ def _open(batch: BatchRow, name: str) -> Fate:
     about = f"in open batch {batch.batch_id}, planned {_at(batch.planned_ms)}"
     if batch.blocked:
         why = f"blocked by an alarm: {_line(batch.blocked)}"
-        return Fate(OPEN, f"{about}: {why}", f"find out why, then: tidegate repair {name}", reason=why)
+        return Fate(OPEN, f"{about}: {why}", unblocking(name, f"batch {batch.batch_id}"), reason=why)
     if batch.refused:
         why = f"refused: {_line(batch.refused)}"
-        step = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
-        if too_dirty(batch.refused):
-            step += f"; or let it land as it is: tidegate repair {name} --release {batch.batch_id} --why ..."
+        step = after_refusal(name, batch.batch_id, batch.refused)
         return Fate(OPEN, f"{about}, attempt {batch.epoch} was {why}", step, reason=why)
     running = f"nothing if {name}.ingest is running; otherwise look at its last run"
     if batch.released and batch.state == "WRITING":
@@ -276,7 +274,8 @@ def _waits(window: WindowFacts, around: Surroundings) -> tuple[str, str]:
     name = around.now.name
     see = f"tidegate explain {name} {iso(window.window_ms)}"
     if window.row is not None and window.row.blocked:
-        return f"blocked by an alarm: {_line(window.row.blocked)}", f"find out why, then: tidegate repair {name}"
+        why = f"blocked by an alarm: {_line(window.row.blocked)}"
+        return why, unblocking(name, f"window {window_id(window.window_ms)}")
     if window.placed is not None:
         return f"generation {window.placed.number} is {window.placed.state}", see
     if window.first is not None:

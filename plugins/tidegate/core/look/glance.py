@@ -1,66 +1,18 @@
-"""What the ledger shows of many pipelines and of a stretch of windows in a few statements. Times are UTC ms."""
+"""What the board's pages show of windows, batches and events, each in a few statements. Times are UTC ms."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.base.offsets import Interval
-from tidegate.core.batch.states import OPEN_STATES
 from tidegate.core.files.receipt import DirtySample
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.tell.pauses import Pause, silent
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.states import WindowKey
-
-
-@dataclass(frozen=True)
-class Told:
-    """A notice that stands: `kind` as in core.notices."""
-
-    kind: str
-    what: str
-    advice: str
-    since_ms: int
-
-
-@dataclass(frozen=True)
-class Head:
-    """A pipeline's newest batch (None: none was planned), how many windows are closing, and the alarms of others.
-
-    `told` are conditions that people were told of and that have not ended; `pause`: it is paused on purpose."""
-
-    name: str
-    batch_id: int | None = None
-    state: str | None = None
-    epoch: int = 0
-    kind: str = "ingest"
-    records: int = 0
-    planned_ms: int | None = None
-    refused: str | None = None
-    blocked: str | None = None
-    closing: int = 0
-    alarms: tuple[tuple[int, str], ...] = ()
-    told: tuple[Told, ...] = ()
-    pause: Pause | None = None
-
-    @property
-    def open(self) -> bool:
-        """Whether the newest batch has not landed: at most one has not, and none is planned before it has."""
-        return self.state in OPEN_STATES
-
-    @property
-    def waits(self) -> bool:
-        """Whether something of it waits for a human."""
-        return bool(self.open and (self.refused or self.blocked)) or bool(self.alarms or self.told)
-
-    def waits_at(self, now_ms: int) -> bool:
-        """Likewise, without what people were told of and a pause on purpose explains."""
-        quiet = silent(self.pause, now_ms)
-        return replace(self, told=tuple(one for one in self.told if one.kind not in quiet)).waits
 
 
 @dataclass(frozen=True)
@@ -122,18 +74,6 @@ class BatchDetail:
 
 class GlanceLedger(Protocol):
     """Each method is of one instant and changes nothing. Raises LedgerError."""
-
-    def heads(self) -> dict[str, Head]:
-        """Every pipeline that the ledger knows: three statements, whatever their number."""
-        ...
-
-    def told(self, name: str) -> list[Told]:
-        """Conditions of one pipeline that people were told of and that have not ended, the oldest first."""
-        ...
-
-    def published_counts(self, names: Collection[str]) -> dict[str, dict[str, int]]:
-        """Generations by state, of these pipelines."""
-        ...
 
     def spec_versions(self, names: Collection[str]) -> dict[str, int]:
         """The newest version of each pipeline's spec."""

@@ -6,18 +6,15 @@ out, never -1 or NaN. Counters only grow, except that a ledger which was restore
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from tidegate.core.batch.totals import BatchSteps, Spent
-from tidegate.core.look.survey import Counts, Survey, WindowSteps
-from tidegate.core.source.loss import CRITICAL, OK, WARN, TimeToLoss
-from tidegate.core.source.port import LogState
+from tidegate.core.look.status import PipelineStatus
+from tidegate.core.look.survey import Survey, WindowSteps
+from tidegate.core.source.loss import CRITICAL, OK, WARN
 from tidegate.core.source.progress import Progress
-from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end
-from tidegate.core.window.due import Due
-from tidegate.core.window.watermark import global_watermark, watermarks
 
 GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
 FATES = ("data", "late", "dirty", "filtered", "dropped")
@@ -98,47 +95,32 @@ def family_of(name: str) -> str:
     return found
 
 
-def measures(
-    pipeline: Pipeline,
-    survey: Survey | None,
-    topic: LogState | None,
-    loss: TimeToLoss | None,
-    due: Due | None,
-    now_ms: int,
-    spent: WindowSteps | None = None,
-    due_since_ms: int | None = None,
-) -> list[Measure]:
-    """`survey` is None before any run has registered the pipeline; `topic` and `loss` are None if Kafka gave no answer,
-    `due` before there is a watermark, `spent` while there is no window. The oldest of `due` became ready at
-    `due_since_ms` (UTC)."""
-    values: dict[str, float | None] = {"tidegate_spec_ok": 1, "tidegate_kafka_ok": int(topic is not None)}
+def measures(status: PipelineStatus, spent: WindowSteps | None = None) -> list[Measure]:
+    """`spent` is None while there is no window."""
+    survey, lag, loss = status.survey, status.lag, status.loss
+    values: dict[str, float | None] = {"tidegate_spec_ok": 1, "tidegate_kafka_ok": int(status.topic is not None)}
     if survey is not None:
-        values |= _of_ledger(pipeline, survey, due, due_since_ms, now_ms)
-        if topic is not None and survey.progress.topic_id in (None, topic.topic_id):
-            unread = {
-                p: max(0, o.high_watermark - max(o.log_start, survey.progress.next_offset(p, o.log_start)))
-                for p, o in topic.partitions.items()
-            }
-            values["tidegate_lag_records"] = sum(unread.values())
-            values["tidegate_lag_seconds"] = _lag_seconds(survey.progress, [p for p, n in unread.items() if n], now_ms)
+        values |= _of_ledger(status, survey)
+        if lag is not None:
+            values["tidegate_lag_records"] = lag.unread
+            values["tidegate_lag_seconds"] = _lag_seconds(survey.progress, lag.unread_partitions, status.now_ms)
     if loss is not None:
         values["tidegate_time_to_loss_seconds"] = _seconds(loss.at_pace_ms)
         values["tidegate_time_to_loss_stopped_seconds"] = _seconds(loss.stopped_ms)
         values["tidegate_loss_level"] = LEVELS.get(loss.level)
-    label = (("pipeline", pipeline.name),)
+    label = (("pipeline", status.name),)
     found = [Measure(name, label, value) for name, value in values.items() if value is not None]
     if survey is not None:
-        found += [
-            Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(survey.counts, fate)) for fate in FATES
-        ]
+        fates = survey.totals.ingested
+        found += [Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(fates, fate)) for fate in FATES]
         found += [Measure("tidegate_slow_records", (*label, ("reason", s.reason)), s.messages) for s in survey.slow]
-        found += _summaries(label, survey.steps, spent or WindowSteps())
-        pause = survey.pause if survey.pause is not None and not survey.pause.over(now_ms) else None
-        found += [Measure("tidegate_paused", (*label, ("dag", kind)), 1) for kind in (pause.kinds if pause else ())]
+        found += _summaries(label, survey.totals.steps, spent or WindowSteps())
+        kinds = status.pause.kinds if status.pause is not None else ()
+        found += [Measure("tidegate_paused", (*label, ("dag", kind)), 1) for kind in kinds]
     return found
 
 
-def _lag_seconds(progress: Progress, unread: list[int], now_ms: int) -> float | None:
+def _lag_seconds(progress: Progress, unread: Sequence[int], now_ms: int) -> float | None:
     """None if a partition with unread records was never read."""
     read = progress.read
     positions = [None if read is None else read.position_ms(p) for p in unread]
@@ -164,39 +146,31 @@ def broken(name: str) -> Measure:
     return Measure("tidegate_spec_ok", (("pipeline", name),), 0)
 
 
-def _of_ledger(
-    pipeline: Pipeline, survey: Survey, due: Due | None, due_since_ms: int | None, now_ms: int
-) -> dict[str, float | None]:
-    counts, published, landed = survey.counts, survey.published, survey.progress.landed
-    low = global_watermark(watermarks(pipeline.windows, survey.facts, now_ms))
-    delay = None
+def _of_ledger(status: PipelineStatus, survey: Survey) -> dict[str, float | None]:
+    published, landed, batch, now_ms = survey.published, survey.progress.landed, survey.open_batch, status.now_ms
+    delay, low, sums = None, status.watermark_ms, survey.totals.ingested
     if published.newest_start_ms is not None and published.first_published_ms is not None:
-        delay = published.first_published_ms - window_end(published.newest_start_ms, pipeline.windows)
-    return _of_counts(counts) | {
+        delay = published.first_published_ms - window_end(published.newest_start_ms, status.pipeline.windows)
+    return {
+        "tidegate_records_read_total": sums.read,
+        "tidegate_read_bytes_total": sums.bytes,
+        "tidegate_records_rerouted_total": sums.rerouted,
+        "tidegate_dirty_records": survey.totals.dirty_now,
+        "tidegate_unaccounted_records": survey.unaccounted,
         "tidegate_late_records": survey.late_now,
         "tidegate_held": survey.held,
         "tidegate_lost_offsets_total": survey.lost,
         "tidegate_landed_age_seconds": None if landed is None else _age(landed.landed_ms, now_ms),
-        "tidegate_open_batch_age_seconds": _age(survey.open_since_ms, now_ms),
+        "tidegate_open_batch_age_seconds": None if batch is None else _age(batch.planned_ms, now_ms),
         "tidegate_watermark_delay_seconds": None if low is None else (now_ms - low) / 1000,
-        "tidegate_windows_due": 0 if due is None else due.count,
-        "tidegate_oldest_due_age_seconds": _age(due_since_ms, now_ms),
+        "tidegate_windows_due": status.due.count,
+        "tidegate_oldest_due_age_seconds": _age(status.due_since_ms, now_ms),
         "tidegate_windows_published": published.windows,
         "tidegate_rows_published": published.rows,
         "tidegate_publish_delay_seconds": _seconds(delay),
         "tidegate_audit_problems": None if survey.audit is None else survey.audit.problems,
         "tidegate_audit_age_seconds": None if survey.audit is None else _age(survey.audit.at_ms, now_ms),
         "tidegate_notices_waiting": survey.untold,
-    }
-
-
-def _of_counts(counts: Counts) -> dict[str, float | None]:
-    return {
-        "tidegate_records_read_total": counts.read,
-        "tidegate_read_bytes_total": counts.bytes,
-        "tidegate_records_rerouted_total": counts.rerouted,
-        "tidegate_dirty_records": counts.dirty_now,
-        "tidegate_unaccounted_records": counts.unaccounted,
     }
 
 

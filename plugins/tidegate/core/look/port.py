@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.base.offsets import Interval
@@ -26,8 +26,8 @@ class LedgerReads(SurveyLedger, Protocol):
         """The version under which this spec is registered."""
         ...
 
-    def overview(self, name: str, events: int = 5) -> Overview | None:
-        """None for a pipeline that no run has registered yet."""
+    def overviews(self, names: Collection[str], events: int = 5) -> dict[str, Overview]:
+        """By a number of statements that does not grow with them."""
         ...
 
     def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView: ...

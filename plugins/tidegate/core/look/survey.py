@@ -1,39 +1,33 @@
-"""What the ledger says of many pipelines at once: the ground of measures, alerts and the forecast of losses."""
+"""What the ledger says of many pipelines at once: the ground of `status`, the board, measures and notices."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.core.base.offsets import Interval
-from tidegate.core.batch.totals import NO_STEPS, NO_TIME, BatchSteps, Spent, Totals
+from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
 from tidegate.core.files.slow_path import Slow
+from tidegate.core.late.reopen import LateWindow
+from tidegate.core.replay.rehearsal import Unfinished
 from tidegate.core.source.progress import Progress
 from tidegate.core.tell.notices import AuditOutcome
-from tidegate.core.tell.pauses import Pause
+from tidegate.core.tell.pauses import Pause, silent
+from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.watermark import TopicFacts
 
+LATELY_MS = 3 * 60_000
+
 
 @dataclass(frozen=True)
-class Counts:
-    """Sums over the LANDED batches but redrives; each only grows. `bytes`: keys and values as Kafka delivered them.
+class Block:
+    """An alarm: `subject` is `batch 12`, `window 20130105T040000Z` or, of a log that was cut, `partition 3`."""
 
-    `unaccounted` sums, range by range, what `read` differs by from what its records became: 0, or the promise is
-    broken. `dirty_now` are dirty rows that no redrive has taken up."""
-
-    offsets: int = 0
-    read: int = 0
-    data: int = 0
-    late: int = 0
-    dirty: int = 0
-    filtered: int = 0
-    dropped: int = 0
-    rerouted: int = 0
-    bytes: int = 0
-    unaccounted: int = 0
-    dirty_now: int = 0
+    subject: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -47,28 +41,97 @@ class Published:
     first_published_ms: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenRow:
+    """The batch that has not landed: a pipeline has one at most. `planned_ms` is UTC."""
+
+    batch_id: int
+    state: str
+    epoch: int = 0
+    kind: str = INGEST
+    records: int = 0
+    planned_ms: int = 0
+    refused: str | None = None
+    blocked: str | None = None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it waits for a human."""
+        return bool(self.refused or self.blocked)
+
+
 @dataclass(frozen=True)
+class Told:
+    """A notice that stands: `kind` as in core.tell.notices."""
+
+    kind: str
+    what: str
+    advice: str
+    since_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Survey:
-    """One pipeline. `open_since_ms`: when the batch was planned that has not landed; `held` of batches and windows wait
-    for a human (refused or blocked); `lost` offsets were gone before they were read; `steps` of LANDED batches;
-    `audit`: the newest one; `untold` messages to people have not been delivered; `late_now`: late rows that no
-    generation in force has taken up; `pause`: it is paused on purpose; `slow`: messages of the newest landed batch
-    that took the slow path."""
+    """What the ledger knows of one pipeline, as of one instant: the ground of everything that is said of it.
+
+    `begun`: a batch was planned. `blocks`: alarms that wait for a human; `closing` windows are closing. `lost`
+    offsets were gone before they were read; `late_now`: late rows that no generation in force has taken up. `audit`:
+    the newest one. `untold` messages to people have not been delivered; `told`: conditions that they were told of and
+    that have not ended. `pause`: the newest one, which may be over. `slow`: messages of the newest landed batch that
+    took the slow path. `busy`: generations on their way, by state; `replays`: those of replays and rollbacks.
+    `lately`: windows that were published for the first time within LATELY_MS."""
 
     progress: Progress
     facts: TopicFacts
-    counts: Counts = Counts()
+    begun: bool = False
+    open_batch: OpenRow | None = None
+    blocks: tuple[Block, ...] = ()
+    closing: int = 0
+    totals: Totals = NO_TOTALS
     published: Published = Published()
+    busy: Mapping[str, int] = field(default_factory=dict)
+    replays: tuple[Unfinished, ...] = ()
     note: ArchiveNote | None = None
-    open_since_ms: int | None = None
-    held: int = 0
     lost: int = 0
-    steps: BatchSteps = NO_STEPS
+    late_now: int = 0
     audit: AuditOutcome | None = None
     untold: int = 0
-    late_now: int = 0
+    told: tuple[Told, ...] = ()
     pause: Pause | None = None
     slow: tuple[Slow, ...] = ()
+    lately: int = 0
+
+    @property
+    def held(self) -> int:
+        """Batches, windows and cut logs that wait for a human: refused or blocked."""
+        one = self.open_batch
+        return len(self.blocks) + int(one is not None and bool(one.refused) and not one.blocked)
+
+    @property
+    def unaccounted(self) -> int:
+        """Records read whose fate is not known: anything but 0 is a broken promise."""
+        return self.totals.ingested.unaccounted + self.totals.redriven.unaccounted
+
+
+NOTHING = Survey(progress=Progress(None), facts=TopicFacts(None, None, ()))
+"""Of a pipeline that no run has registered."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Whether something of a pipeline may wait for a human, as far as that is told without looking at it closely.
+
+    `stuck`: a batch, a window or a log; `told`: kinds of conditions that people were told of and that have not ended;
+    `pause`: it is paused on purpose."""
+
+    name: str
+    stuck: bool = False
+    told: frozenset[str] = frozenset()
+    pause: Pause | None = None
+
+    def waits_at(self, now_ms: int) -> bool:
+        """Leaves out what a pause on purpose explains."""
+        return self.stuck or bool(self.told - silent(self.pause, now_ms))
 
 
 @dataclass(frozen=True)
@@ -93,7 +156,7 @@ class WindowSteps:
 
 
 class SurveyLedger(Protocol):
-    """Part of core.views.LedgerReads. Raises LedgerError."""
+    """Part of core.look.port.LedgerReads. Raises LedgerError."""
 
     def survey(self, names: Collection[str], now_ms: int) -> dict[str, Survey]:
         """Those of `names` that the ledger knows, as of one instant, by a number of statements that does not grow with
@@ -102,6 +165,22 @@ class SurveyLedger(Protocol):
 
     def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
         """The part of a survey that is always small."""
+        ...
+
+    def heads(self) -> dict[str, Head]:
+        """Every pipeline that the ledger knows: a number of statements that does not grow with them."""
+        ...
+
+    def answers(self, names: Collection[str]) -> dict[str, dict[int, Answer]]:
+        """What another system said of windows (start, UTC ms) that are open still: one statement."""
+        ...
+
+    def late_windows(self, names: Collection[str]) -> dict[str, list[LateWindow]]:
+        """Windows with late rows that no generation in force holds, oldest first: three statements."""
+        ...
+
+    def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        """What the batch left behind that a pace is measured from: two statements."""
         ...
 
     def totals(self, names: Collection[str]) -> dict[str, Totals]:

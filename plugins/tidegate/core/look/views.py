@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, Plan
@@ -11,12 +12,8 @@ from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.log_cut import Resumption
 from tidegate.core.target.intents import Intent
-from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import CURRENT, WindowKey
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -154,31 +151,19 @@ class Event:
     detail: Any
 
 
-LATELY_MS = 3 * 60_000
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Overview:
-    """One pipeline in a few numbers. `totals` are over LANDED batches; `published_rows` of generations in force;
-    `late_now` are late rows that none of these has taken up; `pause`: it is paused on purpose; `lately`: windows that
-    were published for the first time within LATELY_MS."""
+    """What is shown of one pipeline beside its survey: how many batches, windows and generations are in which state,
+    batches in full, `intents` without an answer, batches whose side files are not in their tables (`side_duties`)."""
 
-    name: str
-    topic_id: str | None
-    batches: dict[str, int]
-    windows: dict[str, int]
-    generations: dict[str, int]
-    totals: Balance
-    published_rows: int
-    lost_offsets: int
-    intents: int
-    open_batch: BatchRow | None
-    newest_landed: BatchRow | None
-    planned_ends: dict[int, int]
-    events: tuple[Event, ...]
-    late_now: int = 0
-    pause: Pause | None = None
-    lately: int = 0
+    batches: Mapping[str, int]
+    windows: Mapping[str, int]
+    generations: Mapping[str, int]
+    intents: int = 0
+    open_batch: BatchRow | None = None
+    newest_landed: BatchRow | None = None
+    side_duties: tuple[int, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)

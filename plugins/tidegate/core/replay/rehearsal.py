@@ -10,6 +10,7 @@ from typing import Protocol
 from tidegate.core.batch.states import REDRIVE
 from tidegate.core.clean.rules import Moment, Verdict
 from tidegate.core.late.reopen import QUIET_MS
+from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import DRY_RUN
 from tidegate.core.window.cut import parse_window_id, window_id
@@ -17,6 +18,8 @@ from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BUILDING, WindowKey
 
 EVENT = "dry run"
+OF_REPLAYS = ("replay", ROLLBACK)
+"""Kinds of the generations that are made so."""
 NO_WINDOW = -1
 GIVEN_UP_MS = 24 * 3_600_000
 """So long after the last try began, a replay that is still being built is given up, if no run can go on with it."""

@@ -70,12 +70,23 @@ class BatchLook:
 class Progress:
     """What the ledger knows of how far a pipeline is and how fast, all on the accepted topic and without redrives.
 
-    `newest` in whatever state; `landed`: the newest LANDED one; `base`: the batch that the pace is measured from."""
+    `newest` in whatever state; `landed`: the newest LANDED one; `base`: the batch that the pace is measured from.
+    `resumed`: where it was decided that the next batch goes on, in partitions whose log was cut."""
 
     topic_id: str | None
     newest: BatchLook | None = None
     landed: BatchLook | None = None
     base: BatchLook | None = None
+    resumed: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Where the next batch begins, by the planned ends of the newest one and what was decided since."""
+        newest = self.newest.partitions if self.newest is not None else {}
+        return {p: look.end for p, look in newest.items()} | dict(self.resumed)
+
+    def begins(self, partition: int, log_start: int) -> int:
+        return begins(self.ends, partition, log_start)
 
     @property
     def read(self) -> BatchLook | None:
@@ -84,6 +95,8 @@ class Progress:
 
     def next_offset(self, partition: int, log_start: int) -> int:
         """N. Before the first batch nothing is due; what was given up is not waited for."""
+        if partition in self.resumed:
+            return self.resumed[partition]
         if self.newest is None:
             return log_start
         look = self.newest.partitions.get(partition)

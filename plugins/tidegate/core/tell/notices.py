@@ -18,6 +18,7 @@ from tidegate.core.batch.states import REDRIVE
 from tidegate.core.window.states import WindowKey
 
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
+AUDIT_FAILED = "audit_failed"
 
 KINDS: dict[str, str] = {
     "late_window": CRITICAL,
@@ -28,7 +29,7 @@ KINDS: dict[str, str] = {
     "data_loss": CRITICAL,
     "loss_ahead": CRITICAL,
     "source_reset": CRITICAL,
-    "audit_failed": CRITICAL,
+    AUDIT_FAILED: CRITICAL,
     "task_failed": CRITICAL,
     "schema_change": INFO,
     "held_window": WARNING,
@@ -239,7 +240,7 @@ def of_audit(name: str, outcome: AuditOutcome | None) -> list[Finding]:
         return []
     problems = many(outcome.problems, "problem")
     what = f"the audit of {iso(outcome.at_ms)} found {problems}, the first: {outcome.first}"
-    return [Finding("audit_failed", "audit", "audit", what, outcome.advice or f"tidegate audit {name} shows them all")]
+    return [Finding(AUDIT_FAILED, "audit", "audit", what, outcome.advice or f"tidegate audit {name} shows them all")]
 
 
 def columns_changed(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> str:

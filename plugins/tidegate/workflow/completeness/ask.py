@@ -16,7 +16,7 @@ from tidegate.core.base.errors import LostComparison, StepMissing, TruthUnknown
 from tidegate.core.base.instants import iso
 from tidegate.core.completeness import rules
 from tidegate.core.completeness.port import Truth, TruthLedger
-from tidegate.core.completeness.rules import COMPLETE, HOLD
+from tidegate.core.completeness.rules import COMPLETE
 from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.window.answer import Answer, Comparison
@@ -175,31 +175,9 @@ def _counts(ctx: Context, window: WindowKey) -> Counts:
     return counts
 
 
-@dataclass(frozen=True)
-class Held:
-    """An OPEN window that another system's count holds since it was first asked. Times are UTC ms."""
-
-    window_ms: int
-    since_ms: int
-    comparison: Comparison
-
-
-def held(ctx: Context) -> tuple[Held, ...]:
+def held(ctx: Context) -> tuple[rules.Held, ...]:
     """By the answers that are known, oldest window first; nobody is asked."""
-    settings = ctx.pipeline.completeness
-    if settings is None:
-        return ()
-    now_ms, found = ctx.clock.now_ms(), []
-    for start, answer in sorted(ctx.ledger.truths.waiting(ctx.name).items()):
-        comparison = rules.compare(settings, answer, now_ms)
-        if comparison.action == HOLD:
-            found.append(Held(start, answer.since_ms, comparison))
-    return tuple(found)
-
-
-def remedy(name: str, window_ms: int) -> str:
-    """The command that publishes a held window as it is."""
-    return f"tidegate complete {name} {iso(window_ms)} --why '...'"
+    return rules.held(ctx.pipeline.completeness, ctx.ledger.truths.waiting(ctx.name), ctx.clock.now_ms())
 
 
 def _matters(pipeline: Pipeline, certificate: Certificate) -> bool:

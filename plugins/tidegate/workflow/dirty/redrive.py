@@ -24,13 +24,13 @@ from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import REDRIVE, AbandonedBatch, Batch, LandedBatch, Plan
 from tidegate.core.dirty import redrive
 from tidegate.core.dirty.redrive import Ask, Cause, Choice, DirtyBatch, DirtyReader, source_batches
+from tidegate.core.look.concerns import after_refusal, first_line
 from tidegate.core.window.lateness import floor_of
 from tidegate.core.window.watermark import horizon_ms
 from tidegate.core.window.zonedata import pinned
 from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.batch import ingest, landing
-from tidegate.workflow.look.overview import after_refusal, first_line
 from tidegate.workflow.side import dirty_files
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tidegate.core.base.errors import LedgerError, LostComparison, NotReady, OverBudget, SpecError, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.late import reopen as reopening
-from tidegate.core.late.reopen import MOST_REFUSED, LateWindow, is_abandoned
+from tidegate.core.late.reopen import Choice, is_abandoned
+from tidegate.core.look.overdue import backfill
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import REOPEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight
@@ -19,7 +19,6 @@ from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.batch import landing
 from tidegate.workflow.publish import archive
-from tidegate.workflow.window.overdue import backfill
 from tidegate.workflow.window.unfinished import in_the_way
 
 MOST = 3
@@ -31,15 +30,6 @@ REOPENED, IDLE = "reopened", "without late rows"
 
 SILENT_AT_MOST = 3
 """So many windows in a row may fail because Hive or storage gives no answer: each of them costs a time-out."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a reopening would take up; `over`: what of the budget it would exceed. `late` is None if nothing waits."""
-
-    window: WindowKey
-    late: LateWindow | None
-    over: tuple[str, ...] = ()
 
 
 def preview(ctx: Context, window: WindowKey) -> Choice:
@@ -59,18 +49,13 @@ def preview(ctx: Context, window: WindowKey) -> Choice:
     found = ctx.ledger.reopenings.candidates(ctx.name, window.start_ms)
     if not found:
         return Choice(window, None)
-    over = reopening.over_budget(found[0], window.end_ms, ctx.pipeline.reopening, ctx.clock.now_ms())
-    return Choice(window, found[0], tuple(over))
+    return reopening.choice(ctx.pipeline.windows, found[0], ctx.pipeline.reopening, ctx.clock.now_ms())
 
 
 def waiting(ctx: Context) -> list[Choice]:
     """Every window for which late rows wait, oldest first; also those that were never published. Looks only."""
-    budget, now_ms = ctx.pipeline.reopening, ctx.clock.now_ms()
-    found = []
-    for late in ctx.ledger.reopenings.candidates(ctx.name):
-        key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
-        found.append(Choice(key, late, tuple(reopening.over_budget(late, key.end_ms, budget, now_ms))))
-    return found
+    windows, budget, now_ms = ctx.pipeline.windows, ctx.pipeline.reopening, ctx.clock.now_ms()
+    return [reopening.choice(windows, late, budget, now_ms) for late in ctx.ledger.reopenings.candidates(ctx.name)]
 
 
 def preview_range(ctx: Context, windows: Sequence[WindowKey]) -> list[Choice]:
@@ -78,22 +63,6 @@ def preview_range(ctx: Context, windows: Sequence[WindowKey]) -> list[Choice]:
     _refuse_spec(ctx)
     asked = set(windows)
     return [choice for choice in waiting(ctx) if choice.window in asked]
-
-
-def left(ctx: Context) -> list[Choice]:
-    """Windows whose late rows `late.reopen_after` asks for, and that nothing reopens by itself: over their budget, or
-    refused too often. Looks only."""
-    after_ms, now_ms = ctx.pipeline.reopening.after_ms, ctx.clock.now_ms()
-    if after_ms is None:
-        return []
-    found = []
-    for choice in waiting(ctx):
-        late = choice.late
-        if late is None or late.current is None or now_ms - late.waiting_since_ms < after_ms:
-            continue
-        if choice.over or late.refused >= MOST_REFUSED:
-            found.append(choice)
-    return found
 
 
 def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = False) -> Published:

@@ -6,25 +6,29 @@ from dataclasses import dataclass
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.completeness.rules import remedy
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import over_budget
-from tidegate.core.look.blocking import next_step, unread_step
+from tidegate.core.look import concerns as rules
+from tidegate.core.look.concerns import first_line, stuck_batch, unblocking
+from tidegate.core.look.overdue import backfill, clear, finishing
 from tidegate.core.look.port import LedgerReads
+from tidegate.core.look.status import PipelineStatus, certify
+from tidegate.core.look.survey import NOTHING, Survey
 from tidegate.core.look.views import WindowView
 from tidegate.core.publish.grounds import Grounds
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.port import LogState
-from tidegate.core.source.progress import Progress, begins
-from tidegate.core.window import forecast, watermark
+from tidegate.core.tell.subjects import of_window
+from tidegate.core.window import forecast
 from tidegate.core.window.cut import time_values
+from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.forecast import Forecast
 from tidegate.core.window.states import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
-from tidegate.core.window.watermark import Certificate
+from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
-from tidegate.workflow.look.overview import after_refusal, first_line
-from tidegate.workflow.window.overdue import backfill, clear
-from tidegate.workflow.window.unfinished import finishing
+from tidegate.workflow.look.status import looks
 
 
 @dataclass(frozen=True)
@@ -66,29 +70,28 @@ class Explanation:
     grounds: Grounds | None = None
 
 
-def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: LogState | None = None) -> Explanation:
-    """`topic`: what Kafka has said; None where nobody has asked, or it gave no answer. Raises LedgerError."""
-    name, spec = ctx.name, ctx.pipeline
-    view = reads.window(name, key)
-    facts = ctx.ledger.windows.facts(name)
-    progress = None if topic is None else reads.progress([name], ctx.clock.now_ms()).get(name)
-    unread = _unread(progress, topic)
-    first, now_ms = ask.first_of(ctx.ledger, name, facts), ctx.clock.now_ms()
-    certificate = watermark.certify(name, spec.windows, facts, key, now_ms, unread, first)
+def explain(
+    ctx: Context, reads: LedgerReads, key: WindowKey, topic: LogState | None = None, view: WindowView | None = None
+) -> Explanation:
+    """`topic`: what Kafka has said; None where nobody has asked, or it gave no answer. `view`: the window, where it has
+    been read already. Raises LedgerError."""
+    name, now_ms = ctx.name, ctx.clock.now_ms()
+    view = view or reads.window(name, key)
+    topics = {} if topic is None else {name: (topic, now_ms)}
+    status = looks([ctx.pipeline], topics, reads, now_ms)[name]
+    survey = status.survey or NOTHING
+    certificate = certify(ctx.pipeline, survey, key, status.lag, now_ms)
     if view.window is None:
         certificate = ask.as_known(ask.counts_of(ctx), certificate)
-    expected = forecast_of(ctx, certificate, facts) if view.window is None else None
-    waits_for = _waits_for(ctx, reads, view)
-    state = view.window.state if view.window is not None else OPEN
-    summary, step = _words(ctx, view, certificate, waits_for, expected)
-    if unread and state == OPEN and certificate.blockers and not _stuck_batch(ctx):
-        step = _reading(ctx, certificate, unread, progress) or step
-    values = time_values(key.start_ms, spec.time_partitions, spec.windows.timezone)
+    expected = forecast_of(ctx, certificate, survey.facts) if view.window is None else None
+    waits_for = _waits_for(survey, view)
+    summary, step = _words(ctx, status, view, certificate, waits_for, expected)
+    values = time_values(key.start_ms, ctx.pipeline.time_partitions, ctx.pipeline.windows.timezone)
     return Explanation(
         name,
         key,
         "/".join(f"{column}={value}" for column, value in values),
-        state,
+        view.window.state if view.window is not None else OPEN,
         summary,
         step,
         any(g.state == CURRENT for g in view.generations),
@@ -102,24 +105,7 @@ def explain(ctx: Context, reads: LedgerReads, key: WindowKey, topic: LogState | 
     )
 
 
-def _unread(progress: Progress | None, topic: LogState | None) -> dict[int, int]:
-    """Records by partition that no batch has planned; {} where nobody can tell."""
-    if topic is None or progress is None or progress.newest is None or progress.topic_id != topic.topic_id:
-        return {}
-    ends = {p: look.end for p, look in progress.newest.partitions.items()}
-    parts = topic.partitions.items()
-    found = {p: o.last_stable_offset - max(begins(ends, p, o.log_start), o.log_start) for p, o in parts}
-    return {p: records for p, records in found.items() if records > 0}
-
-
-def _reading(ctx: Context, now: Certificate, unread: dict[int, int], progress: Progress | None) -> str:
-    """What reads the records that wait; "" where none wait in a partition that blocks."""
-    landed = progress.landed.landed_ms if progress is not None and progress.landed is not None else None
-    pause, scheduled = ctx.ledger.pauses.standing(ctx.name), ctx.pipeline.ingest.schedule is not None
-    return unread_step(ctx.name, now, unread, pause, scheduled, landed)
-
-
-def forecast_of(ctx: Context, certificate: Certificate, facts: watermark.TopicFacts) -> Forecast | None:
+def forecast_of(ctx: Context, certificate: Certificate, facts: TopicFacts) -> Forecast | None:
     """When the window of this certificate, made of `facts`, is expected to be ready; None if no partition blocks it."""
     if certificate.ready or not certificate.blockers:
         return None
@@ -134,14 +120,12 @@ def _grounds(ctx: Context, view: WindowView, key: WindowKey) -> Grounds | None:
     return ctx.ledger.windows.grounds(ctx.name, key, current.batches, current.late)
 
 
-def _waits_for(ctx: Context, reads: LedgerReads, view: WindowView) -> tuple[int, ...]:
+def _waits_for(survey: Survey, view: WindowView) -> tuple[int, ...]:
     """Batches that must land before a closing window is closed."""
-    if view.window is None or view.window.state != "CLOSING":
+    batch, window = survey.open_batch, view.window
+    if window is None or window.state != "CLOSING" or batch is None or batch.batch_id >= window.closing_batch:
         return ()
-    open_batch = ctx.ledger.batches.open(ctx.name)
-    if open_batch is None or open_batch.plan.batch_id >= view.window.closing_batch:
-        return ()
-    return (open_batch.plan.batch_id,)
+    return (batch.batch_id,)
 
 
 def _shares(view: WindowView) -> tuple[BatchShare, ...]:
@@ -160,15 +144,18 @@ def _shares(view: WindowView) -> tuple[BatchShare, ...]:
 
 
 def _words(
-    ctx: Context, view: WindowView, now: Certificate, waits_for: tuple[int, ...], expected: Forecast | None
+    ctx: Context,
+    status: PipelineStatus,
+    view: WindowView,
+    now: Certificate,
+    waits_for: tuple[int, ...],
+    expected: Forecast | None,
 ) -> tuple[str, str]:
     """(where it stands, what to do next)."""
     name, key = ctx.name, now.window
     if view.window is not None and view.window.blocked:
-        return (
-            f"blocked by an alarm: {first_line(view.window.blocked)}",
-            f"find out why, then: tidegate repair {name} --window {iso(key.start_ms)} --why '...'",
-        )
+        words = f"blocked by an alarm: {first_line(view.window.blocked)}"
+        return words, unblocking(name, of_window(key.start_ms))
     current = next((g for g in view.generations if g.state == CURRENT), None)
     working = [g for g in view.generations if g.state not in (CURRENT, RETIRED, DISCARDED)]
     late = sum(t.rows for t in view.totals if t.kind == LATE)
@@ -197,14 +184,15 @@ def _words(
         return words + (f"; rows that came late ({late:,}) are in {ctx.pipeline.sink.table}__late" if late else ""), (
             "nothing"
         )
-    stuck = _stuck_batch(ctx)
+    survey = status.survey or NOTHING
+    stuck = stuck_batch(name, survey.blocks, survey.open_batch)
     if waits_for:
         batches = ", ".join(map(str, waits_for))
         return (
             f"closing, waits for batch {batches}, which was planned before",
             stuck or f"nothing if {name}.ingest is running; otherwise look at its last run",
         )
-    run = _run(ctx, key)
+    run = _run(name, survey.note, key)
     if working:
         return f"closed, generation {working[-1].number} is {working[-1].state}", f"if no run is at work: {run}"
     if view.window is not None:
@@ -219,39 +207,24 @@ def _words(
             if blockers == 1
             else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
         )
-        return f"{who}{when}", stuck or next_step(name, ctx.pipeline.windows, now, ctx.kind.remedy)
+        return f"{who}{when}", rules.step(status, now)
     if now.completeness is not None and now.completeness.asked_ms is None:
         return f"not ready: {now.reason}", f"its archive run asks: {run}"
     if now.completeness is not None:
-        return f"not ready: {now.reason}", f"to publish it as it is: {ask.remedy(name, key.start_ms)}"
+        return f"not ready: {now.reason}", f"to publish it as it is: {remedy(name, key.start_ms)}"
     return f"not ready: {now.reason}", stuck or f"look at the runs of {name}.ingest"
 
 
-def _run(ctx: Context, key: WindowKey) -> str:
+def _run(name: str, note: ArchiveNote | None, key: WindowKey) -> str:
     """What has the window published, by what maintenance has seen of its archive run: a backfill leaves one that has
     failed as it is."""
-    note, command = ctx.ledger.due.note(ctx.name), backfill(ctx.name, key, key)
+    command = backfill(name, key, key)
     if note is not None and key.start_ms in note.ended:
-        again = clear(ctx.name, key.start_ms, key.start_ms)
+        again = clear(name, key.start_ms, key.start_ms)
         return f"look at the log of the failed task of its archive run and mend what it says, then: {again}"
     if note is not None and note.paused:
-        return f"{ctx.name}.archive was paused when last looked at: unpause it, or run: {command}"
+        return f"{name}.archive was paused when last looked at: unpause it, or run: {command}"
     return command
-
-
-def _stuck_batch(ctx: Context) -> str:
-    """What helps the open batch, if nobody but a human lands it: no watermark moves before. "" for none."""
-    batch = ctx.ledger.batches.open(ctx.name)
-    if batch is None:
-        return ""
-    number = batch.plan.batch_id
-    blocked = [b.reason for b in ctx.ledger.pipelines.blocks(ctx.name) if b.subject == f"batch {number}"]
-    if blocked:
-        return f"batch {number} is blocked: {first_line(blocked[0])}; look at it, then: tidegate repair {ctx.name}"
-    refused = ctx.ledger.batches.refusal(ctx.name, number)
-    if refused is None:
-        return ""
-    return f"batch {number} was refused: {first_line(refused)}; {after_refusal(ctx.name, number, refused)}"
 
 
 def _take_up(ctx: Context, key: WindowKey) -> str:

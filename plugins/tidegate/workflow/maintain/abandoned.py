@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import LostComparison, TidegateError
 from tidegate.core.base.instants import iso
+from tidegate.core.look.overdue import finishing
 from tidegate.core.replay.rehearsal import BEGUN, AtWork, Unfinished, is_given_up, touched_ms
 from tidegate.core.tell.subjects import of_window
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import BuildingGeneration, WindowKey
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.window.unfinished import finishing
 
 MOST = 50
 """Windows that one run of the maintenance DAG gives up; the next run goes on."""

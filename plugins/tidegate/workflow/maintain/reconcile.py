@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from tidegate.core.audit.stranded import stranded
 from tidegate.core.base.errors import Alarm, LostComparison, SourceError, SourceUnavailable, StepMissing
 from tidegate.core.base.instants import DAY_MS
 from tidegate.core.base.offsets import Interval, OffsetRange, without
@@ -20,6 +19,7 @@ from tidegate.core.window import due as rules
 from tidegate.core.window import watermark
 from tidegate.core.window.due import ArchiveNote, Due, RunsSeen
 from tidegate.core.window.states import WindowKey
+from tidegate.core.window.stranded import stranded
 from tidegate.workflow.base import records
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.batch import landing, sealing

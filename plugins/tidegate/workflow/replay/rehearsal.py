@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.base.errors import StorageError, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, FileEntry, content_digest
+from tidegate.core.look.overdue import backfill
 from tidegate.core.replay.origin import AUTO, MOST_WINDOWS
 from tidegate.core.spec.evolution import changes
 from tidegate.core.spec.pipeline import Pipeline, table_columns
@@ -21,7 +22,6 @@ from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.generation import rebuild
 from tidegate.workflow.generation.origins import Work
 from tidegate.workflow.generation.rebuild import Rebuilt
-from tidegate.workflow.window.overdue import backfill
 
 SAME, DIFFERS, REFUSED, FAILED = "same", "differs", "refused", "failed"
 """What a replay would give: what stands there, something else, nothing, or nothing yet because a try failed."""

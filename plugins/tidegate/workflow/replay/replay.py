@@ -19,6 +19,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.look.overdue import backfill
 from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import (
@@ -37,7 +38,6 @@ from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.generation import makers, rebuild
 from tidegate.workflow.generation.rebuild import Rebuilt
 from tidegate.workflow.publish import archive
-from tidegate.workflow.window.overdue import backfill
 
 REPLAYED, UNCHANGED, SKIPPED = "replayed", "unchanged", "skipped"
 """What became of a window of a range, beside what `outcome` has. Skipped: a replay by today's spec has rebuilt it

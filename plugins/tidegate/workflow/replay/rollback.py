@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidegate.core.base.errors import LostComparison, NotReady, ReplayRefused
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.look.overdue import backfill
 from tidegate.core.replay import rollback as rules
 from tidegate.core.replay.rollback import ROLLBACK, PartitionChange
 from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
@@ -16,7 +17,6 @@ from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.generation import restoration
 from tidegate.workflow.publish import archive
-from tidegate.workflow.window.overdue import backfill
 from tidegate.workflow.window.unfinished import in_the_way
 
 

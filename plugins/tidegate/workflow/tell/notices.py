@@ -15,20 +15,19 @@ from typing import Any, Protocol
 
 from tidegate.core.base.errors import LostComparison, SourceError, TidegateError
 from tidegate.core.base.wording import those
+from tidegate.core.look.concerns import OF_KAFKA
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.target.tables import data_table
 from tidegate.core.tell import notices as rules
-from tidegate.core.tell.notices import RAISED, Finding, Message, NotTold
+from tidegate.core.tell.notices import AUDIT_FAILED, RAISED, Finding, Message, NotTold
 from tidegate.core.tell.pauses import silent
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.look import overview
+from tidegate.workflow.look.status import status as status_of
 
 DEADLINE_S = 45.0
 """For all messages of one run; what is left is sent by the next one."""
 MOST_NEWS = 500
 """Events that one run looks at."""
-OF_KAFKA = ("source_reset", "data_loss", "loss_ahead")
-"""Conditions that nobody can see while Kafka gives no answer."""
 
 
 class Channel(Protocol):
@@ -107,17 +106,18 @@ def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[
         topic = ctx.source.look(ctx.pipeline.source.topic)
     except SourceError:
         topic = None
-    status = overview.status(ctx, reads, topic, events=1)
+    status = status_of(ctx, reads, topic, events=1)
     by_key: dict[str, Finding] = {}
     for concern in status.concerns:
-        if concern.kind not in rules.KINDS:
+        if concern.kind not in rules.KINDS or concern.kind == AUDIT_FAILED:  # whose key is its own
             continue
         key = f"{concern.kind}/{concern.subject}" if concern.subject else concern.kind
         before = by_key.get(key)
         what = f"{before.what}; {concern.what}" if before else concern.what
         advice = before.advice if before else concern.advice
         by_key[key] = Finding(concern.kind, key, concern.subject or ctx.name, what, advice)
-    found = [*by_key.values(), *rules.of_audit(ctx.name, ctx.ledger.notices.audit(ctx.name))]
+    audit = None if status.survey is None else status.survey.audit
+    found = [*by_key.values(), *rules.of_audit(ctx.name, audit)]
     return found, OF_KAFKA if topic is None else (), silent(status.pause, ctx.clock.now_ms())
 
 

@@ -6,21 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from tidegate.core.audit.stranded import stranded
 from tidegate.core.base.instants import iso, span
 from tidegate.core.base.wording import many, those
-from tidegate.core.look.blocking import next_step, should_be_ready_ms
-from tidegate.core.look.survey import SurveyLedger
-from tidegate.core.look.views import LATELY_MS
+from tidegate.core.look.survey import LATELY_MS
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window import watermark
 from tidegate.core.window.cut import window_start
 from tidegate.core.window.due import ArchiveNote, Due, stretches
 from tidegate.core.window.due import due as due_without
-from tidegate.core.window.forecast import Forecast
+from tidegate.core.window.kinds import command_of
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate, TopicFacts
-from tidegate.kinds import source_kind
+from tidegate.core.window.stranded import stranded
 
 RANGES_SHOWN = 3
 PUBLISHING = 3
@@ -39,74 +34,16 @@ class Concern:
     subject: str = ""
 
 
-def due_since(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]]) -> dict[str, int]:
-    """By pipeline, of those with a window that is due: when the first batch landed after which the oldest could be
-    published (UTC ms)."""
-    return _passed_ms(reads, [(pipeline, next(iter(due)).end_ms) for pipeline, due in dues if due])
+@dataclass(frozen=True)
+class Since:
+    """An instant (UTC ms); not `exact`: that late at the latest."""
 
+    ms: int
+    exact: bool = True
 
-def late(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]], now_ms: int) -> set[str]:
-    """Pipelines whose oldest due window could have been published for longer than `archive.sla`: what `due_since` says
-    exactly, by a number of statements that does not grow with batches."""
-    oldest = {p.name: (p, next(iter(due)).end_ms) for p, due in dues if due}
-    before = {name: now_ms - p.archive.sla_ms - 1 for name, (p, end_ms) in oldest.items()
-              if now_ms - end_ms > p.archive.sla_ms}  # fmt: skip
-    found = reads.landed_before_each(before) if before else {}
-    return {name for name, one in found.items() if _passed(*oldest[name], one.facts)}
-
-
-def _passed_ms(reads: SurveyLedger, asked: Iterable[tuple[Pipeline, int]]) -> dict[str, int]:
-    """By pipeline: when the batch landed that carried the watermark over an instant which it has passed by now. One
-    that no batch has landed for is left out. Watermarks only rise, so batches are halved, all pipelines' at once."""
-    by_name = {pipeline.name: (pipeline, instant_ms) for pipeline, instant_ms in asked}
-    ready = reads.landed_upto_each(dict.fromkeys(by_name)) if by_name else {}
-    unready = dict.fromkeys(ready, 0)
-    while middles := {n: (unready[n] + x.batch_id) // 2 for n, x in ready.items() if x.batch_id - unready[n] > 1}:
-        found = reads.landed_upto_each(middles)
-        for name, middle in middles.items():
-            one = found.get(name)
-            if one is None or one.batch_id <= unready[name] or not _passed(*by_name[name], one.facts):
-                unready[name] = middle
-            else:
-                ready[name] = one
-    return {name: one.landed_ms for name, one in ready.items()}
-
-
-def _passed(pipeline: Pipeline, instant_ms: int, facts: TopicFacts) -> bool:
-    low = watermark.global_watermark(watermark.watermarks(pipeline.windows, facts))
-    return low is not None and low >= instant_ms
-
-
-def unready(
-    pipeline: Pipeline, reads: SurveyLedger, waits: Certificate, expected: Forecast | None, now_ms: int
-) -> list[Concern]:
-    """What is to be said of a window that is not ready `archive.sla` after it should have been. `waits` is the oldest
-    one that is not ready, `expected` when it will be.
-
-    There is no such time for loads of old data (idle: follow), nor for the first load as long as it comes nearer."""
-    windows, window, sla_ms = pipeline.windows, waits.window, pipeline.archive.sla_ms
-    if waits.ready or windows.idle == "follow" or should_be_ready_ms(windows, window, 0) + sla_ms >= now_ms:
-        return []  # as most are: no need to ask for more
-    name = pipeline.name
-    newest = reads.landed_upto_each({name: None}).get(name)
-    if newest is None:
-        return []
-    passed = waits.watermark_ms is not None and waits.watermark_ms >= window.start_ms
-    if not passed and expected is not None and expected.at_ms is not None:
-        return []
-    if passed:
-        front_ms = _passed_ms(reads, [(pipeline, window.start_ms)]).get(name)
-    else:
-        front_ms = reads.landed_upto_each({name: 1}).get(name, newest).landed_ms
-    late_ms = now_ms - should_be_ready_ms(windows, window, front_ms or 0)
-    if late_ms <= sla_ms:
-        return []
-    advice = next_step(name, windows, waits, source_kind(pipeline.source.kind).remedy)
-    quiet_ms = now_ms - newest.landed_ms
-    if quiet_ms > sla_ms:
-        advice = f"no batch has landed for {span(quiet_ms)}: is {name}.ingest paused, or failing? {advice}"
-    what = f"window {iso(window.start_ms)} is not ready {span(late_ms)} after it should have been: {waits.reason}"
-    return [Concern(what, advice, "unready_window")]
+    def words(self, now_ms: int) -> str:
+        """How long ago."""
+        return f"{'' if self.exact else 'more than '}{span(now_ms - self.ms)}"
 
 
 def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:
@@ -115,18 +52,11 @@ def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:
 
 
 def concerns(
-    pipeline: Pipeline,
-    due: Due,
-    since_ms: int | None,
-    note: ArchiveNote | None,
-    now_ms: int,
-    free: Due | None = None,
-    waited: str = "",
+    pipeline: Pipeline, due: Due, free: Due, since: Since | None, note: ArchiveNote | None, now_ms: int
 ) -> list[Concern]:
     """What has ended without a publication at once, what nobody publishes once `archive.sla` is over.
 
-    `free`: those of `due` that wait for nothing but a run (None: all), ready since `since_ms`; or `waited` says in
-    words for how long, longer than `archive.sla`, the oldest has been ready."""
+    `free`: those of `due` that wait for nothing but a run, ready since `since`."""
     name, over = pipeline.name, ended(due, note)
     found = _left_for_good(pipeline, note)
     if over:
@@ -142,12 +72,10 @@ def concerns(
                 "late_window",
             )
         )
-    if since_ms is not None and now_ms - since_ms > pipeline.archive.sla_ms:
-        waited = span(now_ms - since_ms)
-    free = due if free is None else free
-    if waited and free.count > sum(map(free.holds, over)):
-        oldest = next(iter(free))
-        what = f"{count(free)} ready and not published, the oldest ({iso(oldest.start_ms)}) for {waited}"
+    waits = since is not None and now_ms - since.ms > pipeline.archive.sla_ms
+    if since is not None and waits and free.count > sum(map(free.holds, over)):
+        oldest = iso(next(iter(free)).start_ms)
+        what = f"{count(free)} ready and not published, the oldest ({oldest}) for {since.words(now_ms)}"
         fill = filling(name, free, over)
         found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, fill, note, now_ms), "late_window"))
     return found
@@ -209,6 +137,12 @@ def clear(name: str, first_ms: int, last_ms: int) -> str:
     """The command that has the archive runs of these windows (starts) run again: a backfill leaves runs that have
     failed as they are."""
     return f"airflow tasks clear {name}.archive --yes -s {iso(first_ms)} -e {iso(last_ms)}"
+
+
+def finishing(name: str, start_ms: int, kind: str) -> str:
+    """The command, for the window that starts then (UTC ms): who began a generation finishes it; the archive run
+    finishes a heal, and has run before."""
+    return command_of(kind, name, start_ms) or clear(name, start_ms, start_ms)
 
 
 def _clear(name: str, over: tuple[int, ...], due: Due) -> str:

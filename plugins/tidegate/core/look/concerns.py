@@ -1,0 +1,277 @@
+"""What is the matter with a pipeline, and what to do about it: the one place that decides what everybody says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.base.instants import iso, span
+from tidegate.core.base.wording import those
+from tidegate.core.batch.thresholds import too_dirty
+from tidegate.core.completeness.rules import Held, remedy
+from tidegate.core.late.reopen import Choice
+from tidegate.core.look import blocking, overdue
+from tidegate.core.look.overdue import Concern, Since, finishing
+from tidegate.core.look.status import PipelineStatus
+from tidegate.core.look.survey import NOTHING, Block, OpenRow, Survey
+from tidegate.core.replay.rehearsal import Unfinished
+from tidegate.core.source import loss as losses
+from tidegate.core.source.loss import CRITICAL
+from tidegate.core.source.trouble import Trouble, What
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell import notices
+from tidegate.core.tell.pauses import near_loss, silent
+from tidegate.core.tell.subjects import said
+from tidegate.core.window.cut import parse_window_id, window_end
+from tidegate.core.window.due import Due
+from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.watermark import Certificate
+
+MOST_COMMANDS = 3
+_STANDS = "the generations in force stay, and cannot be reopened meanwhile"
+OF_KAFKA = ("source_reset", "data_loss", "loss_ahead")
+"""Conditions that nobody can see while Kafka gives no answer."""
+
+
+def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Since | None) -> tuple[Concern, ...]:
+    """`free`: the due windows that no other system's count holds, ready since `since`. `front`: when the windows before
+    the next one were ready; None: it is not late."""
+    pipeline, survey, now_ms = status.pipeline, status.survey, status.now_ms
+    if survey is None:
+        return ()
+    quiet = silent(survey.pause, now_ms)
+    unread = None if status.lag is None else status.lag.records
+    found = [*_stuck(pipeline.name, survey.blocks, survey.open_batch), *_of_kafka(status)]
+    found += [Concern(*odd, "watermark") for odd in blocking.oddities(pipeline.windows, survey.facts, now_ms, unread)]
+    waited = None if "late_window" in quiet else since  # nobody is expected to publish them
+    found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)
+    found += _held_too_long(pipeline, status.held, now_ms)
+    found += _late_left(pipeline.name, status.late_left)
+    found += left_behind(pipeline, survey.replays, now_ms)
+    found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
+    found += [] if "unready_window" in quiet else _unready(status, front)
+    return (*found, *_of_the_pause(status))
+
+
+# ---------------------------------------------------------------- what waits for a human
+
+
+def _stuck(name: str, blocks: Iterable[Block], batch: OpenRow | None) -> Iterator[Concern]:
+    for block in blocks:
+        what = f"{said(block.subject)} is blocked: {first_line(block.reason)}"
+        yield Concern(what, unblocking(name, block.subject), "alarm", block.subject)
+    if batch is not None and batch.refused:
+        what = f"batch {batch.batch_id} was refused: {first_line(batch.refused)}"
+        advice = after_refusal(name, batch.batch_id, batch.refused)
+        yield Concern(what, advice, refusal_kind(batch.refused), f"batch {batch.batch_id}")
+
+
+def stuck_batch(name: str, blocks: Iterable[Block], batch: OpenRow | None) -> str:
+    """What the open batch waits for, and what helps, if nobody but a human lands it: no watermark moves before. "" for
+    none."""
+    if batch is None:
+        return ""
+    subject = f"batch {batch.batch_id}"
+    found = [c for c in _stuck(name, [b for b in blocks if b.subject == subject], batch)]
+    return f"{found[0].what}; {found[0].advice}" if found else ""
+
+
+def unblocking(name: str, subject: str) -> str:
+    """A log that was cut takes a decision; any other block is cleared."""
+    kind, _, which = subject.partition(" ")
+    if kind == "partition":
+        return (
+            f"compare with the producers; `tidegate source rewind {name}` reads on from there, `tidegate source skip "
+            f"{name}` records the loss"
+        )
+    which = iso(parse_window_id(which)) if kind == "window" else which
+    return f"find out why, then: tidegate repair {name} --{kind} {which} --why '...'"
+
+
+def refusal_kind(refused: str) -> str:
+    """One of core.tell.notices.KINDS."""
+    return "dirty_limit" if too_dirty(refused) else "refused"
+
+
+def after_refusal(name: str, batch_id: int, refused: str) -> str:
+    """What helps a batch that was refused for what `refused` says: what it says itself, where that is more than what
+    holds for all of them. A record that the topic has no more is no matter of the spec."""
+    advice = "mend the spec, then clear the write task: the same offsets are read again"
+    if too_dirty(refused):
+        return f"{advice}; or let it land as it is: tidegate repair {name} --release {batch_id} --why '...'"
+    own = refused.rpartition("\n  what to do: ")[2] if "\n  what to do: " in refused else ""
+    if own in ("", BatchRefused.advice):
+        return advice
+    return own.replace("<pipeline>", name).replace("<batch>", str(batch_id))
+
+
+def first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+# ---------------------------------------------------------------- what only Kafka can say
+
+
+def _of_kafka(status: PipelineStatus) -> Iterator[Concern]:
+    """While Kafka gives no answer, what people were told of: nobody has seen that it is over."""
+    survey, pipeline, topic = status.survey, status.pipeline, status.topic
+    assert survey is not None
+    if topic is None:
+        yield from (Concern(t.what, t.advice, t.kind) for t in survey.told if t.kind in OF_KAFKA)
+        return
+    accepted = survey.progress.topic_id
+    if topic.is_another(accepted):
+        what = f"topic {pipeline.source.topic} was recreated: it is {topic.topic_id}, the offsets belong to {accepted}"
+        advice = f"if that was on purpose: tidegate source reset {pipeline.name}"
+        yield Concern(what, advice, "source_reset", topic.topic_id)
+    elif status.lag is not None and status.lag.lost:
+        what = f"{those(status.lag.lost, 'offset')} gone from the topic before they were read"
+        yield Concern(what, "source.on_data_loss: record goes on without them", "data_loss")
+    elif status.loss is not None and status.loss.level == CRITICAL:
+        advice = losses.remedy(status.loss, pipeline.source.topic, pipeline.name, status.remedy)
+        yield Concern(losses.sentence(status.loss), advice, "loss_ahead")
+
+
+def _of_the_pause(status: PipelineStatus) -> Iterator[Concern]:
+    """A pause that lasts longer than was said, or while unread records are about to be lost."""
+    pause, loss, now_ms = (status.survey or NOTHING).pause, status.loss, status.now_ms
+    if pause is None:
+        return
+    name = status.name
+    if pause.over(now_ms):
+        advice = f"tidegate unpause {name}; if it has to last: tidegate pause {name} --why '...' --until ..."
+        late = span(now_ms - (pause.until_ms or now_ms))
+        yield Concern(f"paused until {iso(pause.until_ms)}, which is over since {late}: {pause.words()}", advice)
+    if loss is not None and loss.level != CRITICAL and pause.covers("ingest", now_ms) and near_loss(loss):
+        what = f"ingest is paused, and unread records are lost in about {span(loss.stopped_ms or 0)}: {pause.words()}"
+        longer = status.remedy(Trouble(What.KEEPS_LITTLE, status.pipeline.source.topic))
+        advice = f"tidegate unpause {name} --only ingest; or {longer}"
+        yield Concern(what, advice, "loss_ahead")
+
+
+# ---------------------------------------------------------------- windows
+
+
+def _held_too_long(pipeline: Pipeline, held: tuple[Held, ...], now_ms: int) -> list[Concern]:
+    """One concern for all windows that another system's count has held for longer than `archive.sla`."""
+    long = [h for h in held if now_ms - h.since_ms > pipeline.archive.sla_ms]
+    if not long:
+        return []
+    oldest = long[0]
+    what = (
+        f"{those(len(long), 'window')} held by another system's count, the oldest "
+        f"({iso(oldest.window_ms)}): {oldest.comparison.text}"
+    )
+    advice = f"find out what is missing; to publish it as it is: {remedy(pipeline.name, oldest.window_ms)}"
+    return [Concern(what, advice, "held_window")]
+
+
+def is_blocked(status: PipelineStatus) -> bool:
+    return status.next_window is not None and bool(status.next_window.blockers)
+
+
+def may_be_unready(status: PipelineStatus) -> bool:
+    """Whether `archive.sla` is over since the next window should have been ready, if those before it were in time.
+
+    There is no such time for loads of old data (idle: follow), nor for the first load as long as it comes nearer."""
+    waits, windows = status.next_window, status.pipeline.windows
+    if waits is None or waits.ready or windows.idle == "follow" or status.survey is None:
+        return False
+    if _should_ms(status, 0) + status.pipeline.archive.sla_ms >= status.now_ms:
+        return False
+    coming = status.expected is not None and status.expected.at_ms is not None
+    return status.passed_before or not coming
+
+
+def _should_ms(status: PipelineStatus, front_ms: int) -> int:
+    assert status.next_window is not None
+    return blocking.should_be_ready_ms(status.pipeline.windows, status.next_window.window, front_ms)
+
+
+def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
+    """Of a window that is not ready `archive.sla` after it should have been."""
+    waits, survey, now_ms, sla_ms = status.next_window, status.survey, status.now_ms, status.pipeline.archive.sla_ms
+    if waits is None or survey is None or front is None:
+        return []
+    late = Since(_should_ms(status, front.ms), front.exact)
+    if now_ms - late.ms <= sla_ms:
+        return []
+    what = f"window {iso(waits.window.start_ms)} is not ready {late.words(now_ms)} after it should have been: "
+    advice, landed_ms = step(status, waits), _landed_ms(survey)
+    if landed_ms is not None and now_ms - landed_ms > sla_ms and advice == _of_blockers(status, waits):
+        quiet = span(now_ms - landed_ms)
+        advice = f"no batch has landed for {quiet}: is {status.name}.ingest paused, or failing? {advice}"
+    return [Concern(what + waits.reason, advice, "unready_window")]
+
+
+def step(status: PipelineStatus, certificate: Certificate) -> str:
+    """What helps a window that is not ready: the open batch first, if it waits for a human, then records that nobody
+    has read, then who blocks it."""
+    name, survey, pipeline = status.name, status.survey or NOTHING, status.pipeline
+    stuck = stuck_batch(name, survey.blocks, survey.open_batch)
+    if stuck:
+        return stuck
+    unread = {} if status.lag is None else status.lag.partitions
+    scheduled, landed_ms = pipeline.ingest.schedule is not None, _landed_ms(survey)
+    reading = blocking.unread_step(name, certificate, unread, survey.pause, scheduled, landed_ms)
+    return reading or _of_blockers(status, certificate)
+
+
+def _of_blockers(status: PipelineStatus, certificate: Certificate) -> str:
+    return blocking.next_step(status.name, status.pipeline.windows, certificate, status.remedy)
+
+
+def _landed_ms(survey: Survey) -> int | None:
+    return None if survey.progress.landed is None else survey.progress.landed.landed_ms
+
+
+def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
+    """What was refused needs a human; what is over its budget may stay in the late table for good."""
+    refused = [c for c in left if not c.over]
+    if not refused:
+        return []
+    at = iso(refused[0].window.start_ms)
+    others = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    what, advice = f"reopening {at}{others} was refused: its late rows wait", f"tidegate reopen {name} {at} says why"
+    return [Concern(what, advice, "late_rows")]
+
+
+def late_words(left: tuple[Choice, ...], name: str) -> str:
+    """Of windows whose late rows wait although `late.reopen_after` is over; "" for none."""
+    over = [c for c in left if c.over]
+    if not over:
+        return ""
+    at, others = iso(over[0].window.start_ms), f" and {len(over) - 1:,} more" if len(over) > 1 else ""
+    words = f"late rows of {at}{others} wait, over the budget: {'; '.join(over[0].over)}"
+    return f"{words}; to take them up: tidegate reopen {name} {at} --over-budget --why '...'"
+
+
+def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) -> list[Concern]:
+    """Of replays and rollbacks that nobody has been at for hours: a killed one, or one that Kafka's retention or an
+    outage has stopped on its way."""
+    left = [u for u in found if not u.at_work(now_ms)]
+    concerns = []
+    replays = [u.window_ms for u in left if not of_kind(u.kind).restores]
+    if replays:
+        runs = _runs(pipeline, replays)
+        commands = [f"tidegate replay {pipeline.name} -s {iso(a)} -e {iso(b)}" for a, b in runs[:MOST_COMMANDS]]
+        more = f", and so on for {len(runs) - MOST_COMMANDS:,} more ranges" if len(runs) > MOST_COMMANDS else ""
+        windows = f"{len(replays):,} window{'s' if len(replays) > 1 else ''}"
+        what = f"a replay of {windows} from {iso(replays[0])} on has stopped on its way: {_STANDS}"
+        concerns.append(Concern(what, f"to go on: {'; '.join(commands)}{more}", "replay_left", iso(replays[0])))
+    for u in [u for u in left if of_kind(u.kind).restores][:MOST_COMMANDS]:
+        what = f"a rollback of {iso(u.window_ms)} has stopped on its way: {_STANDS}"
+        advice = finishing(pipeline.name, u.window_ms, u.kind)
+        concerns.append(Concern(what, advice, "replay_left", iso(u.window_ms)))
+    return concerns
+
+
+def _runs(pipeline: Pipeline, starts: list[int]) -> list[tuple[int, int]]:
+    """First and last of windows that follow each other."""
+    found: list[tuple[int, int]] = []
+    for start in starts:
+        if found and window_end(found[-1][1], pipeline.windows) == start:
+            found[-1] = found[-1][0], start
+        else:
+            found.append((start, start))
+    return found
