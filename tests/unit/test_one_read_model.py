@@ -23,7 +23,7 @@ from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.base.plain import dumps
 from tidegate.core.look.measures import Measure
 from tidegate.core.look.status import PipelineStatus
-from tidegate.core.source.port import LogState, PartitionOffsets
+from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.tell.notices import KINDS, Finding
 from tidegate.core.window.states import WindowKey
@@ -92,7 +92,7 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
     )
     windows = replace(windows, on_silence=dice.choice(("hold", "close")))
     one = replace(one, windows=windows, archive=replace(one.archive, sla_ms=dice.choice((MINUTE, HOUR, 48 * HOUR))))
-    if dice.random() < 0.3:
+    if dice.random() < 0.5:
         one = replace(one, completeness=Completeness("topic", "kafka", topic="audit", poll_ms=MINUTE, patience_ms=None))
     if dice.random() < 0.6:
         one = replace(
@@ -118,9 +118,9 @@ def _more(dice: random.Random, one: Pipeline, start: int) -> Iterator[tuple[str,
     elif dice.random() < 0.15:
         kept = {"partition": 1, "topic_id": "t1", "after_batch": SIZES.windows, "offset": SIZES.windows * 1000 - 400}
         yield "resumptions", {**mine, **kept, "lost_start": None, "leader_epoch": None, "why": "compared"}
-    if dice.random() < 0.2:
+    if dice.random() < 0.4:
         at = start + (SIZES.windows - 1) * HOUR
-        answer = {"rows": 5, "expected": dice.choice((5, 9)), "problem": None, "accepted": None, "source": "audit"}
+        answer = {"rows": 5, "expected": dice.choice((5, 9, 9)), "problem": None, "accepted": None, "source": "audit"}
         yield (
             "truths",
             {**mine, "window_ms": at, **answer, "asked_ms": NOW, "since_ms": NOW - dice.choice((0, 3)) * HOUR},
@@ -154,7 +154,7 @@ def _topic(dice: random.Random, one: Pipeline) -> LogState:
     for p in range(2):
         start, waiting = dice.choice((0, 0, 0, read + 30)), dice.choice((0, 0, 500, 9_000))
         stable = max(start, read + waiting)
-        parts[p] = PartitionOffsets(start, stable, stable + dice.choice((0, 0, 40)))
+        parts[p] = Lane(start, stable, stable + dice.choice((0, 0, 40)))
     kept = dice.choice((None, 3 * HOUR, 999 * HOUR))
     return LogState(one.source.topic, dice.choice(("t1",) * 7 + ("other",)), parts, kept, None, kept is not None)
 

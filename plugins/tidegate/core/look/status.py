@@ -47,7 +47,7 @@ class Lag:
 @dataclass(frozen=True, kw_only=True)
 class PipelineStatus:
     """`remedy`: what the source's folder says of trouble. `survey` is None for a pipeline that no run has registered;
-    `topic`, `lag` and `loss` if Kafka gave no answer, `lag` too if it is not the topic that the ledger's offsets are of.
+    `topic`, `lag` and `loss` if Kafka gave no answer, `lag` too if the ledger's offsets are of another topic.
 
     `due` are windows that may be published and are not; `due_since_ms` is when the batch landed that made the oldest of
     them ready (None too where nobody looked). `held` of them another system's count holds. `next_window` is the oldest
