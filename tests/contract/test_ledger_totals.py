@@ -119,7 +119,7 @@ def test_rows_that_a_redrive_takes_are_counted_once(ledger) -> None:  # noqa: F8
     found = seen(ledger)
     assert found == full_sums(ledger.store.engine, NAME)
     assert found["taken"] == 3
-    assert ledger.reads.survey([NAME], 0)[NAME].counts.dirty_now == 1
+    assert ledger.reads.survey([NAME], 0)[NAME].totals.dirty_now == 1
 
 
 def test_a_survey_has_the_slow_messages_of_the_newest_landed_batch(ledger) -> None:  # noqa: F811

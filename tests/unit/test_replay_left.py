@@ -13,6 +13,7 @@ from tests.world import HOUR, T0, World, record, window
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.late.reopen import QUIET_MS
 from tidegate.core.look.status import PipelineStatus
+from tidegate.core.replay.rehearsal import Unfinished
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.look import explanation
 from tidegate.workflow.look import status as looking
@@ -54,13 +55,19 @@ def status(world: World) -> PipelineStatus:
     return found
 
 
+def left(world: World) -> tuple[Unfinished, ...]:
+    survey = status(world).survey
+    assert survey is not None
+    return survey.replays
+
+
 def told(world: World) -> list[tuple[str, str]]:
     return [(c.what, c.advice) for c in status(world).concerns if c.kind == "replay_left"]
 
 
 def test_what_was_left_is_said_with_the_command_that_goes_on(world: World) -> None:
     stopped(world)
-    assert [u.window_ms for u in status(world).replays_left] == [T0, T0 + HOUR, T0 + 3 * HOUR]
+    assert [u.window_ms for u in left(world)] == [T0, T0 + HOUR, T0 + 3 * HOUR]
     assert told(world) == [], "somebody may be at work"
     world.clock.advance(QUIET_MS)
     ((what, advice),) = told(world)
@@ -76,7 +83,7 @@ def test_what_was_left_is_said_with_the_command_that_goes_on(world: World) -> No
     found = replay.replay_range(ctx, [window(h) for h in (0, 1, 3)])
     assert [o.what for o in found] == ["replayed"] * 3
     assert told(world) == []
-    assert status(world).replays_left == ()
+    assert left(world) == ()
 
 
 def test_a_rollback_that_died_too(world: World) -> None:

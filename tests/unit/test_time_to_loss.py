@@ -78,7 +78,7 @@ def test_what_was_read_is_in_the_ledger(world: World) -> None:
     assert (progress.landed.batch_id, progress.landed.state) == (1, "LANDED")
     assert progress.landed.clock_ms == planned_at
     assert progress.landed.partitions == {0: Look(0, 5, 0, 5, 5, size, planned_at - 1_000, None, 5)}
-    assert found[NAME].counts.bytes == size
+    assert found[NAME].totals.ingested.bytes == size
     assert found[NAME].facts == ledger.windows.facts(NAME)
     assert found[NAME].progress == ledger.reads.progress([NAME], world.clock.now_ms())[NAME]
 

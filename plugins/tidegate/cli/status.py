@@ -44,8 +44,8 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
       tidegate status --json | jq '.pipelines[] | select(.well | not) | .name'
 
     \b
-    Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue, records about to be lost);
-    2 a YAML is invalid; 3 the ledger gives no answer.
+    Exit code: 0 every pipeline is well; 1 one is not (blocked, refused, hours overdue, records about to be lost, an
+    audit that found problems); 2 a YAML is invalid; 3 the ledger gives no answer.
     """
     with surroundings.ledger() as ledger:
         lines = _gather(ledger, pipeline, not no_kafka)

@@ -128,14 +128,14 @@ def _with_windows(found: Mapping[str, PipelineStatus], reads: SurveyLedger, all_
         for n, one in found.items()
         if one.pipeline.reopening.after_ms is not None and one.survey and one.survey.late_now
     ]
-    blocked = [n for n, one in found.items() if (rules.is_blocked(one) if all_ else rules.may_be_unready(one))]
+    blocked = {n for n, one in found.items() if (rules.is_blocked(one) if all_ else rules.may_be_unready(one))}
     answers = reads.answers(asking) if asking else {}
     reopened = reads.late_windows(late) if late else {}
     before = reads.earlier_each(blocked) if blocked else {}
     return {
         name: replace(
             one,
-            expected=_expected(one, before.get(name, _NO_FACTS)),
+            expected=_expected(one, before.get(name, _NO_FACTS)) if name in blocked else None,
             held=held(one.pipeline.completeness, answers.get(name, {}), one.now_ms),
             late_left=reopen.left(one.pipeline.windows, reopened.get(name, []), one.pipeline.reopening, one.now_ms),
         )
