@@ -46,7 +46,7 @@ PORTS = {
 """The ports by their protocols' names."""
 
 NO_PORTS = {
-    "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GlanceLedger", "GroundsLedger", "Ledger",
+    "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger",
     "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/unit/test_log_cut.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py

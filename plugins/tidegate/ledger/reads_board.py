@@ -47,7 +47,7 @@ _BATCHES = 500
 
 
 class BoardReads(Snapshots):
-    """core.glance.GlanceLedger on PostgreSQL or SQLite."""
+    """Each answer is of one instant, in a number of statements that does not grow with what there is."""
 
     # ------------------------------------------------------------ pipelines
 
