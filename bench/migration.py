@@ -63,7 +63,7 @@ def main() -> None:
 
 def measure(url: str, rows: int, late: float) -> None:
     engine = make_engine(url)
-    migrate(engine, revisions()[-2])
+    migrate(engine, revisions()[-2:][0])
     with engine.begin() as c:
         for statement in (_MADE, *_FILL):
             given = {"rows": rows} if ":rows" in statement else {"late": late} if ":late" in statement else {}

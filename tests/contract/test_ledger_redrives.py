@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     NAME,
@@ -17,7 +16,6 @@ from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
     planned,
     url,
 )
-from tests.world import make_pipeline
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.states import REDRIVE, DirtySource, Plan, PlannedBatch, SealedBatch
@@ -25,7 +23,6 @@ from tidegate.core.dirty.redrive import ASK_LASTS_MS, DirtyBatch
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.ledger import SqlLedger
-from tidegate.ledger.migrate import migrate
 
 SOURCES = (DirtySource(1, 0, 2, 1, 4),)
 
@@ -181,50 +178,6 @@ def test_a_recreated_topics_offsets_are_looked_up_in_their_own_life(ledger: SqlL
     lives = [facts.lives[0] for facts in found]
     assert [life.batch.batch_id for life in lives if life.batch] == [2, 1, 2, 1]
     assert [[e.batch.batch_id for e in life.earlier] for life in lives] == [[1], [], [1], []]
-
-
-def test_an_older_ledger_is_brought_up_with_its_data(url: str) -> None:  # noqa: F811
-    """Batches of before are of kind ingest, and their dirty rows their own."""
-    migrate(url, "0002")
-    engine = create_engine(url)
-    columns = (
-        "pipeline, batch_id, state, epoch, nonce, revision, spec_version, rules_version, topic, topic_id, clock_ms, "
-        "floor, records, side_moved, side_registered, planned_ms"
-    )
-    floor = '{"closed":[],"low_ms":0}'
-    with engine.begin() as c:
-        c.execute(text("INSERT INTO pipelines VALUES ('readings', 2, 2, 'id-1', 5)"))
-        c.execute(
-            text(
-                f"INSERT INTO batches ({columns}) VALUES ('readings', 1, 'LANDED', 1, 'n', 1, 1, 1, 't', 'id-1', 77, "
-                ":floor, 5, :yes, :yes, 5)"
-            ),
-            {"floor": floor, "yes": True},
-        )
-        c.execute(
-            text("INSERT INTO batch_ranges VALUES ('readings', 1, 0, 0, 5, 5, 3, 0, 2, 0, 0, '[]')"),
-        )
-        c.execute(
-            text("INSERT INTO batch_partitions VALUES ('readings', 1, 0, 5, 0, 5, 5, :yes, 9, 9, NULL)"), {"yes": True}
-        )
-        c.execute(
-            text(
-                "INSERT INTO batch_files VALUES ('readings', 1, NULL, 'dirty/a', 'dirty', '[]', 2, 9, NULL, NULL, "
-                ":sum, :parts)"
-            ),
-            {"sum": "5", "parts": '[{"max_offset":4,"min_offset":1,"partition":0,"rows":2}]'},
-        )
-    engine.dispose()
-    migrate(url)
-    made = SqlLedger(url, "test", lambda: 1_000)
-    made.pipelines.register(make_pipeline("file:///lake/t"), "fingerprint")
-    batch = made.batches.get(NAME, 1)
-    assert (batch.plan.kind, batch.plan.sources, batch.plan.records) == ("ingest", (), 5)
-    assert made.redrives.dirty_batches(NAME) == [DirtyBatch(1, "t", "id-1", True, SOURCES)]
-    made.batches.land(sealed(made, insert(made)))
-    assert made.redrives.duties(NAME) == [(1, 2)]
-    assert made.batches.planning_view(NAME).planned_ends == {0: 5}
-    made.close()
 
 
 def test_whose_turn_is_next(ledger: SqlLedger, now: list[int]) -> None:  # noqa: F811

@@ -15,6 +15,7 @@ from tidegate.core.base.errors import BatchRefused
 from tidegate.core.look.concerns import after_refusal
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.due import ArchiveNote
+from tidegate.ledger.store import FIRST, HEAD
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
@@ -141,8 +142,8 @@ def test_no_ledger_is_exit_code_3_and_one_message(tide: Tide, world: World) -> N
 
 
 def test_an_earlier_revision_is_not_gone_back_to(tide: Tide) -> None:
-    said = tide("db", "migrate", "--revision", "0003").output.splitlines()
-    assert said[-1:] == ["the ledger's schema is at revision 0006"], said
+    said = tide("db", "migrate", "--revision", FIRST).output.splitlines()
+    assert said[-1:] == [f"the ledger's schema is at revision {HEAD}"], said
     assert tide("status").exit_code != 3
 
 

@@ -1,9 +1,9 @@
-"""A small life of a pipeline that every release can live: old code makes the ledgers of `tests/fixtures/upgrade` by it.
+"""A small life of a pipeline that both releases can live; 0.1.0 makes by it what the tests here take over.
 
-    PYTHONPATH=<old checkout>/plugins:<old checkout> python tests/upgrade/scene.py <folder of the old ledger>
+    PYTHONPATH=<old checkout>/plugins:<old checkout> python tests/upgrade/scene.py <folder>
 
-in a checkout of the last commit of a revision writes `ledger.sql` (the database, as SQL), `catalogue.json` (partitions)
-and `lake.tar.gz` (files). Paths are written as `file://@FOLDER@`. Only what all releases have may be used here.
+writes `ledger.sql` (the database, as SQL), `catalogue.json` (partitions) and `lake.tar.gz` (files). Paths are written
+as `file://@FOLDER@`. Only what both releases have may be used here, and in `main` only names of 0.1.0.
 """
 
 from __future__ import annotations

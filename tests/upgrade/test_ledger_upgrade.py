@@ -1,14 +1,17 @@
-"""Ledgers with data in them, made by the code of each earlier revision: they are migrated, and life goes on."""
+"""A ledger with data in it, made by 0.1.0: it is migrated, and life goes on."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import tarfile
 import uuid
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,13 +19,14 @@ from sqlalchemy.engine import make_url
 
 import tests.world
 from tests.unit.test_audit import in_process
+from tests.upgrade import release
+from tests.upgrade.release import REVISION
 from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
 from tests.world import World, make_pipeline, record, window
 from tidegate.core.base.errors import LedgerError, WrongRevision
 from tidegate.core.target.tables import data_table, dirty_table, late_table
-from tidegate.core.window.cut import window_id
 from tidegate.ledger.migrate import migrate, revisions
-from tidegate.ledger.store import HEAD, make_engine
+from tidegate.ledger.store import FIRST, HEAD, make_engine
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
@@ -30,19 +34,17 @@ from tidegate.workflow.late import reopen
 from tidegate.workflow.replay import rollback
 from tidegate.workflow.restore import adoption
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "upgrade"
-EARLIER = sorted(p.name for p in FIXTURES.iterdir())
 MADE_BY_OLD_CODE = {"00": [(0, 0), (0, 1), (0, 2)], "01": [(0, 3)]}
 
 
-def test_every_earlier_revision_has_a_ledger() -> None:
-    assert revisions()[:-1] == EARLIER
+def test_the_first_revision_is_that_of_0_1_0() -> None:
+    assert revisions()[0] == FIRST == REVISION
     assert revisions()[-1] == HEAD
 
 
-def restored(folder: Path, revision: str) -> World:
-    """The world as the old code left it, its ledger still at the old revision."""
-    old, root = FIXTURES / revision, str(folder)
+def restored(folder: Path, old: Path) -> World:
+    """The world as 0.1.0 left it, its ledger still at the old revision; `old`: what `scene.py` wrote."""
+    root = str(folder)
     with tarfile.open(fileobj=BytesIO((old / "lake.tar.gz").read_bytes()), mode="r:gz") as tar:
         for member in tar:
             file = tar.extractfile(member)
@@ -66,20 +68,29 @@ def restored(folder: Path, revision: str) -> World:
     return world
 
 
-@pytest.fixture(params=EARLIER)
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = restored(tmp_path, request.param)
+@pytest.fixture
+def old(left_behind: Path, tmp_path: Path) -> Iterator[World]:
+    world = restored(tmp_path, left_behind)
     yield world
     world.close()
 
 
-def on_postgres(world: World, revision: str, url: str) -> sa.engine.Engine:
-    """A database of its own at the old revision, with the rows of the old ledger."""
+def _empty_database(url: str) -> sa.engine.Engine:
     name = f"upgrade_{uuid.uuid4().hex}"
     with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as c:
         c.exec_driver_sql(f"CREATE DATABASE {name}")
-    engine = make_engine(make_url(url).set(database=name).render_as_string(hide_password=False))
-    migrate(engine, revision)
+    return make_engine(make_url(url).set(database=name).render_as_string(hide_password=False))
+
+
+def on_postgres(world: World, code: Path, url: str) -> sa.engine.Engine:
+    """A database as 0.1.0's migration makes it, with the rows of the old ledger."""
+    engine = _empty_database(url)
+    mine = engine.url.render_as_string(hide_password=False)
+    migration = "import sys; from tidegate.adapters.ledger.migrate import migrate; print(migrate(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", migration, mine], env=release.environment(code), cwd=code, capture_output=True, text=True
+    )
+    assert done.stdout == f"{REVISION}\n", done.stderr
     tables = sa.MetaData()
     tables.reflect(engine)
     with sqlite3.connect(world.database) as source, engine.begin() as c:
@@ -153,90 +164,105 @@ def hour_values(hour: int) -> tuple[tuple[str, str], ...]:
     return (("date", "2013-01-05"), ("hour", f"{hour:02d}"))
 
 
-def test_an_old_ledger_is_refused_by_one_line_until_it_is_migrated(old: World) -> None:
-    with pytest.raises(WrongRevision, match=r"schema is at revision 000\d, this version needs ") as refused:
-        old.context()
-    assert "tidegate db migrate" in refused.value.advice
-    assert not refused.value.retry
-
-
 def test_on_sqlite(old: World) -> None:
     for _ in range(2):
         assert migrate(f"sqlite:///{old.database}") == HEAD
     life_goes_on(old)
 
 
-@pytest.mark.parametrize("revision", [EARLIER[0], EARLIER[-1]])
-def test_on_postgresql(tmp_path: Path, revision: str, postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = restored(tmp_path, revision)
-    engine = on_postgres(world, revision, postgres.ledger_url)
+def test_on_postgresql(
+    old: World, old_checkout: Path, postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    engine = on_postgres(old, old_checkout, postgres.ledger_url)
+    fresh = _empty_database(postgres.ledger_url)
     try:
-        assert migrate(engine) == HEAD
+        assert migrate(fresh, REVISION) == REVISION
+        assert shape(fresh) == shape(engine)
+        assert migrate(engine) == migrate(fresh) == HEAD
+        assert shape(fresh) == shape(engine)
         monkeypatch.setattr(tests.world, "_engine", lambda database: engine)
-        life_goes_on(world)
-        world.close()
+        life_goes_on(old)
+        old.close()
     finally:
         engine.dispose()
+        fresh.dispose()
 
 
-def test_a_table_that_somebody_holds_is_not_waited_for_long(
-    tmp_path: Path, postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_somebody_holds_is_not_waited_for_long(postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every task would wait behind the migration."""
-    world = restored(tmp_path, "0004")
-    engine = on_postgres(world, "0004", postgres.ledger_url)
+    engine = _empty_database(postgres.ledger_url)
     with engine.connect() as other, monkeypatch.context() as patch:
+        under_way = other.begin()
         patch.setattr("tidegate.ledger.migrate.LOCK_MS", 200)  # the server's own cleaning may take longer
-        other.exec_driver_sql("SELECT count(*) FROM batches")
+        other.exec_driver_sql("CREATE TABLE batches (batch_id bigint)")
         with pytest.raises(LedgerError, match="nothing is migrated"):
             migrate(engine)
+        under_way.rollback()
     assert migrate(engine) == HEAD
     engine.dispose()
-    world.close()
 
 
 def test_a_fresh_ledger_has_the_same_schema_as_a_migrated_one(old: World, tmp_path: Path) -> None:
+    fresh = sa.create_engine(f"sqlite:///{tmp_path}/fresh.db")
+    migrated = sa.create_engine(f"sqlite:///{old.database}")
+    migrate(str(fresh.url), REVISION)
+    assert shape(fresh) == shape(migrated)
+    migrate(str(fresh.url))
+    migrate(str(migrated.url))
+    assert shape(fresh) == shape(migrated)
+
+
+def shape(engine: sa.engine.Engine) -> dict[str, list[str]]:
+    """Of each table its columns in their order, its keys and its indexes."""
+    found = sa.inspect(engine)
+    return {
+        table: [
+            *(f"{c['name']} {c['type']} {c['nullable']} {c['default']}" for c in found.get_columns(table)),
+            str(found.get_pk_constraint(table)),
+            *map(str, found.get_unique_constraints(table)),
+            *sorted(map(_index, found.get_indexes(table))),
+        ]
+        for table in found.get_table_names()
+    }
+
+
+def _index(found: Any) -> str:
+    options = {name: str(value) for name, value in found.get("dialect_options", {}).items()}
+    return f"{found['name']} {found['column_names']} {found['unique']} {options}"
+
+
+@pytest.mark.parametrize("revision", ["0001", "0005"])
+def test_a_ledger_from_before_the_first_release_is_refused_in_one_line(tmp_path: Path, revision: str) -> None:
+    world = World(tmp_path)
+    with sqlite3.connect(world.database) as c:
+        c.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    before = world.database.read_bytes()
+    for step in (world.context, lambda: migrate(f"sqlite:///{world.database}")):
+        with pytest.raises(WrongRevision) as refused:
+            step()
+        assert refused.value.args[0] == (
+            f"the ledger's schema is at revision {revision}, of a version before 0.1.0: it cannot be upgraded"
+        )
+        assert "a new sink.table and sink.location" in refused.value.advice
+    world.close()
+    assert world.database.read_bytes() == before
+
+
+def test_a_lost_ledger_is_made_again_from_what_0_1_0_recorded(old: World) -> None:
+    old.database.unlink()
     migrate(f"sqlite:///{old.database}")
-    migrate(f"sqlite:///{tmp_path}/fresh.db")
-
-    def schema(path: Path) -> dict[str, set[tuple[str, str]]]:
-        found = sa.inspect(sa.create_engine(f"sqlite:///{path}"))
-        return {t: {(c["name"], str(c["type"])) for c in found.get_columns(t)} for t in found.get_table_names()}
-
-    assert schema(Path(old.database)) == schema(tmp_path / "fresh.db")
-
-
-@pytest.mark.parametrize("revision", EARLIER[1:])
-def test_a_lost_ledger_is_made_again_from_what_an_earlier_release_recorded(tmp_path: Path, revision: str) -> None:
-    """The first release's marks say no more than that an id is taken."""
-    world = restored(tmp_path, revision)
-    world.database.unlink()
-    migrate(f"sqlite:///{world.database}")
-    ctx = world.context()
+    ctx = old.context()
     adoption.adopt(ctx, adoption.survey(ctx), "the ledger was lost")
-    world.close()
-    assert world.by_window() == MADE_BY_OLD_CODE
-    world.ingest("r3")
-    assert (world.table("__late"), world.table("__dirty")) == ([(0, 5)], [(0, 4)])
-    balanced(world)
-    world.close()
+    old.close()
+    assert old.by_window() == MADE_BY_OLD_CODE
+    old.ingest("r3")
+    assert (old.table("__late"), old.table("__dirty")) == ([(0, 5)], [(0, 4)])
+    balanced(old)
 
 
-def test_what_an_earlier_release_restored_is_known_as_decoded_by_nobody_knows_what(tmp_path: Path) -> None:
-    """Its records did not name the specs; what was reopened on top has the same rows, a later replay has not."""
-    world = restored(tmp_path, "0004")
-    kinds = {3: ("replay", "DISCARDED"), 4: ("reopen", "RETIRED"), 5: ("replay", "RETIRED"), 6: ("reopen", "BUILT")}
-    with sqlite3.connect(world.database) as c:
-        c.row_factory = sqlite3.Row
-        (replayed,) = map(dict, c.execute("SELECT * FROM generations WHERE number = 2"))
-        for number, (kind, state) in kinds.items():
-            row = replayed | {"number": number, "kind": kind, "state": state}
-            c.execute(f"INSERT INTO generations VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
-        event = ("restored", f"window {window_id(window(0).start_ms)}", '{"generation": 2, "state": "CURRENT"}')
-        columns = "at_ms, pipeline, actor, what, subject, detail"
-        c.execute(f"INSERT INTO events ({columns}) VALUES (1, 'readings', 'cli', ?, ?, ?)", event)
-    migrate(f"sqlite:///{world.database}")
-    with sqlite3.connect(world.database) as c:
-        found = c.execute("SELECT number, spec_version FROM generations WHERE window_ms = ?", (window(0).start_ms,))
-        assert dict(found.fetchall()) == {1: None, 2: 0, 3: None, 4: 0, 5: None, 6: None}
-    world.close()
+def test_without_0_1_0_in_its_history_a_clone_fails_and_a_source_archive_skips(tmp_path: Path) -> None:
+    with pytest.raises(pytest.skip.Exception):
+        release.checkout(tmp_path / "code", tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    with pytest.raises(pytest.fail.Exception, match="git fetch --unshallow"):
+        release.checkout(tmp_path / "code", tmp_path)

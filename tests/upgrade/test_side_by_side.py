@@ -1,17 +1,14 @@
-"""Two releases at once, as in a deploy: the last code of the revision before this one, from the repository's history,
-and this one, on the same ledger and the same files. One of them refuses in a line, or both do no harm."""
+"""Two releases at once, as in a deploy: 0.1.0, from the repository's history, and this one, on the same ledger and the
+same files. One of them refuses in a line, or both do no harm."""
 
 from __future__ import annotations
 
 import json
-import os
+import sqlite3
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +18,12 @@ import sqlalchemy as sa
 from tests.full_sums import full_sums
 from tests.unit.test_audit import in_process
 from tests.unit.test_cli_commands import add_yaml, write_env
-from tests.upgrade.test_ledger_upgrade import EARLIER, MADE_BY_OLD_CODE, restored
+from tests.upgrade.release import REVISION, environment
+from tests.upgrade.test_ledger_upgrade import MADE_BY_OLD_CODE, restored
 from tests.world import World, record
 from tidegate.core.base.errors import JobFailed
-from tidegate.core.batch.jobs import IngestPlan, dumps_plan, loads_plan
-from tidegate.core.window.zonedata import known_here
+from tidegate.core.batch.jobs import loads_plan
+from tidegate.core.batch.rules_version import KNOWN_RULES
 from tidegate.ledger import schema
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.store import HEAD
@@ -33,32 +31,7 @@ from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.restore import adoption
 
-ROOT = Path(__file__).parents[2]
-OLD = EARLIER[-1]
 SUMMED = ("ingested", "redriven", "taken")
-STORE = "plugins/tidegate/adapters/ledger/store.py"
-
-
-@pytest.fixture(scope="session")
-def old_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The last commit before this revision began."""
-    folder = tmp_path_factory.mktemp("old")
-    found = _git("log", "--format=%H", f'-SHEAD = "{HEAD}"', "--", STORE).decode().split()
-    if not found:
-        pytest.skip("the history of this checkout does not reach back to the release before: git fetch --unshallow")
-    archive = _git("archive", f"{found[-1]}^", "plugins", "spark_jobs", "tests")
-    with tarfile.open(fileobj=BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
-    assert f'HEAD = "{OLD}"' in (folder / STORE).read_text()
-    return folder
-
-
-def _git(*arguments: str) -> bytes:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as e:
-        pytest.skip(f"needs the repository's history: {e}")
-    return done.stdout
 
 
 class Old:
@@ -96,10 +69,9 @@ def old_code(
     tables = {name: t.partitions for name, t in world.catalogue._tables.items()}
     shown = {name: [[list(v), where] for v, where in found.items()] for name, found in tables.items()}
     (world.folder / "old.json").write_text(json.dumps({"produced": produced, "catalogue": shown}))
-    env = {**os.environ, "PYTHONPATH": f"{checkout}/plugins:{checkout}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(Path(__file__).with_name("old_process.py")), str(world.folder), step, argument]
     with subprocess.Popen(
-        command, env=env, cwd=world.folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        command, env=environment(checkout), cwd=world.folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
@@ -109,15 +81,31 @@ def old_code(
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """As the old release left it; batch 3 is planned."""
-    made = restored(tmp_path, OLD)
+def world(left_behind: Path, tmp_path: Path) -> Iterator[World]:
+    """As 0.1.0 left it; batch 3 is planned."""
+    made = restored(tmp_path, left_behind)
     yield made
     made.close()
 
 
 def upgraded(world: World) -> None:
     assert migrate(f"sqlite:///{world.database}") == HEAD
+
+
+@contextmanager
+def later_schema(world: World) -> Iterator[str]:
+    """The revision of a ledger that 0.1.0 does not know; one of this code's, as soon as it has another."""
+    upgraded(world)
+    later = HEAD if HEAD != REVISION else "0007"
+    _stamp(world, later)
+    yield later
+    _stamp(world, HEAD)
+
+
+def _stamp(world: World, revision: str) -> None:
+    world.close()
+    with sqlite3.connect(world.database) as c:
+        c.execute("UPDATE alembic_version SET version_num = ?", (revision,))
 
 
 def balanced(world: World) -> None:
@@ -136,20 +124,17 @@ def push_on(world: World) -> None:
 
 @pytest.mark.parametrize("step", ["plan", "write", "publish"])
 def test_an_old_task_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, world: World, step: str) -> None:
-    upgraded(world)
     before = world.files()
-    with old_code(old_checkout, world, step, "r3" if step != "publish" else "0") as old:
+    with later_schema(world) as later, old_code(old_checkout, world, step, "r3" if step != "publish" else "0") as old:
         told = old.ends()
     assert told["error"] == "WrongRevision"
-    assert told["said"].splitlines()[0] == f"the ledger's schema is at revision {HEAD}, this version needs {OLD}"
+    assert told["said"].splitlines()[0] == f"the ledger's schema is at revision {later}, this version needs {REVISION}"
     assert world.files() == before
     push_on_after(world)
 
 
 def test_an_old_command_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, world: World) -> None:
     """Those that only look, one that asks for nothing but a yes, and the migration itself: no row changes."""
-    upgraded(world)
-    world.close()
     add_yaml(world.folder, "readings")
     write_env(world.folder, world.database)
     words = [
@@ -165,18 +150,18 @@ def test_an_old_command_on_a_new_ledger_refuses_in_one_line(old_checkout: Path, 
         "ran = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]\n"
         "print(json.dumps([[r.exit_code, r.output] for r in ran]))\n"
     )
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE"))}
-    env |= {"PYTHONPATH": f"{old_checkout}/plugins:{old_checkout}", "PYTHONDONTWRITEBYTECODE": "1"}
-    before, ledger = world.files(), world.database.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(words)], env=env, cwd=world.folder, capture_output=True, text=True
-    )
-    *refused, migrated = json.loads(done.stdout.splitlines()[-1])
-    for exit_code, output in refused:
-        assert exit_code == 3
-        assert f"Error: the ledger's schema is at revision {HEAD}, this version needs {OLD}" in output
-    assert migrated[0] != 0
-    assert (world.files(), world.database.read_bytes()) == (before, ledger)
+    env = environment(old_checkout)
+    with later_schema(world) as later:
+        before, ledger = world.files(), world.database.read_bytes()
+        done = subprocess.run(
+            [sys.executable, "-c", code, json.dumps(words)], env=env, cwd=world.folder, capture_output=True, text=True
+        )
+        *refused, migrated = json.loads(done.stdout.splitlines()[-1])
+        for exit_code, output in refused:
+            assert exit_code == 3
+            assert f"Error: the ledger's schema is at revision {later}, this version needs {REVISION}" in output
+        assert migrated[0] != 0
+        assert (world.files(), world.database.read_bytes()) == (before, ledger)
     push_on_after(world)
 
 
@@ -255,14 +240,11 @@ def test_a_batch_that_old_code_landed_after_the_migration_is_counted(old_checkou
     assert {key: content[key] for key in SUMMED} == {key: full[key] for key in SUMMED}
 
 
-def test_plans_that_each_earlier_release_wrote_can_be_read(tmp_path: Path) -> None:
+def test_plans_that_0_1_0_wrote_can_be_read(world: World) -> None:
     """A worker may be newer than the task that wrote its plan."""
-    for revision in EARLIER:
-        (tmp_path / revision).mkdir()
-        world = restored(tmp_path / revision, revision)
-        plans = [p.read_text() for p in (tmp_path / revision).rglob("_tidegate/plans/*.json")]
-        assert {loads_plan(text).mode for text in plans} == {"ingest", "replay"}
-        world.close()
+    plans = [p.read_text() for p in world.folder.rglob("_tidegate/plans/*.json")]
+    assert {loads_plan(text).mode for text in plans} == {"ingest", "replay"}
+    assert {part.rules_version for text in plans for part in loads_plan(text).parts} <= KNOWN_RULES
 
 
 def test_an_old_zombie_goes_on_while_the_new_release_works(old_checkout: Path, world: World) -> None:
@@ -280,22 +262,18 @@ def test_an_old_zombie_goes_on_while_the_new_release_works(old_checkout: Path, w
     balanced(world)
 
 
-@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("new", [False, True])
 def test_an_old_worker_takes_a_plan_that_says_nothing_new_and_refuses_any_other(
-    old_checkout: Path, world: World, pinned: bool
+    old_checkout: Path, world: World, new: bool
 ) -> None:
-    """The executors' archive may lag behind: an old job gets a plan that the new release wrote. One that pins zone
-    data is not taken by a worker that would not compare its own."""
+    """The executors' archive may lag behind: an old job gets a plan that the new release wrote."""
     upgraded(world)
 
     class OldWorker:
         def run(self, plan_path: str) -> None:
-            if pinned:
+            if new:
                 path = Path(plan_path.removeprefix("file://"))
-                plan = loads_plan(path.read_bytes())
-                assert isinstance(plan, IngestPlan)
-                zone = known_here("Europe/Berlin", 0, plan.parts[0].clock_ms)
-                path.write_text(dumps_plan(replace(plan, parts=tuple(replace(p, zone=zone) for p in plan.parts))))
+                path.write_text(json.dumps(json.loads(path.read_bytes()) | {"of_the_future": 1}))
             code = (
                 "import sys, json; from pathlib import Path\n"
                 "from tests.world import World, record; from tidegate.core.batch import JobPlan\n"
@@ -307,16 +285,20 @@ def test_an_old_worker_takes_a_plan_that_says_nothing_new_and_refuses_any_other(
                 f"storage = LocalStorage(); plan = loads(JobPlan, storage.read({plan_path!r}))\n"
                 "run_plan(plan, storage, open_reader=world.kafka.reader)\n"
             )
-            env = {**os.environ, "PYTHONPATH": f"{old_checkout}/plugins:{old_checkout}"}
-            here = world.folder
-            done = subprocess.run([sys.executable, "-c", code], env=env, cwd=here, capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env=environment(old_checkout),
+                cwd=world.folder,
+                capture_output=True,
+                text=True,
+            )
             if done.returncode:
                 raise JobFailed(done.stderr.splitlines()[-1])
 
     ctx = world.context()
     ctx.launcher = OldWorker()
-    if pinned:
-        with pytest.raises(JobFailed, match=r"JobPart: unknown \['zone'\]: a newer release wrote it"):
+    if new:
+        with pytest.raises(JobFailed, match=r"JobPlan: unknown \['of_the_future'\]: a newer release wrote it"):
             ingest.write(ctx, "r3")
     else:
         ingest.write(ctx, "r3")

@@ -22,7 +22,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 def migrate(url: str | Engine, revision: str = "head") -> str:
     """Upgrade to `revision`; the revision that the ledger is at then, which may be a later one. Safe to run again, and
     by two at once. Raises LedgerError where a transaction of somebody else holds a table for longer than LOCK_MS,
-    WrongRevision where a newer release has migrated it; then nothing has changed."""
+    WrongRevision where a newer release has migrated it, or it is older than 0.1.0; then nothing has changed."""
     engine = make_engine(url) if isinstance(url, str) else url
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))

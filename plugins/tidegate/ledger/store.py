@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 HEAD = "0006"
 """The schema revision that this code reads and writes."""
+FIRST = "0006"
+"""The schema revision of 0.1.0, the oldest one that can be upgraded."""
 
 IDLE_MS = 60_000
 """PostgreSQL ends a transaction whose client says nothing for so long: a frozen or lost host would keep its locks."""
@@ -64,6 +66,12 @@ _NOW = {
 
 def wrong_revision(found: str | None) -> WrongRevision:
     """`found`: the database's; None for a database that has none yet."""
+    if found is not None and found < FIRST:
+        return WrongRevision(
+            f"the ledger's schema is at revision {found}, of a version before 0.1.0: it cannot be upgraded",
+            advice="0.1.0 was the first release: name an empty database as the ledger, run `tidegate db migrate`, and "
+            "give each pipeline a new sink.table and sink.location",
+        )
     newer = (
         "a newer release has migrated it: use that one. To go back to this one restore the ledger's backup of before "
         "the migration"
