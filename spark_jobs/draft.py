@@ -25,7 +25,6 @@ from spark_jobs.engine.secrets import REGISTRY
 from spark_jobs.sample import OpenReader, as_a_job_is_told, open_source, plan_of
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
-from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 from tidegate.core.window.lateness import Floor
@@ -103,7 +102,7 @@ class Look:
     def _check(self, pipeline: Pipeline, clock_ms: int) -> dict[str, Any]:
         dirty: dict[tuple[str, str], list[int]] = {}
         rows = late = 0
-        router = Router(pipeline, Floor(pipeline.windows.start_ms), clock_ms, RULES_VERSION)
+        router = Router(pipeline, Floor(pipeline.windows.start_ms), clock_ms)
         for partition, chunk, decoded in self._decoded(pipeline):
             routed = router.route(chunk, decoded)
             for i, bad in routed.bad.items():

@@ -11,7 +11,7 @@ from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from tidegate.core.base.instants import DAY_MS, MINUTE_MS, iso, span
-from tidegate.core.base.partitions import HIVE_NULL, MAX_NAME_BYTES, fits
+from tidegate.core.base.partitions import HIVE_NULL
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.cut import window_end, window_start
@@ -44,8 +44,8 @@ class Routed:
 class Router:
     """`pipeline` is the spec that decides membership; `clock_ms` the plan's ingest clock."""
 
-    def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int, rules_version: int) -> None:
-        self._pipeline, self._floor, self._rules_version = pipeline, floor, rules_version
+    def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int) -> None:
+        self._pipeline, self._floor = pipeline, floor
         self._format = format_of(pipeline.sink.format)
         self._horizon = horizon_ms(pipeline.event_time, clock_ms)
         self._late: dict[int, bool] = {}
@@ -60,9 +60,6 @@ class Router:
         for i, (field, reason) in self._format.unfit(decoded.table).items():
             bad.setdefault(i, Bad(reason, field))
         values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
-        if self._rules_version == 1:
-            for name, texts in values.items():
-                refuse_misfits(name, texts, bad)
         # rows without an event time are bad: any window does
         window = window_starts(pc.fill_null(event, self._pipeline.windows.start_ms), self._pipeline.windows)
         return self._by_policy(Routed(event, window, self._is_late(window), plausible, values, bad))
@@ -116,15 +113,6 @@ class Router:
             return replace(routed, late=nowhere, dropped=late)
         window = pc.if_else(late, pa.scalar(self._floor.reroute_ms, pa.int64()), routed.window)
         return replace(routed, window=window, late=nowhere, rerouted=late)
-
-
-def refuse_misfits(name: str, texts: pa.Array, bad: dict[int, Bad]) -> None:
-    """Rows whose partition value cannot be a directory name are bad by rules version 1; later: see `places`."""
-    longest = (MAX_NAME_BYTES - len(name.encode()) - 1) // 3  # no byte is escaped with more than three
-    doubtful = pc.or_(pc.greater(pc.binary_length(texts), longest), pc.match_substring(texts, "\x00"))
-    for i in pc.indices_nonzero(pc.fill_null(doubtful, False)).to_pylist():
-        if not fits(texts[i].as_py(), name):
-            bad.setdefault(i, Bad("cannot be a partition value: too long for a directory name, or holds NUL", name))
 
 
 def partition_text(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -10,7 +10,6 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal as Number
 from typing import Any
@@ -18,8 +17,6 @@ from typing import Any
 from spark_jobs.engine.types import INTEGER_BITS
 from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct
 
-DOUBLE_DIGITS = 15
-"""Decimal digits that a double holds exactly: rules version 1 read decimals up to this precision by way of a double."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 _ISO = re.compile(
@@ -48,29 +45,6 @@ class Unfit(ValueError):
 
     def below(self, place: str) -> Unfit:
         return Unfit(self.reason, place + self.field)
-
-
-@dataclass(frozen=True)
-class NearDecimal(Decimal):
-    """As rules version 1 read it: the number's nearest double has to fit, if that has digits enough."""
-
-
-@dataclass(frozen=True)
-class LooseMap(Map):
-    """As rules version 1 read it: `-0` is a key, and keys that become the same value are not noticed."""
-
-
-def version_one(kind: HiveType) -> HiveType:
-    """The type as rules version 1 read it."""
-    if isinstance(kind, Decimal):
-        return NearDecimal(kind.precision, kind.scale)
-    if isinstance(kind, Array):
-        return Array(version_one(kind.element))
-    if isinstance(kind, Map):
-        return LooseMap(version_one(kind.key), version_one(kind.value))
-    if isinstance(kind, Struct):
-        return Struct(tuple((name, version_one(each)) for name, each in kind.fields))
-    return kind
 
 
 def describe(value: Any) -> str:
@@ -148,7 +122,7 @@ def _to_float(value: Any, kind: HiveType) -> float:
 
 def to_decimal(value: Any, kind: Decimal) -> Number:
     _expect(value, (JsonInt, JsonFloat), "a number")
-    return _near_decimal(value, kind) if isinstance(kind, NearDecimal) else exact_decimal(value, kind)
+    return exact_decimal(value, kind)
 
 
 def exact_decimal(text: str, kind: Decimal) -> Number:
@@ -166,26 +140,6 @@ def exact_decimal(text: str, kind: Decimal) -> Number:
     if len(kept) + exponent > kind.precision - kind.scale:
         raise Unfit(f"{text[:40]} does not fit in {kind}")
     return Number((int(bool(sign)), tuple(map(int, kept)), exponent))
-
-
-def _near_decimal(value: str, kind: NearDecimal) -> Number:
-    if kind.precision <= DOUBLE_DIGITS:
-        value = JsonFloat(repr(_to_float(value, Primitive("double"))))
-    if len(value) > 400:
-        raise Unfit(f"{value[:40]}... does not fit in {kind}")
-    try:
-        sign, digits, exponent = Number(value).as_tuple()
-    except ArithmeticError:  # an exponent beyond what Python's decimals can hold
-        raise Unfit(f"{value[:40]} does not fit in {kind}") from None
-    while len(digits) > 1 and digits[-1] == 0:
-        digits, exponent = digits[:-1], exponent + 1
-    if digits == (0,):
-        exponent = 0
-    if -exponent > kind.scale:
-        raise Unfit(f"{value[:40]} has more than {kind.scale} digits behind the point")
-    if len(digits) + exponent > kind.precision - kind.scale:
-        raise Unfit(f"{value[:40]} does not fit in {kind}")
-    return Number((sign, digits, exponent))
 
 
 def _to_string(value: Any, kind: HiveType) -> str:
@@ -276,21 +230,21 @@ def _to_map(value: Any, kind: Map) -> list[tuple[Any, Any]]:
     converted = []
     for key, item in value.items():
         try:
-            converted.append((_map_key(key, kind.key, isinstance(kind, LooseMap)), convert(item, kind.value)))
+            converted.append((_map_key(key, kind.key), convert(item, kind.value)))
         except Unfit as e:
             raise e.below(f".{key}") from None
-    if len({key for key, _ in converted}) < len(converted) and not isinstance(kind, LooseMap):
+    if len({key for key, _ in converted}) < len(converted):
         raise Unfit(f"two keys are the same {kind.key}")
     return converted
 
 
-def _map_key(text: str, kind: HiveType, loose: bool) -> Any:
+def _map_key(text: str, kind: HiveType) -> Any:
     """JSON keys are strings: keys of other types are read from their text."""
     if str(kind) == "boolean" and text in ("true", "false"):
         return text == "true"
     if str(kind) in ("string", "binary", "date"):
         return convert(text, kind)
-    if _INTEGER.fullmatch(text) and (loose or text != "-0"):
+    if _INTEGER.fullmatch(text) and text != "-0":
         return convert(JsonInt(text), kind)
     raise Unfit(f"the key {text[:40]!r} is no {kind}")
 

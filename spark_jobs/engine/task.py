@@ -17,7 +17,7 @@ from spark_jobs.engine.formats import Bad, Decoded, Decoder
 from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.places import TaskOverflow
 from spark_jobs.engine.rewrite.move import Copier
-from spark_jobs.engine.route import Routed, Router, partition_text, refuse_misfits
+from spark_jobs.engine.route import Routed, Router, partition_text
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.tally import Tally
@@ -283,7 +283,7 @@ class _Rules:
         deciding = _deciding(pipeline, part)
         self.batch_id = part.batch_id
         self.decoder: Decoder = decoder_for(deciding, part.rules_version)
-        self.router = Router(deciding, part.floor, part.clock_ms, part.rules_version)
+        self.router = Router(deciding, part.floor, part.clock_ms)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
         today = (pipeline.columns, pipeline.format, pipeline.event_time, pipeline.partition_by)
         self.today = None if same == today else _Today(pipeline, deciding.event_time, part.rules_version)
@@ -304,7 +304,6 @@ class _Today:
         # what the event time came from is no unknown field, as when the row was first decoded
         known = (paths.parse(decided_by.path),) if decided_by.path else ()
         self._decoder = decoder_for(self._pipeline, rules_version, known)
-        self._rules_version = rules_version
 
     def decode(self, chunk: Chunk) -> Decoded:
         return self._decoder.decode(chunk)
@@ -316,9 +315,6 @@ class _Today:
         bad: dict[int, Bad] = {}
         for i, (field, reason) in format_of(self._pipeline.sink.format).unfit(rows.table).items():
             bad[i] = Bad(reason, field)
-        if self._rules_version == 1:
-            for name, texts in self.values(rows).items():
-                refuse_misfits(name, texts, bad)
         return bad
 
 

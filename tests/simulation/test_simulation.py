@@ -122,7 +122,7 @@ def test_the_simulated_worker_decides_as_the_real_router(rng: random.Random) -> 
 def _routed(course: Course, plan: Plan) -> list[Fate]:
     """The same by the worker's own code, and its precedence: dirty, filtered, late, data."""
     fates: list[Fate] = []
-    router = Router(course.pipeline, plan.floor, plan.clock_ms, plan.rules_version)
+    router = Router(course.pipeline, plan.floor, plan.clock_ms)
     for r in plan.ranges:
         log = course.world.topic.logs[r.partition].records
         found = [(o, log[o]) for o in range(r.start, r.end) if log[o] is not None]

@@ -200,31 +200,6 @@ def test_types(kind, literal, expected, vectorised):
     assert decode_one(kind, literal, vectorised=vectorised) == expected
 
 
-VERSION_ONE = [
-    ("decimal(5,2)", "1.23000000000000000000000001", Decimal("1.23")),
-    ("decimal(5,2)", "0.1000000000000000055511151231257827", Decimal("0.1")),
-    ("decimal(5,2)", "0.30000000000000004", DIRTY),
-    ("decimal(2,2)", "0", DIRTY),
-    ("decimal(2,2)", "0.5", Decimal("0.5")),
-    ("decimal(5,2)", "1.230", Decimal("1.23")),
-    ("decimal(20,2)", "1.23000000000000000000000001", DIRTY),
-    ("decimal(20,2)", "1." + "0" * 500, DIRTY),
-    ("array<decimal(5,2)>", "[1.23000000000000000000000001]", [Decimal("1.23")]),
-    ("array<decimal(16,1)>", "[1.50000000000000000000000001]", DIRTY),
-    ("map<string,struct<a:decimal(3,1)>>", '{"x":{"a":0.1000000000000000055}}', [("x", {"a": Decimal("0.1")})]),
-    ("map<int,string>", '{"-0":"x"}', [(0, "x")]),
-    ("map<double,int>", '{"9007199254740993":1,"9007199254740992":2}', [(2.0**53, 1), (2.0**53, 2)]),
-]
-
-
-@pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
-@pytest.mark.parametrize(("kind", "literal", "expected"), VERSION_ONE)
-def test_what_a_batch_of_rules_version_1_holds_stays_as_it_was(kind, literal, expected, vectorised):
-    spec = spec_of((Column("c", kind, "$.c"),), event_time=EventTime(None))
-    decoded = JsonDecoder(spec, 1, vectorised=vectorised).decode(chunk_of([b'{"c":%s}' % literal.encode()]))
-    assert (DIRTY if decoded.bad else decoded.table["c"][0].as_py()) == expected
-
-
 @pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
 @pytest.mark.parametrize("kind", ["int", "string", "decimal(5,2)", "array<int>"])
 def test_null_is_dirty_where_the_column_is_not_nullable(kind, vectorised):

@@ -109,16 +109,6 @@ def test_every_partition_value_has_its_place(tmp_path):
     assert sum((attempt_path(plan) / f.path).stat().st_size for f in places) == sum(f.bytes for f in places)
 
 
-def test_by_the_first_rules_what_cannot_be_a_name_is_dirty(tmp_path):
-    topic = {0: records([event(site=v) for v in [*VALUES, *NO_NAMES, "n" * 250, "n" * 251]])}
-    plan = job_plan(pipeline(tmp_path), [(0, 0, len(topic[0]))], rules_version=1)
-    plan = replace(plan, parts=tuple(replace(p, rules_version=1) for p in plan.parts))
-    receipt = run(plan, topic)
-    dirty = all_rows(plan, receipt, DIRTY)
-    assert [r["_offset"] for r in dirty] == [*range(len(VALUES), len(VALUES) + 3), len(VALUES) + 4]
-    assert {r["field"] for r in dirty} == {"site"}
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [

@@ -162,7 +162,7 @@ class Program:
         """`watched`: the library tells of unknown fields."""
         self._library, self._address = library, None
         self.why: list[str] = []  # of the messages that the last run was not sure of
-        self.texts = unreadable(pipeline, version)
+        self.texts = unreadable(pipeline)
         description = self.description = describe(pipeline, self.texts, version, also_known, watched=watched)
         columns = [(c.name, "string" if c.name in self.texts else c.type) for c in pipeline.columns]
         schema = schema_of((*columns, EXTRA_COLUMN) if _captures(pipeline) else tuple(columns))
@@ -227,9 +227,9 @@ def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
     return b"\0".join(present), lengths
 
 
-def unreadable(pipeline: Pipeline, version: int = RULES_VERSION) -> list[str]:
+def unreadable(pipeline: Pipeline) -> list[str]:
     """Columns whose values the library hands on as JSON text."""
-    return [c.name for c in pipeline.columns if not _readable(parse(c.type), version)]
+    return [c.name for c in pipeline.columns if not _readable(parse(c.type))]
 
 
 def reads_text(pipeline: Pipeline) -> bool:
@@ -310,15 +310,13 @@ def describe(
     return found
 
 
-def _readable(kind: HiveType, version: int, levels: int = MAX_NESTING) -> bool:
-    if isinstance(kind, Decimal):
-        return version > 1 or kind.scale < kind.precision  # version 1 had no zero there
-    if isinstance(kind, Primitive):
+def _readable(kind: HiveType, levels: int = MAX_NESTING) -> bool:
+    if isinstance(kind, Decimal | Primitive):
         return True
     if isinstance(kind, Map) and str(kind.key) not in _KEYS:
         return False
     inner = [each for _, each in kind.fields] if isinstance(kind, Struct) else [_inside(kind)]
-    return levels > 0 and all(_readable(each, version, levels - 1) for each in inner)
+    return levels > 0 and all(_readable(each, levels - 1) for each in inner)
 
 
 def _inside(kind: Array | Map) -> HiveType:

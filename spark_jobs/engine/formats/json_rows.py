@@ -12,7 +12,7 @@ from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.formats.known import Known, Path, inside, known_fields, unknown_texts
-from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates, version_one
+from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
 from spark_jobs.engine.text_rules import convert_text
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.batch.rules_version import RULES_VERSION
@@ -72,8 +72,8 @@ _BRACKET = re.compile(rf"{_STRING}|([\[{{])|[\]}}]", re.DOTALL)
 _WHOLE_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|u(?![dD][89a-fA-F])|[^u])", re.DOTALL)
 
 
-def parse_message(value: bytes | None, version: int = RULES_VERSION) -> dict[str, Any]:
-    """The message's object; numbers stay text. Raises NotJson with the reason; by version 1 RecursionError too."""
+def parse_message(value: bytes | None) -> dict[str, Any]:
+    """The message's object; numbers stay text. Raises NotJson with the reason."""
     if value is None:
         raise NotJson("null value (tombstone)")
     try:
@@ -82,9 +82,9 @@ def parse_message(value: bytes | None, version: int = RULES_VERSION) -> dict[str
         raise NotJson(f"invalid UTF-8 at byte {e.start}") from None
     if not text.strip(" \t\r\n"):
         raise NotJson("empty message")
-    if version > 1 and _deeper_than(text, MAX_DEPTH):
+    if _deeper_than(text, MAX_DEPTH):
         raise NotJson("nested too deeply")
-    found = parse_value(text, version)
+    found = parse_value(text)
     if not isinstance(found, dict):
         raise NotJson(f"expected an object, got {describe(found)}")
     if "\\u" in text and "\\" in _WHOLE_ESCAPE.sub("", text):
@@ -106,7 +106,7 @@ def _deeper_than(text: str, levels: int) -> bool:
     return False
 
 
-def parse_value(text: str, version: int = RULES_VERSION) -> Any:
+def parse_value(text: str) -> Any:
     """Any JSON value. Raises NotJson; RecursionError if it is nested too deeply."""
     try:
         return _DECODER.decode(text)
@@ -117,8 +117,7 @@ def parse_value(text: str, version: int = RULES_VERSION) -> Any:
         if respelled != text:
             try:
                 # in `NaNaN` the decoder finds one more than there are, before it refuses the rest
-                decoder = _DECODER if version == 1 else _decoder(lambda _: NonFinite(next(spelled, "")))
-                return decoder.decode(respelled)
+                return _decoder(lambda _: NonFinite(next(spelled, ""))).decode(respelled)
             except json.JSONDecodeError:
                 pass
         raise NotJson(f"not JSON: {e.msg} at character {e.pos}") from None
@@ -160,7 +159,7 @@ class RowRules:
     def __init__(self, pipeline: Pipeline, version: int = RULES_VERSION, also_known: tuple[Path, ...] = ()) -> None:
         self._version = version
         self._columns = [
-            (c.name, paths.parse(c.path), self._kind(c.type), c.nullable, _as_text if c.convert == "text" else convert)
+            (c.name, paths.parse(c.path), parse(c.type), c.nullable, _as_text if c.convert == "text" else convert)
             for c in pipeline.columns
         ]
         time = pipeline.event_time
@@ -169,9 +168,6 @@ class RowRules:
         self.unknown_fields = pipeline.format.unknown_fields
         self.known = known_of(pipeline, version, also_known)
         self._nested = {name: inside(self.known, path) for name, path, _, _, _ in self._columns}
-
-    def _kind(self, text: str) -> HiveType:
-        return version_one(parse(text)) if self._version == 1 else parse(text)
 
     def column_rule(self, name: str) -> Callable[[str], Any]:
         """What turns the JSON text of a column's value into the value. Raises Unfit."""
@@ -190,17 +186,13 @@ class RowRules:
 
     def read(self, value: bytes | None) -> Row | Bad:
         try:
-            message = parse_message(value, self._version)
+            message = parse_message(value)
             refuse_duplicates(message)
             return self._row(message)
         except NotJson as e:
             return Bad(str(e))
         except Unfit as e:
             return Bad(e.reason, e.field)
-        except RecursionError:
-            if self._version > 1:
-                raise
-            return Bad("nested too deeply")
 
     def _row(self, message: dict[str, Any]) -> Row | Bad:
         values: dict[str, Any] = {}

@@ -220,7 +220,7 @@ static text map_key(struct program *s, struct column *c, text p, uint64_t *hash)
         if (!yes && (length != 5 || memcmp(key, "false", 5)))
             return NULL;
         tg_put_bit(c->values, c->length, yes);
-    } else { /* an integer, and nothing behind it; -0 is one in version 1 of the rules only */
+    } else { /* an integer, and nothing behind it; -0 is no key */
         bool minus_zero = length == 2 && key[0] == '-' && key[1] == '0';
         return !minus_zero && integer_of(c, p) == end - 1 ? end : NULL;
     }

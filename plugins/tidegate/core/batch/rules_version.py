@@ -7,13 +7,11 @@ from tidegate.core.spec.pipeline import Pipeline
 RULES_VERSION = 3
 """Version of the classification rules (window, late, dirty, filtered) that a plan pins; raise it when they change.
 
-1: decimals of up to 15 digits by way of the nearest double, no zero in decimal(p,p); how deep a message may be nested
-is not defined; a map's numeric key may be `-0`, and keys that become the same value are not noticed. 2: decimals as
-they are written; 500 levels; neither of these keys; unknown fields at the top of a message only. 3: those inside of
-other fields, too."""
+2: unknown fields are those at the top of a message. 3: those inside of other fields, too. There is no batch of
+version 1: no release has planned by it."""
 
 
-KNOWN_RULES = frozenset({1, 2, 3})
+KNOWN_RULES = frozenset({2, 3})
 """Versions that a worker can go by: a replay classifies by the one that its batch was planned with."""
 
 
@@ -30,6 +28,6 @@ def rules_for(pipeline: Pipeline) -> int:
 def rules_of_replay(planned: int, decided_by: Pipeline, today: Pipeline) -> int:
     """The version for rows that are decoded again: their batch's. A batch that ignored unknown fields has captured
     none, so that today's columns get all of them."""
-    if planned == 1 or decided_by.format.unknown_fields != "ignore":
+    if decided_by.format.unknown_fields != "ignore":
         return planned
     return max(planned, rules_for(today))
