@@ -186,36 +186,7 @@ def test_a_generation_that_made_way_is_found_where_it_is(world: World, behind: s
     everything_once(world)
 
 
-# ---------------------------------------------------------------- what an earlier version left
-
-
-@pytest.mark.parametrize("without", ["certificate", "epoch"])
-@pytest.mark.parametrize("swap", ["pointer", "directory"])
-def test_a_generation_that_an_earlier_version_built_is_published(world: World, swap: str, without: str) -> None:
-    """It wrote the certificate after BUILT, and without the epoch: a deployment may come in between."""
-    world.produce(record("a", 0.1), record("b", 1.5, "b"), record("d", 4.5))
-    world.produce(record("x", 4.5), partition=1)
-    world.ingest("r1")
-    for number, task in ((1, world.archive), (2, world.replay)):
-        world.wrap = lambda name, port: Hook(port, after={"built": die}) if name == "windows" else port
-        with pytest.raises(Died):
-            task(0)
-        world.close()
-        world.wrap = lambda name, port: port
-        publish = world.folder / "lake/readings/_tidegate/publish"
-        certificate = publish / f"20130105T000000Z.{number}.1/_certificate.json"
-        told = json.loads(certificate.read_bytes())
-        if without == "epoch":
-            del told["epoch"]
-            certificate.write_text(json.dumps(told))
-        else:
-            certificate.unlink()
-        run = world.pipeline.archive
-        world.change_spec(archive=replace(run, swap=swap))
-        assert world.archive(0).generation == number
-        id_, site, value = world.pipeline.columns
-        world.change_spec(columns=(id_, site, replace(value, path="$.other")))
-    everything_once(world)
+# ---------------------------------------------------------------- what another version left
 
 
 def test_a_merge_whose_receipt_is_of_another_version_is_left_out(world: World) -> None:

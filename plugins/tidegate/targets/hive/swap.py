@@ -93,6 +93,5 @@ def _certifies(storage: Storage, generation: BuiltGeneration, directory: str) ->
         return False
     if not isinstance(told, dict):
         return False
-    told.setdefault("epoch", generation.epoch)  # an earlier version's certificates are without
     wanted = (generation.number, generation.epoch, generation.digest)
     return tuple(told.get(key) for key in ("generation", "epoch", "digest")) == wanted

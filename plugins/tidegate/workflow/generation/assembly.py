@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExists, PathMissing
+from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExists
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry, content_digest
@@ -102,23 +102,6 @@ def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entri
         raise MovedOn from None
 
 
-def certify_built(ctx: Context, generation: BuiltGeneration) -> None:
-    """An earlier version recorded BUILT before it wrote the certificate: it is made up for.
-
-    By a rename from a name of this try's own: a late one must not bring the directory back."""
-    listing = ctx.storage.list_files(generation.directory)
-    if listing is None or any(f.path == CERTIFICATE for f in listing):
-        return
-    key = generation.window
-    work = ctx.layout.replay_attempt(key.start_ms, generation.number, generation.epoch, ctx.nonce())
-    draft = join(work, CERTIFICATE)
-    ctx.storage.write_new(draft, _certificate(ctx, generation, generation.files))
-    try:
-        ctx.storage.rename_no_replace(draft, join(generation.directory, CERTIFICATE))
-    except (PathExists, PathMissing):
-        pass  # another task has done it, or has moved the directory on: the cleaner takes the draft
-
-
 def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration, entries: Sequence[FileEntry]) -> bytes:
     files = manifest_of(entries)
     grounds = ctx.ledger.windows.grounds(ctx.name, generation.window, generation.batches, generation.late)
@@ -141,4 +124,4 @@ def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration,
     return dumps(content).encode()
 
 
-__all__ = ["assemble", "certify_built", "collect", "published_path"]
+__all__ = ["assemble", "collect", "published_path"]

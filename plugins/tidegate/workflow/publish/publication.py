@@ -10,7 +10,6 @@ from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
 from tidegate.workflow.base import records, zone_data
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.generation.assembly import certify_built
 from tidegate.workflow.publish.fence import WindowFence
 from tidegate.workflow.side import late_files
 
@@ -32,7 +31,6 @@ def _publish(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration:
     if not fence.still_mine():
         raise MovedOn
     records.mark_generation(ctx, generation, location)
-    certify_built(ctx, generation)
     try:
         if of_kind(generation.kind).takes_up:
             late_files.hide(ctx, fence, location)
