@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ ALWAYS = {"first ingest", "archive", "replay with other columns", "heal", "reope
 """Steps of which all those calls are taken."""
 HELD_UP = {"batches.refuse", "batches.abandon", "batches.block", "windows.block"}
 """Taken of every step."""
-DRAWN = 10
-"""Of all others, by the run's seed."""
 GONE, HALF = "gone after", "half done, gone"
 
 
@@ -48,7 +45,7 @@ def main(place: Path, tier: str, seed: str) -> None:
     ):
         (place / "life").mkdir()
         life = Reference(place / "life")
-        cases = taken(life.calls, [step.name for step in STEPS], tier == "all", random.Random(seed))
+        cases = taken(life.calls, [step.name for step in STEPS], tier == "all")
         for number, (step, at, kind) in enumerate(cases):
             folder = place / f"cases/{number}"
             folder.mkdir(parents=True)
@@ -68,18 +65,17 @@ def main(place: Path, tier: str, seed: str) -> None:
     (place / "life.json").write_text(json.dumps(shown))
 
 
-def taken(calls: list[list[Any]], names: list[str], every: bool, rng: random.Random) -> list[tuple[int, int, str]]:
-    """(step, call, kind): all of them, or the changes of state of some steps, and what is drawn of the others."""
+def taken(calls: list[list[Any]], names: list[str], every: bool) -> list[tuple[int, int, str]]:
+    """(step, call, kind): all of them, or the changes of state of some steps."""
     found = [(step, at, GONE) for step, made in enumerate(calls) for at in range(len(made))]
     found += [(s, at, HALF) for s, made in enumerate(calls) for at, call in enumerate(made) if HALF in call.kinds()]
     if every:
         return found
-    always = [
+    return [
         (step, at, kind)
         for step, at, kind in found
         if kind == GONE and calls[step][at].method in (STATES | HELD_UP if names[step] in ALWAYS else HELD_UP)
     ]
-    return sorted({*always, *rng.sample(found, DRAWN)})
 
 
 def told(world: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""0.1.0 dies at any call that changes something; its ledger is migrated, and this code goes on."""
+"""0.1.0 dies at calls that change something; its ledger is migrated, and this code goes on. TIDEGATE_FAULTS=all takes
+all of them (about 950), else those after which a batch, a window or a generation is in another state."""
 
 from __future__ import annotations
 
@@ -51,4 +52,4 @@ def test_every_state_is_among_them(life: Life) -> None:
 def test_this_code_ends_what_0_1_0_began(life: Life) -> None:
     failures = [wrong for case in life.cases if (wrong := life.failure(case)) is not None]
     assert failures == []
-    assert len(life.cases) >= 45
+    assert len(life.cases) >= 35
