@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -204,7 +205,7 @@ def _ask(ledger: SqlLedger, made: list[Pipeline], topics: dict[str, tuple[LogSta
         measures.setdefault(measure.labels[0][1], []).append(measure)
     for one in made:
         status, topic = by_name[one.name], topics.get(one.name, (None, 0))[0]
-        ctx = Context(one, 1, ledger, Source(topic), *[None] * 3, FakeClock(NOW))  # type: ignore[list-item, arg-type]
+        ctx = Context(one, 1, ledger, Source(topic), None, Mock(), None, FakeClock(NOW))  # type: ignore[arg-type]
         waits, due = status.next_window, next(iter(status.due), None)
         yield Asked(
             one,
