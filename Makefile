@@ -34,7 +34,7 @@ test-cluster: setup ## Spark on a real YARN and a real standalone cluster, with 
 	@TIDEGATE_CLUSTER=all $(VENV)/python -m pytest tests/cluster -s
 
 test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
-	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_fencing.py
+	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_fencing.py tests/upgrade/test_takeover.py
 	@$(VENV)/python -m tests.crash.pairs
 
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.
