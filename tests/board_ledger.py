@@ -120,6 +120,7 @@ def _batch(
         "manifest_digest": None if last else "d" * 64, "receipt": None if last else _receipt(number),
         "side_moved": not last, "side_registered": not last,
         "refused": refused if last and trouble == "refused" else None,
+        "refused_kind": "dirty_limit" if last and trouble == "refused" else None,
         "blocked": "landed/7 has other files than its manifest" if last and trouble == "blocked" else None,
         "planned_ms": at, "sealed_ms": None if last else at + MINUTE, "landed_ms": None if last else at + 2 * MINUTE,
         "cleaned_ms": None, "kind": "ingest", "began_ms": at, "released": None,

@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 from tests.world import make_pipeline
 from tidegate.core.base.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.window.lateness import Floor
@@ -26,10 +27,12 @@ from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.ledger import SqlLedger
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.schema import metadata
+from tidegate.ledger.store import HEAD
 
 HOUR = 3_600_000
 NAME = "readings"
 WINDOW = WindowKey(0, HOUR)
+DIRTY = Refusal(kind=RefusalKind.DIRTY_LIMIT, said="too dirty", advice="look", partition=1, offset=7)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -127,7 +130,7 @@ def built(ledger: SqlLedger) -> BuiltGeneration:
 
 
 def test_a_ledger_without_its_schema_is_refused(url: str) -> None:
-    with pytest.raises(WrongRevision, match="none.*0006"):
+    with pytest.raises(WrongRevision, match=f"none.*{HEAD}"):
         SqlLedger(url).pipelines.row(NAME)
 
 
@@ -212,7 +215,7 @@ def test_a_lost_epoch_changes_nothing(ledger: SqlLedger, what: str) -> None:
         "take": lambda: ledger.batches.take(stale, "n3"),
         "seal": lambda: ledger.batches.seal(stale, manifest(stale)),
         "land": lambda: ledger.batches.land(sealed),
-        "refuse": lambda: ledger.batches.refuse(stale, "no"),
+        "refuse": lambda: ledger.batches.refuse(stale, DIRTY),
         "replan": lambda: ledger.batches.replan(stale, replace(stale.plan, revision=2)),
         "abandon": lambda: ledger.batches.abandon(stale, "no"),
         "block": lambda: ledger.batches.block(stale, "no"),
@@ -226,8 +229,8 @@ def test_a_lost_epoch_changes_nothing(ledger: SqlLedger, what: str) -> None:
 
 def test_a_refused_batch_keeps_its_ranges_under_a_new_revision(ledger: SqlLedger) -> None:
     writing = ledger.batches.take(planned(ledger), "n1")
-    ledger.batches.refuse(writing, "too dirty")
-    assert ledger.batches.refusal(NAME, 1) == "too dirty"
+    ledger.batches.refuse(writing, DIRTY)
+    assert ledger.batches.refusal(NAME, 1) == DIRTY
     revised = replace(writing.plan, revision=2, spec_version=2)
     replanned = ledger.batches.replan(writing, revised)
     assert replanned == ledger.batches.get(NAME, 1) == WritingBatch(revised, 2, "n1")
@@ -241,7 +244,7 @@ def test_a_released_batch_keeps_its_release_until_it_takes_another_spec(ledger: 
     writing = ledger.batches.take(planned(ledger), "n1")
     with pytest.raises(LostComparison):  # nobody refused it
         ledger.repairs.release(NAME, 1, "too dirty", "known")
-    ledger.batches.refuse(writing, "too dirty")
+    ledger.batches.refuse(writing, DIRTY)
     with pytest.raises(LostComparison):
         ledger.repairs.release(NAME, 1, "another reason", "known")
     assert ledger.repairs.released(NAME, 1) is None
@@ -253,14 +256,16 @@ def test_a_released_batch_keeps_its_release_until_it_takes_another_spec(ledger: 
     with pytest.raises(LostComparison):  # the second of two clicks
         ledger.repairs.release(NAME, 1, "too dirty", "known")
     assert [e.what for e in ledger.reads.events(NAME, 2)] == ["released", "refused"]
-    ledger.batches.refuse(writing, "unknown field")
+    ledger.batches.refuse(writing, Refusal(kind=RefusalKind.JOB, said="unknown field"))
+    with pytest.raises(LostComparison):  # in the words that were seen, but by another rule
+        ledger.repairs.release(NAME, 1, "unknown field", "known")
     ledger.batches.replan(writing, replace(writing.plan, revision=2, spec_version=2))
     assert ledger.repairs.released(NAME, 1) is None
 
 
 def test_a_sealed_batch_needs_no_release(ledger: SqlLedger) -> None:
     writing = ledger.batches.take(planned(ledger), "n1")
-    ledger.batches.refuse(writing, "too dirty")
+    ledger.batches.refuse(writing, DIRTY)
     ledger.batches.seal(writing, manifest(writing))
     with pytest.raises(LostComparison):
         ledger.repairs.release(NAME, 1, "too dirty", "known")

@@ -22,6 +22,7 @@ from tests.contract.test_ledger import (
 )  # fmt: skip
 from tests.world import make_pipeline
 from tidegate.core.base.errors import LedgerError, LostComparison
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
@@ -170,7 +171,7 @@ def test_the_nonce_tells_two_histories_apart(ledger: SqlLedger) -> None:
     lost = replace(taken, nonce="of the lost history")
     for change in (
         lambda: ledger.batches.seal(lost, manifest(lost)),
-        lambda: ledger.batches.refuse(lost, "why"),
+        lambda: ledger.batches.refuse(lost, Refusal(kind=RefusalKind.JOB, said="why")),
         lambda: ledger.batches.take(lost, "n"),
         lambda: ledger.batches.abandon(lost, "why"),
     ):

@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from tests.contract.test_ledger import NAME, WINDOW, closed, ledger, now, open_ledger, planned, url
 from tidegate.core.base.errors import LostComparison
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.ledger import SqlLedger, schema
 from tidegate.ledger.texts import String, Text, storable
 
@@ -21,9 +22,10 @@ SEEN = 'unknown field "\\u0000x\\ud800y", \U0001f30a \\u0000 C:\\temp'
 
 def test_a_refusal_with_such_a_text_is_stored_and_compared(ledger: SqlLedger) -> None:
     writing = ledger.batches.take(planned(ledger), "n1")
-    ledger.batches.refuse(writing, ODD)
+    ledger.batches.refuse(writing, Refusal(kind=RefusalKind.DIRTY_LIMIT, said=ODD))
     refused = ledger.batches.refusal(NAME, 1)
-    assert refused == SEEN
+    assert refused is not None
+    assert refused.said == SEEN
     with pytest.raises(LostComparison):
         ledger.repairs.release(NAME, 1, "another refusal", "why")
     ledger.repairs.release(NAME, 1, ODD, "NUL\x00 is fine")
@@ -43,11 +45,11 @@ def test_a_block_is_cleared_by_what_was_read_or_by_what_was_said(ledger: SqlLedg
 def test_json_in_the_ledger_comes_back_as_what_it_was(ledger: SqlLedger) -> None:
     ledger.actor = "nina\x00" + "x" * 600
     writing = ledger.batches.take(planned(ledger), "n1")
-    ledger.batches.refuse(writing, ODD)
+    ledger.batches.refuse(writing, Refusal(kind=RefusalKind.DIRTY_LIMIT, said=ODD))
     e = schema.events
     with ledger.store.begin() as c:
         row = c.execute(select(e).where(e.c.what == "refused")).one()
-    assert json.loads(row.detail) == {"reason": ODD}
+    assert json.loads(row.detail) == {"reason": ODD, "kind": "dirty_limit"}
     assert row.actor.startswith("nina\\u0000x")
     assert len(row.actor) == 500
 

@@ -364,7 +364,7 @@ def _release(world: World) -> None:
     open_batch = ctx.ledger.batches.open("readings")
     refused = open_batch and ctx.ledger.batches.refusal("readings", open_batch.plan.batch_id)
     if open_batch is not None and refused:
-        reconcile.release(ctx, open_batch.plan.batch_id, refused, "known")
+        reconcile.release(ctx, open_batch.plan.batch_id, refused.said, "known")
 
 
 def _dies(step: Callable[[], object]) -> None:

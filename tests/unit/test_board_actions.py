@@ -27,6 +27,7 @@ from tests.world import HOUR, T0, TOPIC, World, record
 from tidegate.airflow import replay_conf
 from tidegate.board.reach import Reach
 from tidegate.core.base.errors import BatchRefused
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.spec.pipeline import DirtyLimits, Reopening
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
@@ -243,7 +244,8 @@ def test_a_refusal_that_changed_since_it_was_shown_is_shown_again(world: World) 
     world.change_spec(dirty=DirtyLimits(0, 0.5))  # a new spec: the next try refuses anew, with another number
     world.produce(b"more")
     ledger = world.context().ledger
-    ledger.batches.refuse(ledger.batches.open("readings"), "batch 3: 9 of 9 records are dirty, over dirty.max_count 0")
+    anew = Refusal(kind=RefusalKind.DIRTY_LIMIT, said="batch 3: 9 of 9 records are dirty, over dirty.max_count 0")
+    ledger.batches.refuse(ledger.batches.open("readings"), anew)
     answer = op.post("/tidegate/readings/act/release", data=sent)
     assert (answer.status_code, "changed since you looked" in answer.text) == (409, True)
     assert ledger.repairs.released("readings", batch) is None

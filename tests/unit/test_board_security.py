@@ -16,6 +16,7 @@ import pytest
 
 from tests.unit.test_board_actions import FOUR, form, refused, runs, world
 from tests.world import World, record, window
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.spec import fingerprint
 
 __all__ = ["world"]  # a fixture
@@ -181,9 +182,8 @@ def test_text_that_wants_to_be_markup_is_text(world: World) -> None:
     ctx.ledger.windows.block("readings", window(1), HOSTILE)
     refused(world)
     batch = ctx.ledger.batches.open("readings")
-    ctx.ledger.batches.refuse(
-        batch, f"batch {batch.plan.batch_id}: 9 of 9 records are dirty, over dirty.max_count 0 {HOSTILE}"
-    )  # type: ignore[arg-type,union-attr]
+    said = f"batch {batch.plan.batch_id}: 9 of 9 records are dirty, over dirty.max_count 0 {HOSTILE}"  # type: ignore[union-attr]
+    ctx.ledger.batches.refuse(batch, Refusal(kind=RefusalKind.DIRTY_LIMIT, said=said))  # type: ignore[arg-type]
     folder = world.folder / "pipelines"
     (folder / "broken.yaml").write_text(f"version: 1\nname: broken\n? {HOSTILE!r}\n: {HOSTILE!r}\n")
     hostile = replace(world.pipeline, name="hostile", owner=HOSTILE, description=HOSTILE, tags=(HOSTILE,))

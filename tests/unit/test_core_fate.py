@@ -178,9 +178,9 @@ def test_open_batches(change: dict[str, str], says: str, step: str) -> None:
 TOO_DIRTY = "batch 7: 5 of 9 records are dirty, over dirty.max_count 1"
 
 
-@pytest.mark.parametrize(("refused", "offered"), [(TOO_DIRTY, True), ("another schema than the table's", False)])
-def test_only_a_batch_that_was_too_dirty_can_be_let_land_as_it_is(refused: str, offered: bool) -> None:
-    answer = decide(replace(LIFE, batch=replace(BATCH, state="WRITING", refused=refused)))
+@pytest.mark.parametrize(("kind", "offered"), [("dirty_limit", True), ("job", False), (None, False)])
+def test_only_a_batch_that_was_too_dirty_can_be_let_land_as_it_is(kind: str | None, offered: bool) -> None:
+    answer = decide(replace(LIFE, batch=replace(BATCH, state="WRITING", refused=TOO_DIRTY, refused_kind=kind)))
     assert answer.next_step.startswith("mend the spec, then clear the write task")
     assert ("tidegate repair flights --release 7" in answer.next_step) == offered
 

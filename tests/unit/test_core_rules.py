@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import dumps, from_plain, loads
 from tidegate.core.base.renames import Do, Seen, decide, held_against
-from tidegate.core.batch.thresholds import refusal, too_dirty
+from tidegate.core.batch.thresholds import refusal
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import (
     DirtySample,
@@ -155,22 +155,6 @@ def test_a_refusal_in_words() -> None:
     assert refusal(DirtyLimits(0, 0.5), told) == words
     bare = refusal(DirtyLimits(None, 0.5), replace(told, samples=()))
     assert bare == "9 of 9 records are dirty, over dirty.max_ratio 0.5"
-    assert too_dirty(f"batch 12: {words}\n  what to do: something")
-    assert too_dirty("batch 12: 1,001 of 1,000,000 records are dirty, over dirty.max_count 1000")
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        None,
-        "",
-        "the receipt of batch 7 does not add up: batch 7: 1 of 2 records are dirty, over dirty.max_count 0",
-        "batch 7: field x: 1 of 2 records are dirty, over dirty.max_count 0",
-        "batch 7: 1 of 2 records are dirty",
-    ],
-)
-def test_only_too_many_dirty_records_can_be_released(refused: str | None) -> None:
-    assert not too_dirty(refused)
 
 
 def test_plain_refuses_what_it_does_not_know() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.transition import NO_ROW, Named, Transition, step
 from tidegate.core.batch import transitions as batches
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import (
     ABANDONED,
     LANDED,
@@ -156,8 +157,8 @@ def test_a_replan_keeps_the_ranges_and_lifts_the_refusal() -> None:
     made = batches.replan(WRITES, new)
     assert (made.transition, made.after) == (batches.REPLAN, WritingBatch(new, 4, "n"))
     assert made.sets == {
-        "revision": 2, "spec_version": 8, "rules_version": 4, "floor": made.sets["floor"], "epoch": 4, "refused": None,
-        "released": None,
+        "revision": 2, "spec_version": 8, "rules_version": 4, "floor": made.sets["floor"], "epoch": 4, "released": None,
+        **batches.NOT_REFUSED,
     }  # fmt: skip
     assert made.detail == {"revision": 2, "spec": [2, 8]}
     for other in (replace(new, revision=3), replace(new, partitions=(PartitionPlan(0, 0, 1, 0, 1, 1),))):
@@ -168,7 +169,7 @@ def test_a_replan_keeps_the_ranges_and_lifts_the_refusal() -> None:
 def test_sealed_by_its_own_attempt_adopted_from_any() -> None:
     sealed = batches.seal(WRITES, receipt("data"))
     assert (sealed.transition, sealed.after) == (batches.SEAL, SealedBatch(PLAN, 4, "m", receipt("data")))
-    assert sealed.sets == {"epoch": 4, "nonce": "m", "refused": None, "blocked": None}
+    assert sealed.sets == {"epoch": 4, "nonce": "m", "blocked": None, **batches.NOT_REFUSED}
     assert sealed.detail == {"epoch": 4, "files": 1, "rows": 2}
     assert batches.adopt(PlannedBatch(PLAN), receipt()).transition is batches.ADOPT
     with pytest.raises(LostComparison):
@@ -192,17 +193,21 @@ def test_given_up_withdrawn_refused_blocked() -> None:
     back = batches.withdraw(WRITES, "why")
     assert (back.transition, back.detail) == (batches.WITHDRAW, {"why": "why", "ranges": ()})
     assert (back.as_read, batches.abandon(WRITES, "x").as_read) == (ATTEMPT, ATTEMPT)
-    no = batches.refuse(WRITES, "dirty")
-    assert (no.transition, no.detail) == (batches.REFUSE, {"reason": "dirty"})
+    no = batches.refuse(WRITES, Refusal(kind=RefusalKind.JOB, said="odd", advice="look", partition=1, offset=7))
+    assert (no.transition, no.detail) == (batches.REFUSE, {"reason": "odd", "kind": "job"})
+    assert no.sets == {
+        "refused": "odd", "refused_kind": "job", "refused_advice": "look", "refused_partition": 1, "refused_offset": 7,
+    }  # fmt: skip
+    assert no.sets.keys() == batches.NOT_REFUSED.keys()
+    assert set(batches.NOT_REFUSED.values()) == {None}
     held = batches.block(WRITES, "odd")
     assert (held.transition, held.sets, held.detail) == (batches.BLOCK, {"blocked": "odd"}, {"reason": "odd"})
 
 
 def test_what_a_person_saw_is_compared() -> None:
     let = batches.release("p", 5, "dirty", "ann", "fine")
-    assert (let.as_read["refused"], let.states) == ("dirty", (WRITING,))
-    assert let.sets["released"] == "ann: fine"
-    assert let.sets["refused"] is None
+    assert let.as_read == {"refused": "dirty", "refused_kind": "dirty_limit"}
+    assert (let.sets, let.states) == ({**batches.NOT_REFUSED, "released": "ann: fine"}, (WRITING,))
     assert let.detail == {"refused": "dirty", "why": "fine"}
     clear = batches.unblock("p", 5, "odd", "fine")
     assert (clear.as_read, clear.sets, clear.states) == ({"blocked": "odd"}, {"blocked": None}, OPEN_STATES)

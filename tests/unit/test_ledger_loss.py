@@ -20,6 +20,7 @@ from tests.ledger_loss import Past, adopt, go_on, lived
 from tests.unit.test_audit import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import StorageAhead, TidegateError
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
@@ -288,7 +289,7 @@ def test_a_task_of_the_lost_history_cannot_seal_its_epoch_again(world: World) ->
     mine = ctx.ledger.batches.take(ctx.ledger.batches.open("readings"), "mine")
     assert mine.epoch == taken.epoch
     with pytest.raises(TidegateError, match="moved on"):
-        ctx.ledger.batches.refuse(taken, "never")
+        ctx.ledger.batches.refuse(taken, Refusal(kind=RefusalKind.JOB, said="never"))
 
 
 def test_a_batch_that_a_task_of_the_lost_history_has_landed_gives_way_to_it(world: World) -> None:

@@ -22,6 +22,7 @@ from tidegate.core.base.errors import LedgerError, SourceError, SpecError
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import ReadPlan
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.source.port import ForWorkers, Lane, LogState
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import Column, Pipeline
@@ -257,8 +258,8 @@ class Refused:
             return SimpleNamespace(plan=SimpleNamespace(batch_id=7))
 
         @staticmethod
-        def refusal(name: str, batch_id: int) -> str:
-            return "attempt 7.1-abc: unknown field 'gate', for example \"B7\" (partition 0, offset 123, field gate)"
+        def refusal(name: str, batch_id: int) -> Refusal:
+            return Refusal(kind=RefusalKind.JOB, said="unknown field 'gate'", partition=0, offset=123)
 
 
 def test_the_record_at_which_a_batch_stopped_is_read_too(

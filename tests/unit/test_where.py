@@ -14,6 +14,7 @@ from tests.unit.test_where_chaos import InProcessRows
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.rows import RowProcess
 from tidegate.core.base.errors import LedgerError, SpecError, StorageError
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.look.fate import Fate
 from tidegate.core.look.sighting import Lookup, Row
 from tidegate.workflow.batch import ingest
@@ -128,7 +129,7 @@ def test_an_open_batch_says_what_comes_next(world: World, state: str, words: str
     if state in ("WRITING", "refused", "blocked"):
         batch = ctx.ledger.batches.take(ctx.ledger.batches.open("readings"), "x")
         if state == "refused":
-            ctx.ledger.batches.refuse(batch, "too dirty")
+            ctx.ledger.batches.refuse(batch, Refusal(kind=RefusalKind.DIRTY_LIMIT, said="too dirty"))
         if state == "blocked":
             ctx.ledger.batches.block(batch, "odd")
     if state == "SEALED":

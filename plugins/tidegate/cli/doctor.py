@@ -92,14 +92,15 @@ def _loaded(name: str | None) -> tuple[list[Loaded], list[Finding]]:
 
 
 def _make_pools(found: Sequence[Finding]) -> list[str]:
-    """Those that are missing. Raises Failed where Airflow's database does not let us."""
+    """Those that are missing; others stay as they are. Raises Failed where Airflow's database does not let us."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from tidegate.adapters.airflow_facts import add_pool
     from tidegate.cli.failures import CANNOT_TELL, Failed
+    from tidegate.core.doctor.findings import WRONG
     from tidegate.settings import airflow_setting
 
-    missing = [f.about for f in found if f.check == "pools" and f.what.startswith("there is no pool")]
+    missing = [f.about for f in found if f.check == "pools" and f.level == WRONG]
     url = airflow_setting("database", "sql_alchemy_conn")
     if not missing or url is None:
         return []

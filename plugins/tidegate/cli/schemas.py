@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -21,8 +20,6 @@ from tidegate.core.base.wording import many
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.spec.proposals import Proposal
-
-_REFUSED_AT = re.compile(r"unknown field .*\(partition (\d+), offset (\d+)", re.DOTALL)
 
 
 @click.group(cls=Commands)
@@ -107,18 +104,19 @@ def _registry(spec: Pipeline) -> dict[str, str]:
 
 
 def _refused_at(name: str) -> tuple[int, int] | None:
-    """Where the open batch stopped at an unknown field; None without one, or without a ledger to ask."""
+    """The record that the job of the open batch stopped at; None without one, or without a ledger to ask."""
     from tidegate.core.base.errors import TidegateError
 
     try:
         with surroundings.ledger() as ledger:
             batch = ledger.batches.open(name)
-            text = None if batch is None else ledger.batches.refusal(name, batch.plan.batch_id)
+            refusal = None if batch is None else ledger.batches.refusal(name, batch.plan.batch_id)
     except TidegateError as e:
         progress(f"the ledger gives no answer, so only the newest records are read: {e.args[0]}")
         return None
-    found = _REFUSED_AT.search(text or "")
-    return (int(found[1]), int(found[2])) if found else None
+    if refusal is None or refusal.partition is None or refusal.offset is None:
+        return None
+    return refusal.partition, refusal.offset
 
 
 def _write(path: Path, proposals: Sequence[Proposal]) -> str:

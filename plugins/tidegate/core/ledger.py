@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.batch.planning import PlanningView
+from tidegate.core.batch.refusal import Refusal
 from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.batch.totals import TotalsLedger
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
@@ -104,11 +105,11 @@ class BatchLedger(Protocol):
         """A refused batch takes a new spec: same ranges, next revision, epoch + 1 (no attempt of it exists yet)."""
         ...
 
-    def refuse(self, batch: WritingBatch, reason: str) -> None:
+    def refuse(self, batch: WritingBatch, refusal: Refusal) -> None:
         """Remember why this attempt may not land."""
         ...
 
-    def refusal(self, name: str, batch_id: int) -> str | None: ...
+    def refusal(self, name: str, batch_id: int) -> Refusal | None: ...
 
     def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
         """WRITING(epoch) -> SEALED with the manifest's files."""

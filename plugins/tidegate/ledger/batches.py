@@ -16,6 +16,7 @@ from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.base.transition import Step
 from tidegate.core.batch import transitions
 from tidegate.core.batch.planning import PlanningView, advance
+from tidegate.core.batch.refusal import Refusal
 from tidegate.core.batch.states import (
     LANDED,
     OPEN_STATES,
@@ -116,10 +117,10 @@ class SqlBatches:
             text = c.scalar(landed.order_by(b.c.batch_id.desc()).limit(1))
         return None if text is None else loads(ZoneData, text)
 
-    def refusal(self, name: str, batch_id: int) -> str | None:
+    def refusal(self, name: str, batch_id: int) -> Refusal | None:
         with self._store.begin() as c:
             row = row_of(c, b, pipeline=name, batch_id=batch_id)
-        return row and row.refused
+        return None if row is None else rows.refusal(row)
 
     def side_duties(self, name: str) -> list[tuple[int, bool]]:
         statement = select(b.c.batch_id, b.c.side_moved).where(
@@ -196,8 +197,8 @@ class SqlBatches:
     def replan(self, batch: WritingBatch, plan: Plan) -> WritingBatch:
         return self._move(transitions.replan(batch, plan))
 
-    def refuse(self, batch: WritingBatch, reason: str) -> None:
-        self._move(transitions.refuse(batch, reason))
+    def refuse(self, batch: WritingBatch, refusal: Refusal) -> None:
+        self._move(transitions.refuse(batch, refusal))
 
     def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
         return self._seal(transitions.seal(batch, manifest))

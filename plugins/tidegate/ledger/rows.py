@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
+from tidegate.core.batch.refusal import Refusal, refusal_of
 from tidegate.core.batch.states import (
     LANDED,
     PLANNED,
@@ -135,6 +136,11 @@ def batch_values(plan: Plan) -> dict[str, Any]:
         "kind": plan.kind,
         "zone": None if plan.zone is None else dumps(plan.zone),
     }
+
+
+def refusal(row: Row) -> Refusal | None:
+    """`row` of batches."""
+    return refusal_of(row.refused, row.refused_kind, row.refused_advice, row.refused_partition, row.refused_offset)
 
 
 def batch(row: Row, its_plan: Plan, files: list[FileEntry]) -> Batch:

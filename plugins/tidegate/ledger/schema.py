@@ -86,6 +86,10 @@ batches = _table(
     Column("job_ms", BigInteger),  # how long the job ran whose attempt was sealed
     Column("released", Text),  # who lifted the limits of dirty records for this batch, and why
     Column("zone", Text),  # zone data that it was planned by; null where clocks never change
+    Column("refused_kind", String(16)),  # core.batch.refusal.RefusalKind, of the words in `refused`
+    Column("refused_advice", Text),  # null where only what helps all refused batches
+    Column("refused_partition", Integer),  # of the record that the job stopped at
+    Column("refused_offset", BigInteger),
     Index("ix_batches_state", "pipeline", "state"),
     Index("ix_batches_topic", "pipeline", "topic_id", "batch_id"),
 )

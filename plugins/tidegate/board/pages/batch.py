@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from tidegate.board.airflow import Run, runs_named
 from tidegate.board.reach import Reach
-from tidegate.core.batch.thresholds import too_dirty
 from tidegate.core.files.balance import Balance
-from tidegate.core.look.concerns import after_refusal, unblocking
+from tidegate.core.look.concerns import unblocking
 from tidegate.core.look.glance import BatchDetail
 from tidegate.core.look.views import BatchRow, Event
 from tidegate.core.spec.pipeline import Pipeline
@@ -48,14 +47,15 @@ class Page:
         name, batch = self.pipeline.name, self.batch
         if batch.is_open and batch.blocked:
             return unblocking(name, f"batch {batch.batch_id}")
-        if batch.is_open and batch.refused:
-            return after_refusal(name, batch.batch_id, batch.refused)
+        if batch.is_open and batch.refusal is not None:
+            return batch.refusal.helps(name, batch.batch_id)
         return ""
 
     @property
     def may_be_released(self) -> bool:
         """Whether somebody may let it land although it is too dirty."""
-        return self.batch.is_open and too_dirty(self.batch.refused)
+        refusal = self.batch.refusal
+        return self.batch.is_open and refusal is not None and refusal.is_releasable
 
 
 def gather(reach: Reach, name: str, batch_id: int) -> Page:

@@ -185,6 +185,19 @@ class BatchRefused(TidegateError):
 
     advice = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        advice: str = "",
+        kind: str = "other",
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """`kind`: core.batch.refusal.RefusalKind. `partition`, `offset`: of the record that it stopped at."""
+        super().__init__(message, advice=advice)
+        self.kind, self.partition, self.offset = kind, partition, offset
+
 
 class OtherZoneData(TidegateError):
     """Windows were cut or spelled by other zone data than this host's; nothing was changed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from tidegate.core.files.receipt import Receipt
@@ -29,9 +28,3 @@ def refusal(limits: DirtyLimits, receipt: Receipt) -> str | None:
     return f"{dirty:,} of {read:,} records are dirty, over {limit}{worst}" + (
         f" (for example {samples})" if samples else ""
     )
-
-
-def too_dirty(refused: str | None) -> bool:
-    """Whether a batch was refused for what `refusal` says, by what the ledger remembers of it: that, and nothing else,
-    a person can release."""
-    return re.match(r"batch \d+: [\d,]+ of [\d,]+ records are dirty, over dirty\.", refused or "") is not None

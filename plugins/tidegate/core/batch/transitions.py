@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.transition import NO_ROW, NOTHING, Named, Step, Transition, step
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import (
     ABANDONED,
     LANDED,
@@ -30,6 +31,7 @@ from tidegate.core.files.receipt import DIRTY, LATE, Receipt
 
 T = TypeVar("T")
 AS_READ = ("epoch", "nonce", "revision")
+NOT_REFUSED = dict.fromkeys(("refused", "refused_kind", "refused_advice", "refused_partition", "refused_offset"))
 
 PLAN = Transition(
     name="plan", start=(NO_ROW,), end=PLANNED, stamps=("planned_ms",), event="planned", doing="plan of batch {id}"
@@ -56,7 +58,12 @@ REFUSE = Transition(
     name="refuse", start=(WRITING,), end=None, guards=AS_READ, event="refused", doing="refusing batch {id}"
 )
 RELEASE = Transition(
-    name="release", start=(WRITING,), end=None, guards=("refused",), event="released", doing="releasing batch {id}"
+    name="release",
+    start=(WRITING,),
+    end=None,
+    guards=("refused", "refused_kind"),
+    event="released",
+    doing="releasing batch {id}",
 )
 SEAL = Transition(
     name="seal",
@@ -195,7 +202,7 @@ def replan(batch: WritingBatch, new: Plan) -> Step[WritingBatch]:
         "rules_version": new.rules_version,
         "floor": dumps(new.floor),
         "epoch": batch.epoch + 1,
-        "refused": None,
+        **NOT_REFUSED,
         "released": None,
     }
     detail = {"revision": new.revision, "spec": [old.spec_version, new.spec_version]}
@@ -217,7 +224,7 @@ def _sealed(transition: Transition, batch: OpenBatch, manifest: Receipt) -> Step
         detail["overflow_rows"] = sum(o.rows for o in manifest.overflow)
     if manifest.slow:
         detail["slow"] = {one.reason: one.messages for one in manifest.slow}
-    sets = {"epoch": manifest.epoch, "nonce": manifest.nonce, "refused": None, "blocked": None}
+    sets = {"epoch": manifest.epoch, "nonce": manifest.nonce, **NOT_REFUSED, "blocked": None}
     return _step(transition, batch, SealedBatch(batch.plan, manifest.epoch, manifest.nonce, manifest), sets, detail)
 
 
@@ -241,13 +248,22 @@ def withdraw(batch: OpenBatch, why: str) -> Step[None]:
 # ---------------------------------------------------------------- in a state
 
 
-def refuse(batch: WritingBatch, reason: str) -> Step[None]:
-    return _step(REFUSE, batch, None, {"refused": reason}, {"reason": reason})
+def refuse(batch: WritingBatch, refusal: Refusal) -> Step[None]:
+    sets = {
+        "refused": refusal.said,
+        "refused_kind": refusal.kind,
+        "refused_advice": refusal.advice,
+        "refused_partition": refusal.partition,
+        "refused_offset": refusal.offset,
+    }
+    return _step(REFUSE, batch, None, sets, {"reason": refusal.said, "kind": refusal.kind})
 
 
 def release(pipeline: str, batch_id: int, refused: str, by: str, why: str) -> Step[None]:
-    sets = {"refused": None, "released": f"{by}: {why}"}
-    return _unread(RELEASE, pipeline, batch_id, {"refused": refused}, sets, {"refused": refused, "why": why})
+    """What that person saw, and nothing but too many dirty records."""
+    as_read = {"refused": refused, "refused_kind": RefusalKind.DIRTY_LIMIT}
+    sets = {**NOT_REFUSED, "released": f"{by}: {why}"}
+    return _unread(RELEASE, pipeline, batch_id, as_read, sets, {"refused": refused, "why": why})
 
 
 def block(batch: OpenBatch, reason: str) -> Step[None]:

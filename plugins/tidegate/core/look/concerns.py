@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.core.base.errors import BatchRefused
 from tidegate.core.base.instants import iso, span
 from tidegate.core.base.wording import those
-from tidegate.core.batch.thresholds import too_dirty
 from tidegate.core.completeness.rules import Held, remedy
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look import blocking, overdue
@@ -60,10 +58,10 @@ def _stuck(name: str, blocks: Iterable[Block], batch: OpenRow | None) -> Iterato
     for block in blocks:
         what = f"{said(block.subject)} is blocked: {first_line(block.reason)}"
         yield Concern(what, unblocking(name, block.subject), "alarm", block.subject)
-    if batch is not None and batch.refused:
-        what = f"batch {batch.batch_id} was refused: {first_line(batch.refused)}"
-        advice = after_refusal(name, batch.batch_id, batch.refused)
-        yield Concern(what, advice, refusal_kind(batch.refused), f"batch {batch.batch_id}")
+    refusal = None if batch is None else batch.refusal
+    if batch is not None and refusal is not None:
+        what = f"batch {batch.batch_id} was refused: {refusal.first_line}"
+        yield Concern(what, refusal.helps(name, batch.batch_id), refusal.notice, f"batch {batch.batch_id}")
 
 
 def stuck_batch(name: str, blocks: Iterable[Block], batch: OpenRow | None) -> str:
@@ -86,23 +84,6 @@ def unblocking(name: str, subject: str) -> str:
         )
     which = iso(parse_window_id(which)) if kind == "window" else which
     return f"find out why, then: tidegate repair {name} --{kind} {which} --why '...'"
-
-
-def refusal_kind(refused: str) -> str:
-    """One of core.tell.notices.KINDS."""
-    return "dirty_limit" if too_dirty(refused) else "refused"
-
-
-def after_refusal(name: str, batch_id: int, refused: str) -> str:
-    """What helps a batch that was refused for what `refused` says: what it says itself, where that is more than what
-    holds for all of them. A record that the topic has no more is no matter of the spec."""
-    advice = "mend the spec, then clear the write task: the same offsets are read again"
-    if too_dirty(refused):
-        return f"{advice}; or let it land as it is: tidegate repair {name} --release {batch_id} --why '...'"
-    own = refused.rpartition("\n  what to do: ")[2] if "\n  what to do: " in refused else ""
-    if own in ("", BatchRefused.advice):
-        return advice
-    return own.replace("<pipeline>", name).replace("<batch>", str(batch_id))
 
 
 def first_line(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
-from tidegate.core.look.concerns import after_refusal, unblocking
+from tidegate.core.look.concerns import unblocking
 from tidegate.core.look.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
 from tidegate.core.look.views import BatchRow, LossRow, RangeRow
 from tidegate.core.spec.pipeline import Windows
@@ -106,9 +106,10 @@ def _open(batch: BatchRow, name: str) -> Fate:
     if batch.blocked:
         why = f"blocked by an alarm: {_line(batch.blocked)}"
         return Fate(OPEN, f"{about}: {why}", unblocking(name, f"batch {batch.batch_id}"), reason=why)
-    if batch.refused:
-        why = f"refused: {_line(batch.refused)}"
-        step = after_refusal(name, batch.batch_id, batch.refused)
+    refusal = batch.refusal
+    if refusal is not None:
+        why = f"refused: {_line(refusal.said)}"
+        step = refusal.helps(name, batch.batch_id)
         return Fate(OPEN, f"{about}, attempt {batch.epoch} was {why}", step, reason=why)
     running = f"nothing if {name}.ingest is running; otherwise look at its last run"
     if batch.released and batch.state == "WRITING":

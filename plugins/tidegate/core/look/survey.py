@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.refusal import Refusal, refusal_of
 from tidegate.core.batch.states import INGEST
 from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
 from tidegate.core.files.slow_path import Slow
@@ -53,6 +54,12 @@ class OpenRow:
     planned_ms: int = 0
     refused: str | None = None
     blocked: str | None = None
+    refused_kind: str | None = None
+    refused_advice: str | None = None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        return refusal_of(self.refused, self.refused_kind, self.refused_advice)
 
     @property
     def stuck(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.batch.refusal import Refusal, refusal_of
 from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, Plan
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
@@ -61,6 +62,12 @@ class BatchRow:
     set_aside: bool = False
     released: str | None = None
     floor: Floor | None = None
+    refused_kind: str | None = None
+    refused_advice: str | None = None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        return refusal_of(self.refused, self.refused_kind, self.refused_advice)
 
     @property
     def is_redrive(self) -> bool:

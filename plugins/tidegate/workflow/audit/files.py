@@ -37,7 +37,7 @@ class Wanted:
     """A file that must be in one of `homes`: (directory, path below it), the likeliest first.
 
     `batch_id`: whose rows these are; None for a generation's file, which may be of several (`batches`, first, last).
-    `apart`: its rows are in another file too, which counts."""
+    `apart`: its rows are in another file too, which counts. `by_backup`: no task makes it again."""
 
     subject: str
     entry: FileEntry
@@ -46,6 +46,7 @@ class Wanted:
     batch_id: int | None = None
     batches: tuple[int, int] | None = None
     apart: bool = False
+    by_backup: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Files:
         homes = places.late(self._layout, batch.batch_id, f)
         left = (batch.batch_id, f.window_ms) in self._aside
         subject = f"batch {batch.batch_id}"
-        return Wanted(subject, f, homes[1:] if left else homes, _KEPT, batch.batch_id, apart=True)
+        return Wanted(subject, f, homes[1:] if left else homes, _KEPT, batch.batch_id, apart=True, by_backup=True)
 
     def of_sources(self, redrive: BatchRow) -> Listing:
         """The dirty files that a redrive has read, as files of rows that it must have: see core.coverage. What is wrong
@@ -126,7 +127,9 @@ class Files:
         subject = f"window {window_id(window_ms)}"
         span = (min(generation.batches, default=0), max(generation.batches, default=0))
         homes = {f.path: tuple((d, f.path) for d in directories) for f in generation.files}
-        wanted = [Wanted(subject, f, homes[f.path], advice, batches=span) for f in generation.files]
+        wanted = [
+            Wanted(subject, f, homes[f.path], advice, batches=span, by_backup=not published) for f in generation.files
+        ]
         return self._look(wanted, self._published(generation) if published else ())
 
     def _makes_way(self, current: GenerationRow) -> bool:

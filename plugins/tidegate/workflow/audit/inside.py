@@ -126,7 +126,7 @@ def _within(gap: Interval, start: int, end: int) -> Interval:
 
 def _as_long(wanted: Wanted) -> str:
     """The advice for a damaged file that has its length: tasks look at lengths, and take it for whole."""
-    if wanted.entry.kind != DATA or wanted.advice.startswith("restore"):
+    if wanted.entry.kind != DATA or wanted.by_backup:
         return wanted.advice
     return f"move the file away, since tasks take it for whole by its length; then {wanted.advice}"
 

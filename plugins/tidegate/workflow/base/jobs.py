@@ -18,6 +18,7 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.plain import loads, to_plain
 from tidegate.core.batch.jobs import IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
 from tidegate.core.batch.launcher import Launcher
+from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.merge import Merge
 from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
@@ -160,8 +161,11 @@ def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Batc
         if value is not None
     )
     message = f"attempt {job.attempt}: {failure.what}" + (f" ({where})" if where else "")
-    kind = JobFailed if failure.retry else BatchRefused
-    return kind(message, advice=failure.advice)
+    if failure.retry:
+        return JobFailed(message, advice=failure.advice)
+    return BatchRefused(
+        message, advice=failure.advice, kind=RefusalKind.JOB, partition=failure.partition, offset=failure.offset
+    )
 
 
 def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:

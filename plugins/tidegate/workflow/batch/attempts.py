@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import AttemptSpoilt, BatchRefused
 from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import WritingBatch
 from tidegate.core.clean.rules import BatchAttempt, parse_attempt
 from tidegate.core.files.receipt import Receipt
@@ -30,6 +31,7 @@ def refuse_other_records(ctx: Context, batch: WritingBatch, receipt: Receipt) ->
             raise BatchRefused(
                 f"batch {batch.plan.batch_id}, partition {r.range.partition}: {objection} (attempt {before.epoch})",
                 advice="look at the topic, then clear the write task: two attempts that agree are believed",
+                kind=RefusalKind.REREAD,
             )
 
 

@@ -165,7 +165,7 @@ def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
     tables.before_planning(ctx)
     revised = planning.revise(plan_, ctx.pipeline, ctx.spec_version)
     replanned = ctx.ledger.batches.replan(batch, revised)
-    ctx.say(f"batch {plan_.batch_id} was refused ({refused.splitlines()[0]}): it takes spec version {ctx.spec_version}")
+    ctx.say(f"batch {plan_.batch_id} was refused ({refused.first_line}): it takes spec version {ctx.spec_version}")
     return replanned
 
 

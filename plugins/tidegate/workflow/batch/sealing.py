@@ -16,6 +16,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import IngestPlan, loads_plan
+from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.batch.thresholds import refusal
 from tidegate.core.dirty import redrive
@@ -121,7 +122,9 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
         return
     errors = arithmetic_errors(receipt, plan.ranges, ctx.pipeline.source.gaps)
     if errors:
-        raise BatchRefused(f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}")
+        raise BatchRefused(
+            f"the receipt of batch {plan.batch_id} does not add up: {'; '.join(errors[:3])}", kind=RefusalKind.RECEIPT
+        )
     _check_topic(ctx, plan)
     refuse_other_records(ctx, batch, receipt)
     reason = refusal(ctx.pipeline.dirty, receipt)
@@ -138,6 +141,7 @@ def _refuse_if_cut(ctx: Context, plan: Plan, topic: LogState) -> None:
             f"{plan.batch_id} was planned up to {next(p.end for p in plan.partitions if p.partition == partition)}",
             advice=f"tidegate repair {ctx.name} --reread {plan.batch_id} --why ...: the next run plans anew from what "
             "the log holds now",
+            kind=RefusalKind.LOG_CUT,
         )
 
 
@@ -145,7 +149,8 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
     released = ctx.ledger.repairs.released(ctx.name, batch_id)
     if released is None:
         once = f"or land this batch as it is: tidegate repair {ctx.name} --release {batch_id} --why ..."
-        raise BatchRefused(f"batch {batch_id}: {reason}", advice=f"{BatchRefused.advice}; {once}")
+        advice = f"{BatchRefused.advice}; {once}"
+        raise BatchRefused(f"batch {batch_id}: {reason}", advice=advice, kind=RefusalKind.DIRTY_LIMIT)
     ctx.say(f"batch {batch_id}: {reason}; it lands all the same, released by {released}")
 
 
@@ -171,12 +176,14 @@ def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:
             f"the receipt of batch {plan.batch_id} is of other windows than the schedule's: {'; '.join(strange)}; "
             f"the zone data of the executors are not those of this host ({zone}, {version_of(zone)})",
             advice=f"{SAME_TZDATA}, then clear the write task: the same offsets are read again",
+            kind=RefusalKind.WINDOWS,
         )
     wrong = lateness.errors(plan.floor, spec.windows, spec.late_policy, receipt)
     if wrong:
         raise BatchRefused(
             f"the receipt of batch {plan.batch_id} is not of its plan: {'; '.join(wrong[:3])}",
             advice="run workers and control plane from the same release",
+            kind=RefusalKind.WINDOWS,
         )
 
 
@@ -205,7 +212,7 @@ def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> Non
         if batch.plan.is_redrive:
             _give_up(ctx, batch, e.args[0])
         else:
-            ctx.ledger.batches.refuse(batch, str(e))
+            ctx.ledger.batches.refuse(batch, Refusal.of(e))
         raise
     except Alarm as e:
         if ctx.ledger.batches.get(ctx.name, batch.plan.batch_id) != batch:

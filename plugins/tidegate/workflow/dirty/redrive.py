@@ -24,7 +24,6 @@ from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import REDRIVE, AbandonedBatch, Batch, LandedBatch, Plan
 from tidegate.core.dirty import redrive
 from tidegate.core.dirty.redrive import Ask, Cause, Choice, DirtyBatch, DirtyReader, source_batches
-from tidegate.core.look.concerns import after_refusal, first_line
 from tidegate.core.window.lateness import floor_of
 from tidegate.core.window.watermark import horizon_ms
 from tidegate.core.window.zonedata import pinned
@@ -235,8 +234,8 @@ def _join(ctx: Context, run: str, batch: Batch) -> int:
     refused = ctx.ledger.batches.refusal(ctx.name, batch_id)
     if refused is not None:
         raise StepMissing(
-            f"{ctx.name}: batch {batch_id} was refused, and only one batch is open at a time: {first_line(refused)}",
-            advice=after_refusal(ctx.name, batch_id, refused),
+            f"{ctx.name}: batch {batch_id} was refused, and only one batch is open at a time: {refused.first_line}",
+            advice=refused.helps(ctx.name, batch_id),
         )
     if not batch.plan.is_redrive:
         raise BehindBatch(f"{ctx.name}: batch {batch_id} is {batch.state}, and only one batch is open at a time")

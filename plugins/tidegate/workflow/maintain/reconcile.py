@@ -13,7 +13,6 @@ from tidegate.core.base.offsets import Interval, OffsetRange, without
 from tidegate.core.base.wording import many
 from tidegate.core.batch.planning import still_there
 from tidegate.core.batch.states import AbandonedBatch, Plan, PlannedBatch, WritingBatch
-from tidegate.core.batch.thresholds import too_dirty
 from tidegate.core.replay.rehearsal import AtWork
 from tidegate.core.window import due as rules
 from tidegate.core.window import watermark
@@ -135,12 +134,12 @@ def releasable(ctx: Context, batch_id: int) -> str:
         by = ctx.ledger.repairs.released(ctx.name, batch_id)
         said = f"has been released by {by}" if by else "was not refused"
         raise StepMissing(f"batch {batch_id} {said}", advice="clear the write task, or wait for the next ingest run")
-    if not too_dirty(refused):
+    if not refused.is_releasable:
         raise StepMissing(
-            f"batch {batch_id} was not refused for its dirty records, but: {refused.splitlines()[0]}",
+            f"batch {batch_id} was not refused for its dirty records, but: {refused.first_line}",
             advice="only the limits of `dirty:` can be lifted for a batch",
         )
-    return refused
+    return refused.said
 
 
 def release(ctx: Context, batch_id: int, refused: str, why: str) -> None:

@@ -1,0 +1,73 @@
+"""Why a batch may not land: by which rule, in which words, and what helps. Rules ask the kind and never the words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.core.base.errors import BatchRefused
+
+_ALL = "mend the spec, then clear the write task: the same offsets are read again"
+
+
+class RefusalKind(StrEnum):
+    """The rule that refused; a value is stored in the ledger and is never renamed."""
+
+    DIRTY_LIMIT = "dirty_limit"  # more dirty records than `dirty:` allows; a person can release it
+    JOB = "job"  # the Spark job stopped: an unknown field, offsets that are gone, ...
+    RECEIPT = "receipt"  # its totals do not add up
+    REREAD = "reread"  # an attempt has found other records than the one before
+    LOG_CUT = "log_cut"  # the log was cut while it was read
+    WINDOWS = "windows"  # its rows are in windows where its plan cannot have sent them
+    OTHER = "other"  # written by 0.1.0, beside this release
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """`said`: for people, whole. `advice`: what helps this one; None where nothing but what helps all of them.
+    `partition` and `offset`: of the record that the job stopped at."""
+
+    kind: RefusalKind
+    said: str
+    advice: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, error: BatchRefused) -> Refusal:
+        advice = None if error.advice == BatchRefused.advice else error.advice
+        kind = RefusalKind(error.kind)
+        return cls(kind=kind, said=str(error), advice=advice, partition=error.partition, offset=error.offset)
+
+    @property
+    def is_releasable(self) -> bool:
+        """Whether a person may let the batch land as it is: too many dirty records, and nothing else."""
+        return self.kind == RefusalKind.DIRTY_LIMIT
+
+    @property
+    def notice(self) -> str:
+        """One of core.notices.KINDS."""
+        return "dirty_limit" if self.is_releasable else "refused"
+
+    @property
+    def first_line(self) -> str:
+        return (self.said.splitlines() or [""])[0]
+
+    def helps(self, pipeline: str, batch_id: int) -> str:
+        """A record that the topic has no more is no matter of the spec: then what the refusal itself advises."""
+        if self.is_releasable:
+            return f"{_ALL}; or let it land as it is: tidegate repair {pipeline} --release {batch_id} --why '...'"
+        if not self.advice:
+            return _ALL
+        return self.advice.replace("<pipeline>", pipeline).replace("<batch>", str(batch_id))
+
+
+def refusal_of(
+    said: str | None, kind: str | None, advice: str | None, partition: int | None = None, offset: int | None = None
+) -> Refusal | None:
+    """From a batch's columns; None if it is not refused. 0.1.0, beside this release, writes the words only, and leaves
+    what stands beside them."""
+    if said is None:
+        return None
+    known = RefusalKind(kind) if kind in set(RefusalKind) else RefusalKind.OTHER
+    return Refusal(kind=known, said=said, advice=advice, partition=partition, offset=offset)
