@@ -12,7 +12,7 @@ from tests.crash.faults import OVERTAKEN, ProcessGone
 from tests.crash.life import STEPS
 from tests.crash.matrix import Reference, drawn
 from tests.crash.pool import Pool, failures
-from tests.hooks import Hook, Once, use_catalogue
+from tests.hooks import Hook, Once, catalogue_of, use_catalogue
 from tests.unit.reopenings import BOTH, WORK, begun, once
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueUnsure, JobFailed, PathMissing
@@ -52,8 +52,9 @@ class Interrupted:
         self.calls, self._at, self._step = 0, at, step
 
     def wrap(self, ctx: Context) -> Context:
-        for name in ("source", "storage", "catalogue"):
+        for name in ("source", "storage"):
             setattr(ctx, name, _Counted(self, getattr(ctx, name)))
+        use_catalogue(ctx, _Counted(self, catalogue_of(ctx)))
         for name in ("pipelines", "batches", "windows", "recovery"):
             setattr(ctx.ledger, name, _Counted(self, getattr(ctx.ledger, name)))
         return ctx

@@ -48,6 +48,7 @@ PORTS = {
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger",
     "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
+    "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/unit/test_log_cut.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/unit/test_notices.py loses its replies
