@@ -232,7 +232,7 @@ def _no_collection() -> Iterator[None]:
 def _headers(message: Message) -> Headers | None:
     """A name that is no UTF-8 makes the client fail, whatever the other headers are: those are not known.
 
-    Called through `map`, and once for each message: the client then returns a list with a hole in it and an error beside
+    Called through `map`, and once for each message: the client returns a list with a hole in it and an error beside
     it. Where Python calls the same method often it stops looking for that error, and the hole ends the process."""
     try:
         found: Headers | None = next(map(type(message).headers, (message,)))
