@@ -14,6 +14,7 @@ from spark_jobs.engine.failures import from_exception
 from tests.unit.test_spark_launcher import LAUNCHERS, PLAN, airflow_launcher, spark
 from tests.world import World, record
 from tidegate.airflow import last_words
+from tidegate.airflow.task import in_airflow_terms
 from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.spark.launcher import job_ended
 from tidegate.spark.local_job import LocalLauncher
@@ -37,7 +38,7 @@ def line(error: Exception, about: str = "batch 7", task: str = "write") -> str:
         next_retry_datetime=lambda: at,
     )  # fmt: skip
     try:
-        with task.in_airflow_terms():
+        with in_airflow_terms():
             raise error
     except Exception as e:
         said: Any = {"ti": ti, "dag_run": SimpleNamespace(execution_date=at)}
