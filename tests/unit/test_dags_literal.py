@@ -266,7 +266,7 @@ def test_the_schedule_can_make_no_run_of_a_part_that_begins(session: Session, da
 def test_what_the_schedule_begins_in_the_last_moment_is_left_to_it(
     session: Session, dags: DagBag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = literal.aside.take
+    take = literal.held_runs.take
 
     def begun(dag_id: str, first: datetime, last: datetime, own: Session) -> int:
         if first == at(0) and 2 not in runs(session):
@@ -276,8 +276,8 @@ def test_what_the_schedule_begins_in_the_last_moment_is_left_to_it(
     def work(first: int, last: int) -> None:
         finish(session, dags, *range(first, last + 1), 2)
 
-    monkeypatch.setattr(literal.aside, "make_missing", lambda *_: set())
-    monkeypatch.setattr(literal.aside, "take", begun)
+    monkeypatch.setattr(literal.held_runs, "make_missing", lambda *_: set())
+    monkeypatch.setattr(literal.held_runs, "take", begun)
     assert parts(dags, 0, 3, work) == [(0, 1), (3, 3)]
 
 

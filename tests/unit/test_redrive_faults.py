@@ -138,7 +138,10 @@ def test_killed_anywhere_it_heals(world: World, port: str, call: str, when: str)
             if nth[0] < 0:
                 die()
 
-        setattr(ctx, port, Hook(getattr(ctx, port), **{when: {call: kill}}))  # type: ignore[arg-type]
+        if port == "catalogue":
+            use_catalogue(ctx, Hook(catalogue_of(ctx), **{when: {call: kill}}))  # type: ignore[arg-type]
+        else:
+            setattr(ctx, port, Hook(getattr(ctx, port), **{when: {call: kill}}))  # type: ignore[arg-type]
         try:
             redrive.carry_out(ctx, "redrive 1")
             break

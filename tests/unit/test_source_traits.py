@@ -16,7 +16,7 @@ from tidegate.core.source.port import ALL
 from tidegate.core.source.retention import NEVER
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.look.measures import loss_of
+from tidegate.workflow.look.status import loss_of
 from tidegate.workflow.replay import replay
 from tidegate.workflow.restore import reset
 

@@ -193,7 +193,7 @@ def test_days_that_other_zone_data_cut_are_neither_filled_up_nor_published_witho
     ctx = life.world.context()
     reconcile.note_archive(ctx)
     seen = reconcile.look(ctx)
-    (concern,) = overdue.concerns(ctx.pipeline, seen.due, None, seen.note, ctx.clock.now_ms())
+    (concern,) = overdue.concerns(ctx.pipeline, seen.due, seen.due, None, seen.note, ctx.clock.now_ms())
     assert concern.what.startswith(
         "landed rows of window 2023-04-28T22:00Z and 2 other windows will never be published"
     )
@@ -201,7 +201,7 @@ def test_days_that_other_zone_data_cut_are_neither_filled_up_nor_published_witho
     hosts.use("old")
     with pytest.raises(OtherZoneData, match="2023-04-28T21:00Z is not published: no window begins there by the zone"):
         archive.publish(life.world.context(), cut_by_new)
-    assert overdue.concerns(ctx.pipeline, seen.due, None, seen.note, ctx.clock.now_ms()) == []
+    assert overdue.concerns(ctx.pipeline, seen.due, seen.due, None, seen.note, ctx.clock.now_ms()) == []
     life.ingest("r3", "old")
     assert life.publish() == []
     assert life.rows() == {"2023-04-28": 2, "2023-04-29": 2, "2023-05-01": 2}

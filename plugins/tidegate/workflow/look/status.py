@@ -90,12 +90,12 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
             lag=lag,
             watermark_ms=lows[name],
             next_window=standing.waits(one, known, starts[name], set(there), lag, now_ms),
-            loss=_loss(one, topic, known, now_ms),
+            loss=loss_of(one, topic, known, now_ms),
         )
     return found
 
 
-def _loss(pipeline: Pipeline, topic: LogState | None, survey: Survey, now_ms: int) -> TimeToLoss | None:
+def loss_of(pipeline: Pipeline, topic: LogState | None, survey: Survey, now_ms: int) -> TimeToLoss | None:
     """By `source.loss_warning`."""
     return None if topic is None else time_to_loss(topic, survey.progress, now_ms, pipeline.source.loss_warning_ms)
 
