@@ -51,7 +51,7 @@ dist: setup ## the wheels of all platforms and the archive for executors on othe
 	@$(VENV)/python -m dev.dist $(ARGS)
 
 fuzz: setup ## 100,000 partition values and 1,000,000 mutated messages (about 10 minutes; `make test` takes some thousands)
-	@TIDEGATE_FUZZ=full $(VENV)/python -m pytest tests/fuzz/test_inputs.py tests/unit/test_replay_values.py --durations=0
+	@TIDEGATE_FUZZ=full $(VENV)/python -m pytest tests/fuzz/test_inputs.py tests/replay/test_replay_values.py --durations=0
 
 windows: setup ## windows of every size around every change of clocks of every zone, 1990 to 2037 (about 15 minutes)
 	@$(VENV)/python -m tests.zone_windows $(ARGS)

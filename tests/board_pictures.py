@@ -18,8 +18,8 @@ import pytest
 from werkzeug.serving import make_server
 
 from tests import board_ledger, board_site
-from tests.unit.test_board_actions import dags
-from tests.unit.test_cli_commands import add_yaml
+from tests.board.test_board_actions import dags
+from tests.cli.test_cli_commands import add_yaml
 from tests.world import World, record
 from tidegate.board import reach as reaching
 from tidegate.core.source.port import Lane, LogState

@@ -1,6 +1,6 @@
 """Windows around every change of clocks of every zone, for every size: one rule in the core, the engine and on disk.
 
-`python -m tests.zone_windows` goes over all of them (`make windows`); tests/unit/test_zone_windows.py over a sample.
+`python -m tests.zone_windows` goes over all of them (`make windows`); tests/window/test_zone_windows.py over a sample.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.crash.life import STEPS
 from tests.crash.matrix import Reference, drawn
 from tests.crash.pool import Pool, failures
 from tests.hooks import Hook, Once, catalogue_of, use_catalogue
-from tests.unit.reopenings import BOTH, WORK, begun, once
+from tests.late.reopenings import BOTH, WORK, begun, once
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueUnsure, JobFailed, PathMissing
 from tidegate.core.replay.rehearsal import GIVEN_UP_MS

@@ -49,9 +49,9 @@ NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger",
     "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
-    "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/unit/test_log_cut.py
+    "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
-    "NoticeLedger",  # what people were told, on which no data rests: tests/unit/test_notices.py loses its replies
+    "NoticeLedger",  # what people were told, on which no data rests: tests/tell/test_notices.py loses its replies
 }  # fmt: skip
 """Protocols that change nothing, or only hold ports."""
 
@@ -73,7 +73,7 @@ LOOKING = {
         "unfinished_generations", "contributors",
     },
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
-    # nothing but time rests on asking for a turn: tests/unit/test_redrive_turn.py
+    # nothing but time rests on asking for a turn: tests/dirty/test_redrive_turn.py
     "redrives": {"dirty_batches", "counts", "duties", "in_the_way", "asked", "ask", "withdraw"},
     "truths": {"known", "waiting"},
     "reopenings": {"candidates", "duties", "unfinished"},

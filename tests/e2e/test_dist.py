@@ -24,7 +24,7 @@ from dev.wheels import PLATFORMS, Platform
 from tests.avro_recording import recorded_avro
 from tests.debian import unpacked
 from tests.json_differential import CASES
-from tests.unit.test_engine_native import _recorded
+from tests.worker.test_engine_native import _recorded
 
 CHECKOUT = Path(__file__).parents[2]
 NATIVE, ARM = (next(p for p in PLATFORMS if str(p) == name) for name in ("x86_64-glibc", "aarch64-glibc"))

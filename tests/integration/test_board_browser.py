@@ -11,8 +11,8 @@ from tests import board_app  # isort: skip  (before airflow: it sets its home)
 import pytest
 
 from tests import board_ledger, board_site
-from tests.unit.test_board_actions import dags, forget
-from tests.unit.test_cli_commands import add_yaml
+from tests.board.test_board_actions import dags, forget
+from tests.cli.test_cli_commands import add_yaml
 from tests.world import T0, World, record
 from tidegate.ledger.store import make_engine
 from tidegate.spec import load_file

@@ -1,6 +1,6 @@
 """Files of every format and codec, written by the worker's writer, read through PyHive: Spark 3.5 and Hive 4.
 
-What DuckDB and PyArrow read of the same values is in tests/unit/test_sinks.py.
+What DuckDB and PyArrow read of the same values is in tests/worker/test_sinks.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from dev.stack.java import find_java
 from dev.stack.places import Places
 from dev.stack.spark import recommended_conf
-from tests.unit.redrives import balanced, mend, odd, once
+from tests.dirty.redrives import balanced, mend, odd, once
 from tests.world import World, make_pipeline, record
 from tidegate.adapters.dirty_rows import DirtyProcess
 from tidegate.spark.launcher import SubprocessLauncher

@@ -30,10 +30,7 @@ CORE = ROOT / "plugins/tidegate/core"
 RECORD = Path(__file__).with_name("core_score.json")
 STAGES = ROOT / ".tidegate/mutation"
 TESTS = (
-    "tests/unit/test_core_*.py",
-    "tests/unit/test_tables.py",
-    "tests/unit/test_cleaning_rules.py",
-    "tests/unit/test_engine_hivetypes.py",
+    "tests/core/test_*.py",
     "tests/core_*.py",
     "tests/zone_windows.py",
 )

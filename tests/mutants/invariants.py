@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.audit.test_audit import in_process
 from tests.full_sums import full_sums
 from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
-from tests.unit.test_audit import in_process
 from tests.world import World
 from tidegate.core.base.partitions import partition_path
 from tidegate.core.base.plain import from_plain

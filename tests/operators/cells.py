@@ -45,7 +45,7 @@ def tasks() -> dict[tuple[str, str], bool]:
     folder = Places.of_checkout().checkout / "tests/fixtures/pipelines"
     for dag in build_dags(replace(load(), pipelines_folder=folder)).values():
         kind, window = dag.dag_id.rpartition(".")[2], isinstance(dag.timetable, WindowTimetable)
-        # `catch_up` has nothing to do in a lane of few windows: tests/unit/test_dags_catchup.py clears it
+        # `catch_up` has nothing to do in a lane of few windows: tests/airflow/test_dags_catchup.py clears it
         mine = [task_id for task_id in dag.task_ids if task_id != "catch_up"]
         found |= {(kind, task_id): window for task_id in mine}  # of both pipelines there: they are alike
     return found

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.audit.test_audit import in_process
+from tests.cli.test_cli_commands import add_yaml, write_env
 from tests.full_sums import full_sums
-from tests.unit.test_audit import in_process
-from tests.unit.test_cli_commands import add_yaml, write_env
 from tests.upgrade.release import REVISION, environment
 from tests.upgrade.test_ledger_upgrade import MADE_BY_OLD_CODE, restored
 from tests.world import World, record

@@ -1,0 +1,162 @@
+"""Rules ask a source's traits: what each one changes, on a source that lacks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.test_audit import look
+from tests.world import TOPIC, World, record, window
+from tidegate.core.base.errors import BatchRefused, LogCut, ReplayRefused, SourceError
+from tidegate.core.source.port import ALL
+from tidegate.core.source.retention import NEVER
+from tidegate.core.spec.pipeline import Column
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.status import loss_of
+from tidegate.workflow.replay import replay
+from tidegate.workflow.restore import reset
+
+PLAIN = replace(ALL, identity=False, transactions=False, remembers=False)
+"""A queue without ids and marks, such as RocketMQ's."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def without_epochs(world: World) -> None:
+    """Lanes that tell no leader epoch."""
+    real = world.kafka.look
+
+    def look_at(topic: str) -> Any:
+        state = real(topic)
+        return replace(state, partitions={p: replace(o, leader_epoch=None) for p, o in state.partitions.items()})
+
+    world.kafka.look = look_at  # type: ignore[method-assign]
+
+
+def published(world: World) -> None:
+    for partition in (0, 1):
+        world.produce(record("a", 0.1), record("next", 1.1), record("far", 9.0), partition=partition)
+    world.ingest("r1")
+    world.archive(0)
+
+
+def other_columns(world: World) -> None:
+    id_, site, *_ = world.pipeline.columns
+    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+
+
+def test_a_whole_life_without_ids_and_marks(world: World) -> None:
+    world.kafka.traits = PLAIN
+    without_epochs(world)
+    published(world)
+    other_columns(world)
+    ctx = world.context()
+    assert replay.replay(ctx, window(0)).generation == 2
+    assert world.kafka.groups == {}, "nothing is to be remembered"
+    assert look(world).problems == ()
+    assert ctx.ledger.pipelines.row("readings").accepted_topic_id == TOPIC  # type: ignore[union-attr]
+    assert not isinstance(reset.survey(world.context()), reset.Recreated)
+
+
+def test_without_marks_storage_is_the_only_witness_of_lost_commits(world: World) -> None:
+    """`remembers`: with it the group is asked before every plan."""
+
+    def asked(*_: object) -> dict[int, int]:
+        raise AssertionError("the source remembers nothing")
+
+    world.kafka.traits = PLAIN
+    world.kafka.remembered = asked  # type: ignore[method-assign]
+    world.kafka.remember = asked  # type: ignore[method-assign, assignment]
+    published(world)
+    world.produce(record("b", 0.2))
+    assert world.ingest("r2") == 2
+    world.kafka.traits = replace(PLAIN, remembers=True)
+    with pytest.raises(AssertionError, match="remembers nothing"):
+        world.ingest("r3")
+
+
+def test_without_ids_an_end_below_ours_is_refused_when_it_is_planned(world: World) -> None:
+    """`identity`: a recreated log that has grown past the planned end can't be seen; one that is shorter can."""
+    world.kafka.traits = PLAIN
+    without_epochs(world)
+    published(world)
+    world.kafka.create(TOPIC, 2)
+    world.produce(record("new", 2.0))
+    with pytest.raises(LogCut, match="partition 0: the log was cut at offset 1 .* planned up to 3"):
+        world.ingest("r2")
+
+
+def test_without_ids_an_end_below_ours_is_refused_when_the_batch_is_sealed(world: World) -> None:
+    world.kafka.traits = PLAIN
+    without_epochs(world)
+    world.produce(*[record(f"a{i}", 0.1) for i in range(5)])
+    ctx = world.context()
+    ingest.plan(ctx, "r1")
+    run = world.launcher.run  # type: ignore[union-attr]
+
+    def recreated_meanwhile(path: str) -> None:
+        run(path)
+        world.kafka.create(TOPIC, 2)
+        world.produce(record("new", 0.1))
+
+    ctx.launcher.run = recreated_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(BatchRefused, match="cut at offset 1 .* after batch 1 was planned up to 5"):
+        ingest.write(ctx, "r1")
+
+
+def test_a_log_with_an_id_is_told_by_it_alone(world: World) -> None:
+    """The end of a log that a broker tells too early refuses no batch there: leader epochs say more."""
+    published(world)
+    state = world.kafka.look(TOPIC)
+    assert state.is_another("another")
+    assert not state.is_another(state.topic_id)
+    assert not state.is_another(None)
+    assert not replace(state, traits=PLAIN).is_another("another")
+
+
+def test_a_log_whose_offsets_hold_several_records_is_refused_before_anything_is_read(world: World) -> None:
+    """`dense`: rows, gaps and balances are told by their offsets."""
+    world.kafka.traits = replace(ALL, dense=False)
+    world.produce(record("a", 0.1))
+    with pytest.raises(SourceError, match="an offset of topic readings may hold several records"):
+        world.ingest("r1")
+    assert world.context().ledger.batches.open("readings") is None
+
+
+def test_a_log_that_forgets_nothing_has_no_time_to_loss(world: World) -> None:
+    """`expires`."""
+    world.kafka.create(TOPIC, 2, retention_ms=1)
+    published(world)
+    world.produce(record("waits", 2.0))
+    now_ms = world.clock.now_ms()
+    reads: Any = world.context().ledger.reads
+    survey = reads.survey(["readings"], now_ms)["readings"]
+    state = world.kafka.look(TOPIC)
+    told = loss_of(world.pipeline, state, survey, now_ms)
+    assert [f.state for f in told.partitions] != [NEVER, NEVER]
+    told = loss_of(world.pipeline, replace(state, traits=replace(ALL, expires=False)), survey, now_ms)
+    assert [f.state for f in told.partitions] == [NEVER, NEVER]
+    assert told.at_pace_ms is None
+
+
+def test_what_a_second_reading_may_change_is_taken_from_files_or_not_at_all(world: World) -> None:
+    """`rereadable`: replay and heal read from the source only where it gives the same records again."""
+    published(world)
+    world.kafka.traits = replace(ALL, rereadable=False)
+    world.change_spec(columns=world.pipeline.columns[:2])
+    assert replay.replay(world.context(), window(0)).generation == 2
+    (job,) = world.launcher.runs  # type: ignore[union-attr]
+    assert job.copies
+    assert job.bootstrap == {}, "the source was not read"
+    other_columns(world)
+    with pytest.raises(ReplayRefused, match="a second reading of readings may give other records"):
+        replay.replay(world.context(), window(0))
