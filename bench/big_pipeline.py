@@ -130,12 +130,32 @@ class Big:
         size = self._write(moved if published else landed, parts, batch_id, checksum) if self._files else 1
         total = sum(p.rows for p in parts)
         entry = FileEntry(
-            f"data/{folder}/{name}", DATA, window_ms, (), total, size, window_ms, window_ms + 1, checksum, parts
+            path=f"data/{folder}/{name}",
+            kind=DATA,
+            window_ms=window_ms,
+            values=(),
+            rows=total,
+            bytes=size,
+            min_event_ms=window_ms,
+            max_event_ms=window_ms + 1,
+            checksum=checksum,
+            partitions=parts,
         )
         self._batches[window_ms].append(batch_id)
         if published:
             self._published[window_ms].append(
-                FileEntry(moved.name, DATA, window_ms, (), total, size, window_ms, window_ms + 1, checksum, parts)
+                FileEntry(
+                    path=moved.name,
+                    kind=DATA,
+                    window_ms=window_ms,
+                    values=(),
+                    rows=total,
+                    bytes=size,
+                    min_event_ms=window_ms,
+                    max_event_ms=window_ms + 1,
+                    checksum=checksum,
+                    partitions=parts,
+                )
             )
         return entry
 

@@ -118,7 +118,7 @@ def csv_pipeline(base: Pipeline) -> Pipeline:
     fields = (*KINDS, "model", "memory", "tags")
     columns = [(n, kind) for n, kind in COLUMNS if n in KINDS]
     columns += [("model", "string"), ("memory", "int"), ("tags", "string")]
-    made = tuple(Column(name, kind, f"$.{name}") for name, kind in columns)
+    made = tuple(Column(name=name, type=kind, path=f"$.{name}") for name, kind in columns)
     return replace(base, columns=made, format=Format("csv", csv=CsvFormat(fields)))
 
 

@@ -67,7 +67,7 @@ class Shape:
         return APPS if self.directories == len(APPS) else [f"app-{i:04d}" for i in range(self.directories)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     contender: str
     shape: Shape
@@ -159,7 +159,16 @@ def run(name: str, command: list[str], code: Path, bootstrap: str, topic: str, s
         tail = log.read_text(errors="replace").splitlines()[-15:]
         raise SystemExit("\n".join([f"{name} ended with exit code {ended}:", *tail]))
     told: dict[str, Any] = json.loads((work / "told.json").read_text())
-    return Run(name, shape, used.cpu_s, told["start"], used.wall_s, told["files"], told["batches"], told["steps"])
+    return Run(
+        contender=name,
+        shape=shape,
+        cpu_s=used.cpu_s,
+        start_s=told["start"],
+        wall_s=used.wall_s,
+        files=told["files"],
+        batches=told["batches"],
+        steps=told["steps"],
+    )
 
 
 def content(work: Path) -> tuple:

@@ -72,7 +72,7 @@ def plan_of(
     files: tuple[str, str] = ("parquet", "zstd"),
 ) -> IngestPlan:
     location = f"file://{folder}"
-    part = JobPart(1, CLOCK, FLOOR, ranges)
+    part = JobPart(batch_id=1, clock_ms=CLOCK, floor=FLOOR, ranges=ranges)
     spec = pipeline(topic, location)
     spec = replace(spec, sink=replace(spec.sink, format=files[0], compression=files[1]))
     if files[0] == "text":  # has neither structs nor lists

@@ -196,7 +196,7 @@ class TreeCpu:
         return list(found)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Seen:
     pid: int
     ppid: int
@@ -228,9 +228,9 @@ def _processes() -> dict[int, _Seen]:
         except OSError:
             continue
         found[int(name)] = _Seen(
-            int(name), int(words[1]), int(words[19]),
-            (int(words[11]) + int(words[12])) * _TICK_S, (int(words[13]) + int(words[14])) * _TICK_S,
-            int(words[21]) * _PAGE,
+            pid=int(name), ppid=int(words[1]), start=int(words[19]),
+            own=(int(words[11]) + int(words[12])) * _TICK_S, waited=(int(words[13]) + int(words[14])) * _TICK_S,
+            rss=int(words[21]) * _PAGE,
         )  # fmt: skip
     return found
 

@@ -33,7 +33,7 @@ from tidegate.core.source.records import Chunk, Reader
 CHUNK, DISTINCT, TASKS = 20_000, 40_000, 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shape:
     """`hot`: the share of the records that one value, or one Kafka partition, has beyond the others'."""
 
@@ -50,21 +50,23 @@ class Shape:
 
 
 SHAPES = (
-    Shape("even", "skew", "even", 1.0),
-    Shape("1 directory", "directories", "1 directory", 1.0, directories=1),
-    Shape("10 directories", "directories", "1 directory", 1.7, directories=10),
-    Shape("100 directories", "directories", "1 directory", 1.7, directories=100),
-    Shape("1,000 directories", "directories", "1 directory", 1.7, directories=1000),
-    Shape("1 Kafka partition", "partitions", "1 Kafka partition", 1.0, partitions=1),
-    Shape("64 Kafka partitions", "partitions", "1 Kafka partition", 1.2, partitions=64),
-    Shape("1,024 Kafka partitions", "partitions", "1 Kafka partition", 1.2, partitions=1024),
-    Shape("one value has 90 %", "skew", "even", 1.2, hot_value=True),
-    Shape("one Kafka partition has 90 %", "skew", "even", 1.2, hot_partition=True),
-    Shape("8 times the batch", "size", "even", 1.1, times=8),
-    Shape("a buffer of 32 MB", "buffer", "even", 1.2, buffer=32),
-    Shape("a buffer of 384 MB", "buffer", "even", 1.1, buffer=384),
-    Shape("32 MB, 1,000 directories", "buffer", "1 directory", 1.7, directories=1000, buffer=32),
-    Shape("384 MB, 1,000 directories", "buffer", "1 directory", 1.7, directories=1000, buffer=384),
+    Shape(name="even", group="skew", base="even", limit=1.0),
+    Shape(name="1 directory", group="directories", base="1 directory", limit=1.0, directories=1),
+    Shape(name="10 directories", group="directories", base="1 directory", limit=1.7, directories=10),
+    Shape(name="100 directories", group="directories", base="1 directory", limit=1.7, directories=100),
+    Shape(name="1,000 directories", group="directories", base="1 directory", limit=1.7, directories=1000),
+    Shape(name="1 Kafka partition", group="partitions", base="1 Kafka partition", limit=1.0, partitions=1),
+    Shape(name="64 Kafka partitions", group="partitions", base="1 Kafka partition", limit=1.2, partitions=64),
+    Shape(name="1,024 Kafka partitions", group="partitions", base="1 Kafka partition", limit=1.2, partitions=1024),
+    Shape(name="one value has 90 %", group="skew", base="even", limit=1.2, hot_value=True),
+    Shape(name="one Kafka partition has 90 %", group="skew", base="even", limit=1.2, hot_partition=True),
+    Shape(name="8 times the batch", group="size", base="even", limit=1.1, times=8),
+    Shape(name="a buffer of 32 MB", group="buffer", base="even", limit=1.2, buffer=32),
+    Shape(name="a buffer of 384 MB", group="buffer", base="even", limit=1.1, buffer=384),
+    Shape(name="32 MB, 1,000 directories", group="buffer", base="1 directory", limit=1.7, directories=1000, buffer=32),
+    Shape(
+        name="384 MB, 1,000 directories", group="buffer", base="1 directory", limit=1.7, directories=1000, buffer=384
+    ),
 )
 HOT = 0.9
 
@@ -120,7 +122,7 @@ def measure(shape: Shape, records: int, seed: int) -> Measured:
         if shape.buffer:
             spec = replace(spec, ingest=replace(spec.ingest, task_buffer=shape.buffer << 20))
         wanted = ranges(shape, records * shape.times)
-        part = JobPart(1, CLOCK, FLOOR, tuple(wanted))
+        part = JobPart(batch_id=1, clock_ms=CLOCK, floor=FLOOR, ranges=tuple(wanted))
         attempt = f"{spec.sink.workdir}/tmp/1.1-x"
         plan = IngestPlan(
         attempt="1.1-x", attempt_dir=attempt, pipeline=to_plain(spec), bootstrap={}, topic="events", topic_id="id",

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _DYNAMIC, _NEEDS_VERSIONS = 6, 0x6FFFFFFE
@@ -54,8 +55,9 @@ def read(path: Path) -> Library:
     return Library(_MACHINES.get(machine, f"e_machine {machine}"), tuple(needs), tuple(versions))
 
 
-@dataclass(frozen=True)
-class _Section:
+class _Section(NamedTuple):
+    """A section's header, in its order."""
+
     name: int
     type: int
     flags: int

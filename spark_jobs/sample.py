@@ -103,7 +103,7 @@ def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) 
         bootstrap={},
         topic=pipeline.source.topic,
         topic_id=topic_id,
-        parts=(JobPart(0, 0, Floor(0), ranges),),
+        parts=(JobPart(batch_id=0, clock_ms=0, floor=Floor(0), ranges=ranges),),
         nonce="",
     )
 

@@ -95,7 +95,7 @@ def _of(p: Pipeline, trouble: str, sizes: Sizes, now_ms: int) -> Iterator[tuple[
     )
     yield "totals", {"pipeline": p.name, "through_batch": count, "content": dumps(Totals(ingested=sums))}
     if trouble == "due":
-        finding = dumps(Finding("late_window", "late", "", "an hour is late"))
+        finding = dumps(Finding(kind="late_window", key="late", subject="", what="an hour is late"))
         yield "notices", {"pipeline": p.name, "key": "late", "content": finding, "first_ms": now_ms - HOUR}
 
 
@@ -215,7 +215,17 @@ def _window(
     yield "events", _event(p, at + 3 * HOUR, "window closing", subject, {"closing_batch": closing})
     yield "events", _event(p, at + 3 * HOUR + MINUTE, "generation published", subject, {"generation": 1})
     reason, decided = "watermark has passed the window's end", at + 3 * HOUR
-    passed = watermark.Certificate(p.name, WindowKey(at, at + HOUR), True, reason, decided, closing, at + HOUR, (), ())
+    passed = watermark.Certificate(
+        pipeline=p.name,
+        window=WindowKey(at, at + HOUR),
+        ready=True,
+        reason=reason,
+        decided_ms=decided,
+        batch_id=closing,
+        watermark_ms=at + HOUR,
+        partitions=(),
+        blockers=(),
+    )
     yield "certificates", {
         "pipeline": p.name, "window_ms": at, "ready": True, "content": dumps(passed), "decided_ms": at + 3 * HOUR,
     }  # fmt: skip

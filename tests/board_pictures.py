@@ -40,7 +40,7 @@ class Broker:
     def look(self, topic: str) -> LogState:
         end = SIZES.windows * SIZES.batches * 1000
         ahead = {p: Lane(0, end + 700 + 90 * p, end + 700 + 90 * p) for p in range(SIZES.partitions)}
-        return LogState(topic, "t1", ahead)
+        return LogState(topic=topic, topic_id="t1", partitions=ahead)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ NOW = 100 * DAY
 
 def topic(end: int = 2_000, start: int = 0, **settings: object) -> LogState:
     given = {"retention_ms": 7 * DAY} | settings
-    return LogState("t", "id-1", {0: Lane(start, end, end)}, **given)  # type: ignore[arg-type]
+    return LogState(topic="t", topic_id="id-1", partitions={0: Lane(start, end, end)}, **given)  # type: ignore[arg-type]
 
 
 def batch(
@@ -28,7 +28,9 @@ def batch(
 def read(start: int, end: int, newest_h: float | None, high: int = 2_000, size: int = 0) -> Look:
     """Read up to a record that is `newest_h` hours old."""
     newest = None if newest_h is None else NOW - int(newest_h * HOUR)
-    return Look(start, end, 0, high, end - start, size, newest)
+    return Look(
+        start=start, end=end, log_start=0, high_watermark=high, read=end - start, bytes=size, max_kafka_ms=newest
+    )
 
 
 def progress(newest: BatchLook | None, landed: BatchLook | None, base: BatchLook | None = None) -> Progress:

@@ -51,8 +51,18 @@ class Topic:
     def plan(self, clock: float) -> Plan | NothingToPlan:
         """A plan at `clock`, landed at once."""
         offsets = {p: Lane(0, self.transactions.get(p, len(log)), len(log)) for p, log in self.logs.items()}
-        view = PlanningView(1, self.next_id, "id", None, self.ends, (), self.facts)
-        plan = plan_batch(self.spec, 1, view, LogState("flights", "id", offsets), {}, at(clock))
+        view = PlanningView(
+            version=1,
+            next_batch_id=self.next_id,
+            accepted_topic_id="id",
+            open_batch=None,
+            planned_ends=self.ends,
+            not_open=(),
+            facts=self.facts,
+        )
+        plan = plan_batch(
+            self.spec, 1, view, LogState(topic="flights", topic_id="id", partitions=offsets), {}, at(clock)
+        )
         if isinstance(plan, Plan):
             horizon = horizon_ms(self.spec.event_time, plan.clock_ms)
             newest: dict[int, int | None] = {}

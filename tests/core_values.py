@@ -21,14 +21,20 @@ PIPELINE = Pipeline(
     name="flights",
     owner="data",
     tags=(),
-    source=Source("kafka_default", "flights"),
+    source=Source(conn_id="kafka_default", topic="flights"),
     format=Format(),
-    columns=(Column("carrier", "string", "$.carrier"), Column("leg", "int", "$.leg"), Column("fare", "double", "$.f")),
+    columns=(
+        Column(name="carrier", type="string", path="$.carrier"),
+        Column(name="leg", type="int", path="$.leg"),
+        Column(name="fare", type="double", path="$.f"),
+    ),
     event_time=EventTime("$.at"),
-    windows=Windows(HOUR, "UTC", 0, 0),
+    windows=Windows(size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=0),
     partition_by=("date", "hour", "carrier", "leg"),
-    sink=Sink("hive", "lake.flights", "file:///lake/flights", "file:///lake/flights/_tidegate"),
-    ingest=IngestRun(None, 1, "spark", {}),
-    archive=ArchiveRun(0),
+    sink=Sink(
+        conn_id="hive", table="lake.flights", location="file:///lake/flights", workdir="file:///lake/flights/_tidegate"
+    ),
+    ingest=IngestRun(schedule=None, max_records=1, spark_conn_id="spark", spark_conf={}),
+    archive=ArchiveRun(sla_ms=0),
     kafka_columns=False,
 )

@@ -40,19 +40,21 @@ def pipeline(location: Path | str, **changes: object) -> Pipeline:
         name="readings",
         owner="tests",
         tags=(),
-        source=Source("kafka_default", TOPIC),
+        source=Source(conn_id="kafka_default", topic=TOPIC),
         format=Format(),
         columns=(
-            Column("site", "string", "$.site"),
-            Column("value", "double", "$.reading.value"),
-            Column("count", "int", "$.count"),
+            Column(name="site", type="string", path="$.site"),
+            Column(name="value", type="double", path="$.reading.value"),
+            Column(name="count", type="int", path="$.count"),
         ),
         event_time=EventTime("$.at"),
-        windows=Windows(HOUR, "UTC", DAY_ONE, 6 * HOUR),
+        windows=Windows(size_ms=HOUR, timezone="UTC", start_ms=DAY_ONE, watermark_delay_ms=6 * HOUR),
         partition_by=("date", "hour", "site"),
-        sink=Sink("hive", "lake.readings", f"file://{location}", f"file://{location}/_tidegate"),
-        ingest=IngestRun(None, 1_000_000, "spark_default", {}),
-        archive=ArchiveRun(1_800_000),
+        sink=Sink(
+            conn_id="hive", table="lake.readings", location=f"file://{location}", workdir=f"file://{location}/_tidegate"
+        ),
+        ingest=IngestRun(schedule=None, max_records=1_000_000, spark_conn_id="spark_default", spark_conf={}),
+        archive=ArchiveRun(sla_ms=1_800_000),
         dirty=DirtyLimits(None, None),
     )
     return replace(base, **changes)
@@ -71,7 +73,9 @@ def job_plan(spec: Pipeline, ranges: list[tuple[int, int, int]], **changes: obje
         bootstrap={"bootstrap.servers": "127.0.0.1:1"},
         topic=TOPIC,
         topic_id="topic-one",
-        parts=(JobPart(batch, clock, floor, tuple(OffsetRange(TOPIC, *r) for r in ranges)),),  # type: ignore[arg-type]
+        parts=(
+            JobPart(batch_id=batch, clock_ms=clock, floor=floor, ranges=tuple(OffsetRange(TOPIC, *r) for r in ranges)),
+        ),  # type: ignore[arg-type]
         nonce="abc",
         batch_id=batch,
         epoch=1,

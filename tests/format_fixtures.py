@@ -21,7 +21,7 @@ def spec(message_format: Format, columns: dict[str, str], time: str = "", form: 
     for name, text in columns.items():
         nullable = not text.endswith(" not null")
         kind, _, path = text.removesuffix(" not null").partition(" from ")
-        made.append(Column(name, kind, path or f"$.{name}", nullable))
+        made.append(Column(name=name, type=kind, path=path or f"$.{name}", nullable=nullable))
     return pipeline(
         "/x",
         format=message_format,

@@ -185,7 +185,7 @@ def gaps(world: World, batch_id: int) -> dict[int, list[tuple[int, int]]]:
 def other_columns(world: World) -> None:
     """A replay then has something new to publish, if it may."""
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
 
 @contextlib.contextmanager

@@ -65,9 +65,9 @@ class Lab:
         """So that a replay makes a generation with other files of the same rows, in other directories if `at_once`."""
         id_, site, value = self.world.pipeline.columns
         if self.at_once:
-            site = Column("site", "string", "$.place" if site.path == "$.site" else "$.site")
+            site = Column(name="site", type="string", path="$.place" if site.path == "$.site" else "$.site")
         else:
-            value = Column("value", "int", "$.other" if value.path == "$.value" else "$.value")
+            value = Column(name="value", type="int", path="$.other" if value.path == "$.value" else "$.value")
         self.world.change_spec(columns=(id_, site, value))
 
     def until_done(self, step: Callable[[Context], object], around: Around = lambda do: do()) -> None:

@@ -85,7 +85,8 @@ class Sqlite:
         self.path = folder / "other system's counts.db"
         self._do("create table counts (at text, start_ms bigint, end_ms bigint, n)")
         self.truth = asked(
-            Completeness("sql", "counts", query=QUERY), Connection("counts", "sqlite", host=str(self.path))
+            Completeness(source="sql", conn_id="counts", query=QUERY),
+            Connection(conn_id="counts", conn_type="sqlite", host=str(self.path)),
         )
 
     def tell(self, hour: int, count: Any) -> None:
@@ -114,10 +115,19 @@ class Postgres:
     def connection(self) -> Connection:
         url, extra = self.url, dict(self.url.query)
         host = url.host or extra.pop("host", None)
-        return Connection("counts", "postgres", host, url.port, url.username, url.password, self.name, extra)
+        return Connection(
+            conn_id="counts",
+            conn_type="postgres",
+            host=host,
+            port=url.port,
+            login=url.username,
+            password=url.password,
+            schema=self.name,
+            extra=extra,
+        )
 
     def asking(self, query: str) -> Truth:
-        return asked(Completeness("sql", "counts", query=query), self.connection())
+        return asked(Completeness(source="sql", conn_id="counts", query=query), self.connection())
 
     def tell(self, hour: int, count: Any) -> None:
         value = "null" if count is None else f"'{count}'::double precision"
@@ -146,7 +156,7 @@ class Http:
         self.truth = self.asking(server.connection())
 
     def asking(self, connection: Connection, path: str = "/counts/{start_ms}?until={end}") -> Truth:
-        return asked(Completeness("http", "counts", path=path, count_path="$.found.count"), connection)
+        return asked(Completeness(source="http", conn_id="counts", path=path, count_path="$.found.count"), connection)
 
     def tell(self, hour: int, count: Any) -> None:
         path = f"/counts/{T0 + hour * HOUR}?until=2013-01-05T{hour + 1:02d}%3A00%3A00Z"
@@ -163,8 +173,8 @@ class Audit:
 
     def asking(self, **paths: str) -> Truth:
         given = {"window_path": "$.window", "count_path": "$.count"} | paths
-        settings = Completeness("topic", "kafka", topic=self.topic.name, **given)  # type: ignore[arg-type]
-        return asked(settings, Connection("kafka", "kafka", extra=self.topic.settings))
+        settings = Completeness(source="topic", conn_id="kafka", topic=self.topic.name, **given)  # type: ignore[arg-type]
+        return asked(settings, Connection(conn_id="kafka", conn_type="kafka", extra=self.topic.settings))
 
     def tell(self, hour: int, count: Any) -> None:
         self.topic.produce({"window": T0 + hour * HOUR, "count": count}, partition=hour % 2)

@@ -68,19 +68,19 @@ def make_pipeline(location: str) -> Pipeline:
         name="readings",
         owner="tests",
         tags=(),
-        source=Source("kafka", TOPIC),
+        source=Source(conn_id="kafka", topic=TOPIC),
         format=Format(),
         columns=(
-            Column("id", "string", "$.id", nullable=False),
-            Column("site", "string", "$.site"),
-            Column("value", "int", "$.value"),
+            Column(name="id", type="string", path="$.id", nullable=False),
+            Column(name="site", type="string", path="$.site"),
+            Column(name="value", type="int", path="$.value"),
         ),
         event_time=EventTime("$.at"),
-        windows=Windows(HOUR, "UTC", T0, HOUR, idle="follow"),
+        windows=Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR, idle="follow"),
         partition_by=("date", "hour", "site"),
-        sink=Sink("hive", "lake.readings", location, f"{location}/_tidegate"),
-        ingest=IngestRun(None, 1_000_000, "spark", {}),
-        archive=ArchiveRun(1_800_000),
+        sink=Sink(conn_id="hive", table="lake.readings", location=location, workdir=f"{location}/_tidegate"),
+        ingest=IngestRun(schedule=None, max_records=1_000_000, spark_conn_id="spark", spark_conf={}),
+        archive=ArchiveRun(sla_ms=1_800_000),
         dirty=DirtyLimits(None, None),
     )
 
@@ -152,15 +152,15 @@ class World:
         storage = self.wrap("storage", LocalStorage())
         self.launcher = InProcessLauncher(self, storage)
         return Context(
-            self.pipeline,
-            version,
-            wrapped,  # type: ignore[arg-type]
-            self.wrap("source", self.kafka),
-            storage,
-            self.tables(self),
-            self.wrap("launcher", self.launcher),
-            self.clock,
-            self.said.append,
+            pipeline=self.pipeline,
+            spec_version=version,
+            ledger=wrapped,  # type: ignore[arg-type]
+            source=self.wrap("source", self.kafka),
+            storage=storage,
+            tables=self.tables(self),
+            launcher=self.wrap("launcher", self.launcher),
+            clock=self.clock,
+            say=self.said.append,
             truth=self.truth,
         )
 

@@ -49,7 +49,7 @@ class Place:
 
     @property
     def windows(self) -> Windows:
-        return Windows(self.size_ms, self.zone, self.start_ms, 0)
+        return Windows(size_ms=self.size_ms, timezone=self.zone, start_ms=self.start_ms, watermark_delay_ms=0)
 
 
 @cache

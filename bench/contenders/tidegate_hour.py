@@ -81,7 +81,10 @@ class Hour:
         self._steps = steps
         work, topic = Path(os.environ["WORK_DIR"]), os.environ["TOPIC"]
         made: Pipeline = pipeline(topic, f"file://{os.environ['OUT_DIR']}/events")
-        self._pipeline = replace(made, ingest=IngestRun(None, int(os.environ["BATCH"]), "spark", {}))
+        self._pipeline = replace(
+            made,
+            ingest=IngestRun(schedule=None, max_records=int(os.environ["BATCH"]), spark_conn_id="spark", spark_conf={}),
+        )
         url = f"sqlite:///{work}/ledger.db"
         migrate(url)
         self._ledger = SqlLedger(make_engine(url), "bench", self.now_ms)
@@ -97,9 +100,16 @@ class Hour:
     def context(self) -> Context:
         """As a new task has it."""
         return Context(
-            self._pipeline, self._version, self._ledger, self._source, LocalStorage(), Hive(self._catalogue),
-            self._work, self, local_launcher=self._merge,
-        )  # fmt: skip
+            pipeline=self._pipeline,
+            spec_version=self._version,
+            ledger=self._ledger,
+            source=self._source,
+            storage=LocalStorage(),
+            tables=Hive(self._catalogue),
+            launcher=self._work,
+            clock=self,
+            local_launcher=self._merge,
+        )
 
     def batches(self) -> int:
         for number in range(10**6):

@@ -20,7 +20,15 @@ def plan() -> IngestPlan:
     )
     spec = pipeline(topic, location)
     return IngestPlan(
-        attempt="1.1-bench", attempt_dir=location, pipeline=to_plain(spec), bootstrap=settings,
-        topic=topic, topic_id=found.topic_id, parts=(JobPart(1, CLOCK, FLOOR, ranges),), nonce="bench", batch_id=1,
-        epoch=1, spec_version=1,
-    )  # fmt: skip
+        attempt="1.1-bench",
+        attempt_dir=location,
+        pipeline=to_plain(spec),
+        bootstrap=settings,
+        topic=topic,
+        topic_id=found.topic_id,
+        parts=(JobPart(batch_id=1, clock_ms=CLOCK, floor=FLOOR, ranges=ranges),),
+        nonce="bench",
+        batch_id=1,
+        epoch=1,
+        spec_version=1,
+    )

@@ -89,16 +89,19 @@ def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
 def _world(info: StackInfo, places: Places, out: Output) -> World:
     root = Path(info.root)
     launcher = Launcher(
-        State.load(root).run_id, root / "logs", Identity.of(os.getpid()), on_start=lambda _running: None
-    )  # fmt: skip
+        run_id=State.load(root).run_id,
+        logs=root / "logs",
+        owner=Identity.of(os.getpid()),
+        on_start=lambda _running: None,
+    )
     return World(
-        info,
-        load_file(places.dags / "pipelines" / "flights.yaml", info.env),
-        SqlLedger(info.ledger_url, actor="demo"),
-        PyHiveCatalogue(info.hive_host, info.hive_port),
-        Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
-        Commands(launcher, info.env, root),
-        out,
+        info=info,
+        pipeline=load_file(places.dags / "pipelines" / "flights.yaml", info.env),
+        ledger=SqlLedger(info.ledger_url, actor="demo"),
+        catalogue=PyHiveCatalogue(info.hive_host, info.hive_port),
+        airflow=Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
+        commands=Commands(launcher, info.env, root),
+        out=out,
     )
 
 

@@ -31,7 +31,7 @@ class DemoFailed(Exception):
     """The demo cannot go on; one line for the user."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class World:
     """The parts of the stack as the demo uses them."""
 

@@ -12,7 +12,7 @@ from dev.stack.ports import LOOPBACK
 from dev.stack.postgres import USER as POSTGRES_USER
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StackInfo:
     """Addresses and passwords of a running stack; what belongs to a part that wasn't asked for is empty (0, "")."""
 

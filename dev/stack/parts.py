@@ -13,7 +13,7 @@ from dev.stack.processes import Launcher
 from dev.stack.secrets import Secrets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Site:
     """One stack's folder, ports and passwords, and how to start a process there."""
 

@@ -101,7 +101,7 @@ class Running:
             time.sleep(0.1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Launcher:
     """Starts programs under keepers; `owner` is the process whose death ends them, None for a daemon stack."""
 

@@ -167,12 +167,21 @@ class Stack:
         state.processes, state.info = {}, {}
         state.save()
         launcher = Launcher(
-            state.run_id, self.root / "logs", Identity.parse(state.owner) if state.owner else None, state.add
+            run_id=state.run_id,
+            logs=self.root / "logs",
+            owner=Identity.parse(state.owner) if state.owner else None,
+            on_start=state.add,
         )
         site = Site(
-            self.root, self._places, state.ports, Secrets.of_root(self.root), launcher, self.progress,
-            durable=self._durable, env={},
-        )  # fmt: skip
+            root=self.root,
+            places=self._places,
+            ports=state.ports,
+            secrets=Secrets.of_root(self.root),
+            launcher=launcher,
+            progress=self.progress,
+            durable=self._durable,
+            env={},
+        )
         parts = [kind(site) for kind in types]
         try:
             with _signals_as_exceptions():

@@ -14,7 +14,7 @@ from dev.stack.secrets import write_private
 FILE = "stack.json"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class State:
     """Kept 0600 in `<root>/stack.json`; every change is written at once, so that nothing started is forgotten."""
 
@@ -36,9 +36,9 @@ class State:
         path = root / FILE
         try:
             found = json.loads(path.read_text())
-            return cls(root, **found)
+            return cls(root=root, **found)
         except FileNotFoundError:
-            return cls(root)
+            return cls(root=root)
         except (ValueError, TypeError) as error:
             raise StackError(f"{path} is not a stack's state ({error}); remove it after ending the stack") from error
 

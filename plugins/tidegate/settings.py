@@ -15,7 +15,7 @@ from pathlib import Path
 LEDGER_CONN_ID = "tidegate_ledger"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """`spark_driver_java_options` go to the driver's JVM as `spark.driver.extraJavaOptions`; empty for none, None for
     what suits a short life with a local master, `spark_class_archive` included (`tidegate spark prepare` makes it).

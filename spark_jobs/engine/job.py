@@ -259,7 +259,18 @@ def _combine(plan: ReadPlan, results: list[TaskResult], seconds: float) -> Recei
 
 def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
     if not whole.count:
-        return RangeResult(whole, 0, 0, 0, 0, 0, 0, (), None, None)
+        return RangeResult(
+            range=whole,
+            read=0,
+            data=0,
+            late=0,
+            dirty=0,
+            filtered=0,
+            dropped=0,
+            gaps=(),
+            min_event_ms=None,
+            max_event_ms=None,
+        )
     mine = [p for p in pieces if p.range.partition == whole.partition]
     return merge(whole, (p for p in mine if whole.start <= p.range.start and p.range.end <= whole.end))
 

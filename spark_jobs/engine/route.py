@@ -21,7 +21,7 @@ from tidegate.core.window.watermark import horizon_ms
 _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Routed:
     """One entry per record of the chunk; those of bad records mean nothing.
 
@@ -62,7 +62,9 @@ class Router:
         values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
         # rows without an event time are bad: any window does
         window = window_starts(pc.fill_null(event, self._pipeline.windows.start_ms), self._pipeline.windows)
-        return self._by_policy(Routed(event, window, self._is_late(window), plausible, values, bad))
+        return self._by_policy(
+            Routed(event=event, window=window, late=self._is_late(window), plausible=plausible, values=values, bad=bad)
+        )
 
     def _kafka_time(self, chunk: Chunk, bad: dict[int, Bad]) -> pa.Array:
         if min(chunk.timestamps) < 0 or max(chunk.timestamps) > MAX_MS:
@@ -156,4 +158,6 @@ def _by_slots(event: pa.Array, windows: Windows) -> pa.Array:
 
 
 def _quarter_hours(windows: Windows) -> Windows:
-    return Windows(_SLOT_MS, windows.timezone, 0, windows.watermark_delay_ms)
+    return Windows(
+        size_ms=_SLOT_MS, timezone=windows.timezone, start_ms=0, watermark_delay_ms=windows.watermark_delay_ms
+    )

@@ -15,7 +15,7 @@ from tidegate.core.files.receipt import RangeResult
 from tidegate.core.source.records import Chunk
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Tally:
     """`read` is counted here, as records are consumed; written rows are counted where they are written.
 
@@ -85,16 +85,16 @@ class Tally:
     def result(self, data: int, late: int, dirty: int) -> RangeResult:
         gaps = subtract(Interval(self.range.start, self.range.end), self.seen)
         return RangeResult(
-            self.range,
-            self.read,
-            data,
-            late,
-            dirty,
-            self.filtered,
-            self.dropped,
-            gaps,
-            self.min_event,
-            self.max_event,
+            range=self.range,
+            read=self.read,
+            data=data,
+            late=late,
+            dirty=dirty,
+            filtered=self.filtered,
+            dropped=self.dropped,
+            gaps=gaps,
+            min_event_ms=self.min_event,
+            max_event_ms=self.max_event,
             rerouted=self.rerouted,
             bytes=self.bytes,
             max_kafka_ms=self.max_kafka if self.max_kafka >= 0 else None,

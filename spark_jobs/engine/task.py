@@ -55,7 +55,7 @@ class Task:
     copies: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskResult:
     """`results` has one entry per piece, in order.
 
@@ -128,12 +128,12 @@ class _Worker:
             self._files.abandon()
             raise
         return TaskResult(
-            self._task,
-            tuple(self._result(i, tally) for i, tally in enumerate(tallies)),
-            tuple(entries),
-            tuple(self._samples),
-            tuple(self._unknown),
-            self._gatherer.overflowed(),
+            task=self._task,
+            results=tuple(self._result(i, tally) for i, tally in enumerate(tallies)),
+            files=tuple(entries),
+            samples=tuple(self._samples),
+            unknown_fields=tuple(self._unknown),
+            overflow=self._gatherer.overflowed(),
             notes=(*native.notes(), *self._gatherer.notes),
             shares=tuple((*key, rows, self._files.shares.get(key, 0)) for key, rows in self._chosen.items()),
             copied=copied,
@@ -163,7 +163,7 @@ class _Worker:
             if piece.part != part:
                 self._handle(part)
                 part = piece.part
-            tallies.append(tally := Tally(piece.range))
+            tallies.append(tally := Tally(range=piece.range))
             for chunk in readers.of_part(part).read(piece.range):
                 if len(chunk):
                     tally.consume(chunk)

@@ -59,7 +59,7 @@ class Run:
     max_offset: int
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _OpenFile:
     place: Place
     path: str
@@ -187,7 +187,7 @@ class Files:
         sink = Stream(functools.partial(self._open_new, join(home, path)))
         writer = self._format.open(sink, schema, encoding, self._sink.compression)
         self._held += writer.held()
-        self._open[place] = file = _OpenFile(place, path, sink, writer)
+        self._open[place] = file = _OpenFile(place=place, path=path, sink=sink, writer=writer)
         return file
 
     def _directory(self, place: Place) -> str:
@@ -214,16 +214,16 @@ class Files:
         low, high = file.events or (None, None)
         self.entries.append(
             FileEntry(
-                file.path,
-                place.kind,
-                place.window_ms,
-                place.values,
-                file.rows,
-                size,
-                low,
-                high,
-                file.checksum,
-                partitions,
+                path=file.path,
+                kind=place.kind,
+                window_ms=place.window_ms,
+                values=place.values,
+                rows=file.rows,
+                bytes=size,
+                min_event_ms=low,
+                max_event_ms=high,
+                checksum=file.checksum,
+                partitions=partitions,
             )
         )
 

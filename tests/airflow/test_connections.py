@@ -76,7 +76,7 @@ def test_as_airflow(name, as_airflow_reads_them, monkeypatch):
 
 def test_a_lookup_replaces_the_environment(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_X", "kafka://env")
-    assert resolve("x", lambda conn_id: Connection(conn_id, host="looked-up")).host == "looked-up"
+    assert resolve("x", lambda conn_id: Connection(conn_id=conn_id, host="looked-up")).host == "looked-up"
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])
@@ -110,6 +110,6 @@ def test_what_cannot_be_read_is_not_shown(monkeypatch, value):
 
 
 def test_secrets_are_not_in_the_repr():
-    shown = repr(Connection("x", login="me", password="hunter2", extra={"sasl.password": "hunter2"}))
+    shown = repr(Connection(conn_id="x", login="me", password="hunter2", extra={"sasl.password": "hunter2"}))
     assert "me" in shown
     assert "hunter2" not in shown

@@ -26,7 +26,7 @@ from tidegate.ledger import schema
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.publish import archive
 
-SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=1)
+SETTINGS = Completeness(source="topic", conn_id="kafka", topic="audit", poll_ms=1)
 PASSED = Answer(True, "the watermark has passed")
 LONG = 10**15
 

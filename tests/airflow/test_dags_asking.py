@@ -72,7 +72,7 @@ def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def other_columns(world: World) -> None:
-    world.change_spec(columns=(*world.pipeline.columns[:2], Column("value", "int", "$.other")))
+    world.change_spec(columns=(*world.pipeline.columns[:2], Column(name="value", type="int", path="$.other")))
 
 
 def test_without_a_conf_it_is_the_window_of_the_logical_date(world: World, run: Run) -> None:

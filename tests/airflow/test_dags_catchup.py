@@ -63,7 +63,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def publish(c: Any, key: Any) -> Published:
         found.asked.append(key)
-        return Published(key, 1, True, 100, "d", "file:///there")
+        return Published(window=key, generation=1, new=True, rows=100, digest="d", location="file:///there")
 
     monkeypatch.setattr(archive, "publish", publish)
     monkeypatch.setattr(certificates, "readiness", lambda c, it: SimpleNamespace(plain={"ready": True}))

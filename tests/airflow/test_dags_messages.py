@@ -36,7 +36,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -
     made.change_spec(webhook_conn_id="alerts")
     monkeypatch.setattr("tidegate.wiring.open_ledger", lambda *_: made.context().ledger)
     monkeypatch.setattr("tidegate.looking.context", lambda *_: made.context())
-    connection = Connection("alerts", "http", receiver.url, extra={"path": "hush"})
+    connection = Connection(conn_id="alerts", conn_type="http", host=receiver.url, extra={"path": "hush"})
     monkeypatch.setattr("tidegate.adapters.airflow_connections.airflow_connection", lambda _: connection)
     yield made
     made.close()
@@ -117,8 +117,8 @@ def test_a_task_that_fails_for_a_missing_connection_says_so(
 ) -> None:
     """Every task of the pipeline fails at once, maintenance too, so that nobody else tells of it."""
     there = {
-        "alerts": Connection("alerts", "http", receiver.url),
-        "tidegate_ledger": Connection("tidegate_ledger", "sqlite", str(world.database)),
+        "alerts": Connection(conn_id="alerts", conn_type="http", host=receiver.url),
+        "tidegate_ledger": Connection(conn_id="tidegate_ledger", conn_type="sqlite", host=str(world.database)),
     }
 
     def lookup(conn_id: str) -> Connection:

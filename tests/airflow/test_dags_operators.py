@@ -124,7 +124,14 @@ def test_a_backlog_triggers_the_run_after_this_batch(ctx: SimpleNamespace, monke
 
 
 def published(new: bool) -> Published:
-    return Published(WINDOW, 2, new, 300, "d1gest", "file:///lake/readings/date=2013-01-05/hour=04")
+    return Published(
+        window=WINDOW,
+        generation=2,
+        new=new,
+        rows=300,
+        digest="d1gest",
+        location="file:///lake/readings/date=2013-01-05/hour=04",
+    )
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,12 @@ def test_a_backfill_of_a_local_day_has_its_hours(first: str, last: str, count: i
 
 def test_a_task_is_given_exactly_its_window() -> None:
     """`window_of` takes what the schedule gives and nothing else, on a day of 25 hours too."""
-    spec = replace(PIPELINE, windows=Windows(DAY_MS, BERLIN, to_ms(at("2024-01-01", BERLIN)), 0))
+    spec = replace(
+        PIPELINE,
+        windows=Windows(
+            size_ms=DAY_MS, timezone=BERLIN, start_ms=to_ms(at("2024-01-01", BERLIN)), watermark_delay_ms=0
+        ),
+    )
     interval = WindowTimetable.of(spec.windows).infer_manual_data_interval(run_after=at("2024-10-27T12:00", BERLIN))
     context = {"data_interval_start": interval.start, "data_interval_end": interval.end}
     key = window_of(spec, context)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from tidegate.downstream import WindowPublishedSensor, table, window_published
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.window import waits
 
-HOURLY = Windows(HOUR, "UTC", T0, HOUR, idle="follow")
+HOURLY = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR, idle="follow")
 DAY = 24 * HOUR
 
 
@@ -82,7 +82,7 @@ def test_the_windows_of_an_interval(start: float, end: float, expected: tuple[Wi
 
 
 def test_an_hour_of_a_consumer_lies_in_a_day_of_the_pipeline() -> None:
-    days = Windows(DAY, "UTC", T0, HOUR)
+    days = Windows(size_ms=DAY, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR)
     assert waits.windows_of(days, T0 + 25 * HOUR, T0 + 26 * HOUR) == (WindowKey(T0 + DAY, T0 + 2 * DAY),)
 
 

@@ -146,7 +146,9 @@ def test_what_has_not_changed_is_not_decided_again(ledger: FakeLedger) -> None:
 def test_a_plan_whose_clock_is_ahead_is_judged_at_every_tick(ledger: FakeLedger) -> None:
     """What stands in for its drained partitions grows with our clock, though nothing lands."""
     wait = StateWait("p", 1)
-    ledger.facts = {"p": TopicFacts(1, in_s(600), (PartitionFacts(0, 1, True, 1),))}
+    ledger.facts = {
+        "p": TopicFacts(1, in_s(600), (PartitionFacts(partition=0, max_event_ms=1, drained=True, advanced_ms=1),))
+    }
 
     async def main() -> None:
         task = asyncio.ensure_future(waiting(wait, []))

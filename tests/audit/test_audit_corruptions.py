@@ -47,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Snapshot]:
     made.produce({"id": "odd", "site": "a", "at": T0 + int(3.6 * HOUR), "value": "7", "other": 5}, record("late3", 0.9))
     made.ingest("r3")
     id_, site, value = made.pipeline.columns
-    made.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    made.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     assert redrive.plan(made.context(), "rd") is not None
     assert redrive.carry_out(made.context(), "rd").data == 1
     made.change_spec(columns=(id_, site, value))

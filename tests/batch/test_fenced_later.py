@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def other_columns(world: World) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
 
 def balanced(world: World) -> None:
@@ -162,7 +162,7 @@ def test_a_replay_whose_swap_was_forgotten_is_no_copy_to_be_discarded(world: Wor
     world.database.write_bytes(kept[0])
     world.clock.advance(REQUEST_TTL_MS + 1)
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.value")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.value")))
     assert world.replay(0).generation == 3
     assert world.by_window()["00"] == [(0, 0), (1, 0)]
     balanced(world)

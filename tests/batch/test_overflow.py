@@ -128,7 +128,7 @@ def test_several_columns_with_very_many_values_each(tmp_path, monkeypatch):
     spec = spec_of(
         tmp_path,
         4,
-        columns=tuple(Column(n, "string", f"$.{n}") for n in names),
+        columns=tuple(Column(name=n, type="string", path=f"$.{n}") for n in names),
         partition_by=("date", "hour", *names),
     )
     monkeypatch.setattr(places, "MOST_CODES", 100)  # the same as 2**62 with ten thousand values each
@@ -149,7 +149,7 @@ def test_several_columns_with_very_many_values_each(tmp_path, monkeypatch):
 
 def test_the_most_combinations_that_a_chunk_can_have(tmp_path):
     names = [f"c{i}" for i in range(5)]
-    columns = tuple(Column(n, "string", f"$.{n}") for n in names)
+    columns = tuple(Column(name=n, type="string", path=f"$.{n}") for n in names)
     spec = spec_of(tmp_path, 4, columns=columns, partition_by=("date", "hour", *names))
     topic = {0: records([event(**dict.fromkeys(names, f"{i}")) for i in range(9_000)])}
     receipt = run(job_plan(spec, [(0, 0, 9_000)]), topic, size=9_000)

@@ -48,7 +48,7 @@ def _by_number(folder: Path, name: str, kafka_columns: bool) -> Any:
     spec = merging(make_pipeline(f"file://{folder}/lake/readings"))
     return replace(
         spec,
-        columns=(*spec.columns, Column("n", "bigint", "$.n")),
+        columns=(*spec.columns, Column(name="n", type="bigint", path="$.n")),
         partition_by=("date", "hour", "n"),
         kafka_columns=kafka_columns,
         sink=replace(spec.sink, max_partitions=2, format=name, compression="gzip"),

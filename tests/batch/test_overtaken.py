@@ -33,7 +33,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made.archive(0)
     made.produce(record("late", 0.3))
     made.ingest("r2")
-    columns = (*made.pipeline.columns[:2], Column("value", "int", "$.other"))
+    columns = (*made.pipeline.columns[:2], Column(name="value", type="int", path="$.other"))
     made.change_spec(columns=columns, reopening=Reopening(age_ms=None))
     yield made
     made.close()

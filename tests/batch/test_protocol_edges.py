@@ -206,7 +206,7 @@ def test_a_refused_replay_leaves_clear_of_the_hour_working(world: World) -> None
     hour_0_published(world)
     id_, site, _ = world.pipeline.columns
     as_it_was = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     world.kafka.trim(TOPIC, 0, 1)
     with pytest.raises(ReplayRefused, match="retention"):
         world.replay(0)
@@ -251,7 +251,7 @@ def test_clear_of_a_damaged_hour_with_an_unfinished_replay_mends_it(world: World
 def test_clear_while_a_replay_runs_ends_with_one_generation_in_force(world: World) -> None:
     hour_0_published(world)
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     ctx = world.context()
     ctx.launcher = Hook(ctx.launcher, after={"run": Once(lambda: world.archive(0))})  # type: ignore[assignment]
     assert replay.replay(ctx, window(0)).generation == 2

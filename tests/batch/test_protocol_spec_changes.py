@@ -147,7 +147,7 @@ def test_start_may_move_back_by_whole_windows(world: World) -> None:
 # ---------------------------------------------------------------- columns
 
 
-EXTRA = Column("extra", "int", "$.extra")
+EXTRA = Column(name="extra", type="int", path="$.extra")
 
 
 def rows(world: World, table: str = "lake.readings") -> list[dict[str, Any]]:
@@ -281,7 +281,7 @@ def test_a_refused_batch_goes_on_with_the_column_that_it_lacked(world: World) ->
     assert "- {name: gate, type: string}" in refused.value.advice
     batch = world.context().ledger.batches.open("readings")
     assert batch is not None
-    world.change_spec(columns=(*world.pipeline.columns, Column("gate", "string", "$.gate")))
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="gate", type="string", path="$.gate")))
     ctx = world.context()
     ctx.launcher = Hook(ctx.launcher, before={"run": die})  # type: ignore[assignment]
     with pytest.raises(Died):
@@ -298,9 +298,9 @@ def test_a_refused_batch_goes_on_with_the_column_that_it_lacked(world: World) ->
 
 def test_a_life_with_where_and_computed_columns_that_change(world: World) -> None:
     id_, _, value = world.pipeline.columns
-    raw = Column("raw_site", "string", "$.site", hidden=True)
-    computed = Column("site", "string", "", expr="lower(raw_site)")
-    double = Column("double", "int", "", expr="value * 2")
+    raw = Column(name="raw_site", type="string", path="$.site", hidden=True)
+    computed = Column(name="site", type="string", path="", expr="lower(raw_site)")
+    double = Column(name="double", type="int", path="", expr="value * 2")
     world.change_spec(columns=(id_, computed, value, raw), where="value < 10")
     world.produce(
         record("a0", 0.1, "A"), record("a1", 0.5, "b", value=50), record("b0", 1.2, "B", value=20), b"not json"
@@ -331,7 +331,7 @@ def test_a_replay_after_an_unfinished_one_uses_todays_columns(world: World) -> N
     world.ingest("r1")
     world.archive(0)
     id_, site, value = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     ctx = world.context()
     ctx.ledger.windows = Hook(ctx.ledger.windows, after={"built": die})
     with pytest.raises(Died):
@@ -348,7 +348,7 @@ def test_a_replay_that_readers_may_have_met_is_finished_before_the_next(world: W
     world.archive(0)
     before = world.table()
     id_, site, value = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     ctx = world.context()
     use_catalogue(ctx, Hook(world.catalogue, after={"set_location": die}))
     with pytest.raises(Died):
@@ -370,8 +370,8 @@ def test_a_filtered_record_is_told_and_a_redriven_one_may_be_filtered(world: Wor
     world.ingest("r1")
     world.archive(0)
     assert fates(world) == ["published", "filtered", "dirty", "dirty", "waiting"]
-    raw = Column("raw", "string", "$.value", hidden=True, convert="text")
-    world.change_spec(columns=(id_, site, Column("value", "int", "", expr="cast(raw as int)"), raw))
+    raw = Column(name="raw", type="string", path="$.value", hidden=True, convert="text")
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="", expr="cast(raw as int)"), raw))
     redrive.plan(world.context(), "redrive")
     found = redrive.carry_out(world.context(), "redrive")
     assert (found.late, found.filtered, found.dirty) == (1, 1, 0)

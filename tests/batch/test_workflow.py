@@ -138,7 +138,7 @@ def test_replay_with_todays_columns_publishes_the_next_generation(world: World) 
     world.archive(0)
     before = world.table()
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     replayed = world.replay(0)
     assert (replayed.generation, replayed.new, replayed.rows) == (2, True, 2)
     assert world.table() == before
@@ -149,7 +149,7 @@ def test_replay_is_refused_when_kafka_has_forgotten_what_must_be_decoded(world: 
     world.ingest("r1")
     world.archive(0)
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     world.kafka.trim(TOPIC, 0, 1)
     with pytest.raises(ReplayRefused, match="retention"):
         world.replay(0)

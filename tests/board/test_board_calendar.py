@@ -31,7 +31,10 @@ def pipeline(size_ms: int = HOUR, zone: str = "UTC", start: str = "2025-01-01T00
 
 def facts(*events: int) -> TopicFacts:
     """One Kafka partition for each newest event."""
-    parts = tuple(PartitionFacts(p, at, False, at + HOUR) for p, at in enumerate(events))
+    parts = tuple(
+        PartitionFacts(partition=p, max_event_ms=at, drained=False, advanced_ms=at + HOUR)
+        for p, at in enumerate(events)
+    )
     return TopicFacts(7, max(events) + HOUR, parts)
 
 
@@ -108,7 +111,7 @@ def test_only_what_has_begun_is_there() -> None:
 
 
 def test_a_window_before_the_start_is_there_once_the_ledger_knows_it() -> None:
-    mark = Mark(ms("2025-06-08T01:00"), "CLOSED", number=1, kind="archive", rows=0)
+    mark = Mark(start_ms=ms("2025-06-08T01:00"), state="CLOSED", number=1, kind="archive", rows=0)
     found = shown(pipeline(start="2025-06-10T05:00"), "2025-06", now="2025-06-10T05:30", marks=(mark,))
     assert starts(found)[0] == mark.start_ms
     assert found.rows[0].cells[1].sign == "0"

@@ -117,7 +117,7 @@ def test_the_list_and_the_page_agree_with_status(world: World, viewer: Any) -> N
 
 def test_a_pause_on_purpose_waits_for_nobody(world: World, viewer: Any) -> None:
     fill(world)
-    told = dumps(Finding("unready_window", "unready_window", "readings", "an hour waits"))
+    told = dumps(Finding(kind="unready_window", key="unready_window", subject="readings", what="an hour waits"))
     row = {"pipeline": "readings", "key": "unready_window", "content": told, "first_ms": T0, "told_ms": T0}
     change(world, schema.notices.insert().values(row))
     says(viewer, "?show=attention", "ready and not published")
@@ -155,7 +155,7 @@ def test_what_the_audit_found_waits_for_somebody_until_it_is_over(world: World, 
     fill(world)
     for hour in (1, 2, 3):
         world.archive(hour)
-    once = Finding("schema_change", "schema", "spec 2", "a column was added", once=True)
+    once = Finding(kind="schema_change", key="schema", subject="spec 2", what="a column was added", once=True)
     change(world, schema.notices.insert().values(pipeline="readings", key="schema", content=dumps(once), first_ms=T0))
     world.context().ledger.notices.audited("readings", 3, "<b>rows</b> are missing", "look at them", "quick")
     for path in ("?show=attention", "readings"):
@@ -378,7 +378,7 @@ class Topic:
     def look(self, topic: str) -> LogState:
         self.asked += 1
         self.go.wait(30)
-        return LogState(topic, "another", {0: Lane(0, 1000, 1000)})
+        return LogState(topic=topic, topic_id="another", partitions={0: Lane(0, 1000, 1000)})
 
 
 def test_a_connection_that_was_changed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_a_connection_that_was_changed_is_noticed(monkeypatch: pytest.MonkeyPatc
         def look(self, topic: str) -> LogState:
             if not self.there:
                 raise SourceUnavailable("k:9092 is gone")
-            return LogState(topic, "t", {0: Lane(0, 5, 5)})
+            return LogState(topic=topic, topic_id="t", partitions={0: Lane(0, 5, 5)})
 
     brokers = [Broker(False), Broker(True)]
     found, mine = Topics(lambda _: brokers.pop(0), wait_s=10.0), [make_pipeline("file:///x")]

@@ -72,7 +72,7 @@ def days_later(world: World, days: float, **options: Any) -> Cleaned:
 
 def other_columns(world: World, source: str) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", f"$.{source}")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path=f"$.{source}")))
 
 
 def keep_for(world: World, **ttl: int | None) -> None:

@@ -31,7 +31,9 @@ def working(tide: Tide, world: World, monkeypatch: pytest.MonkeyPatch) -> Tide:
 
     monkeypatch.setattr(surroundings, "working", in_the_world)
     world.pipeline = load_file(world.folder / "pipelines/readings.yaml")
-    columns = tuple(Column("value", "int", "$.nowhere") if c.name == "value" else c for c in world.pipeline.columns)
+    columns = tuple(
+        Column(name="value", type="int", path="$.nowhere") if c.name == "value" else c for c in world.pipeline.columns
+    )
     world.change_spec(columns=columns)
     assert world.replay(0).generation == 2
     return tide

@@ -37,7 +37,9 @@ class Topic:
         if topic != self.name:
             raise SourceError(f"Kafka has no topic {topic}; did you mean {self.name}?")
         ends = {p: self.first + len(values) for p, values in self.partitions.items()}
-        return LogState(topic, "topic-one", {p: Lane(self.first, e, e) for p, e in ends.items()})
+        return LogState(
+            topic=topic, topic_id="topic-one", partitions={p: Lane(self.first, e, e) for p, e in ends.items()}
+        )
 
     def for_workers(self) -> ForWorkers:
         return ForWorkers({"bootstrap.servers": "127.0.0.1:1"}, {})

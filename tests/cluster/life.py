@@ -86,20 +86,31 @@ class Life:
         self.folder, self.stack, self.said = folder, stack, []
         self.name = f"life_{uuid.uuid4().hex[:8]}"
         location = f"{lake}/{self.name}"
-        run = IngestRun(None, 10_000_000, "spark_cluster", dict(conf), **ingest_run)  # type: ignore[arg-type]
+        run = IngestRun(
+            schedule=None, max_records=10_000_000, spark_conn_id="spark_cluster", spark_conf=dict(conf), **ingest_run
+        )  # type: ignore[arg-type]
         self.pipeline = Pipeline(
             name=self.name,
             owner="tests",
             tags=(),
-            source=Source("kafka_cluster", self.name),
+            source=Source(conn_id="kafka_cluster", topic=self.name),
             format=Format(),
-            columns=(Column("id", "bigint", "$.id", nullable=False), Column("site", "string", "$.site")),
+            columns=(
+                Column(name="id", type="bigint", path="$.id", nullable=False),
+                Column(name="site", type="string", path="$.site"),
+            ),
             event_time=EventTime("$.at"),
-            windows=Windows(HOUR, "UTC", T0, HOUR // 4, idle="follow"),
+            windows=Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR // 4, idle="follow"),
             partition_by=("date", "hour", "site"),
-            sink=Sink("hive_cluster", f"lake.{self.name}", location, f"{location}/_tidegate", target_file_size=65_536),
+            sink=Sink(
+                conn_id="hive_cluster",
+                table=f"lake.{self.name}",
+                location=location,
+                workdir=f"{location}/_tidegate",
+                target_file_size=65_536,
+            ),
             ingest=run,
-            archive=ArchiveRun(1_800_000),
+            archive=ArchiveRun(sla_ms=1_800_000),
             dirty=DirtyLimits(None, None),
         )
         self._kafka = {"bootstrap.servers": stack.kafka_sasl_bootstrap, **USER, "sasl.password": stack.kafka_password}

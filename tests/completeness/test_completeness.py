@@ -21,7 +21,7 @@ from tidegate.workflow.batch import ingest
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.publish import archive
 
-SETTINGS = Completeness("topic", "kafka", topic="audit", poll_ms=60_000, patience_ms=HOUR)
+SETTINGS = Completeness(source="topic", conn_id="kafka", topic="audit", poll_ms=60_000, patience_ms=HOUR)
 
 
 @pytest.fixture

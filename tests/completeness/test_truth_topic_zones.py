@@ -21,7 +21,9 @@ def expected(
     monkeypatch: pytest.MonkeyPatch, zone: str, start: str, size_ms: int, *messages: tuple[str, int]
 ) -> object:
     """What the topic says of the window that begins at `start` (with an offset)."""
-    settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
+    settings = Completeness(
+        source="topic", conn_id="kafka", topic="audit", window_path="$.window", count_path="$.count"
+    )
     said = [Said(json.dumps({"window": at, "count": n}).encode(), i) for i, (at, n) in enumerate(messages)]
     monkeypatch.setattr(TopicTruth, "_messages", lambda self, since: iter(said))
     start_ms = int(datetime.fromisoformat(start).timestamp() * 1000)

@@ -86,16 +86,63 @@ def ledger(open_ledger: Callable[[], SqlLedger]) -> SqlLedger:
 
 
 def plan(batch_id: int = 1, start: int = 0, end: int = 5) -> Plan:
-    parts = (PartitionPlan(0, start, end, 0, end, end), PartitionPlan(1, 0, 0, 0, 0, 3))
-    return Plan(NAME, batch_id, 1, 1, 1, "t", "id-1", 77, Floor(0, (Interval(5, 9),)), parts)
+    parts = (
+        PartitionPlan(partition=0, start=start, end=end, log_start=0, last_stable_offset=end, high_watermark=end),
+        PartitionPlan(partition=1, start=0, end=0, log_start=0, last_stable_offset=0, high_watermark=3),
+    )
+    return Plan(
+        pipeline=NAME,
+        batch_id=batch_id,
+        revision=1,
+        spec_version=1,
+        rules_version=1,
+        topic="t",
+        topic_id="id-1",
+        clock_ms=77,
+        floor=Floor(0, (Interval(5, 9),)),
+        partitions=parts,
+    )
 
 
 def manifest(batch: WritingBatch, rows: int = 4) -> Receipt:
-    result = RangeResult(batch.plan.ranges[0], rows, rows, 0, 0, 0, 0, (Interval(4, 5),), 10, HOUR - 1)
+    result = RangeResult(
+        range=batch.plan.ranges[0],
+        read=rows,
+        data=rows,
+        late=0,
+        dirty=0,
+        filtered=0,
+        dropped=0,
+        gaps=(Interval(4, 5),),
+        min_event_ms=10,
+        max_event_ms=HOUR - 1,
+    )
     parts = (PartitionRows(0, rows, 0, 3),)
-    file = FileEntry("data/x/part-0", "data", 0, (("site", None),), rows, 9, 10, HOUR - 1, 2**64 - 1, parts)
+    file = FileEntry(
+        path="data/x/part-0",
+        kind="data",
+        window_ms=0,
+        values=(("site", None),),
+        rows=rows,
+        bytes=9,
+        min_event_ms=10,
+        max_event_ms=HOUR - 1,
+        checksum=2**64 - 1,
+        partitions=parts,
+    )
     p = batch.plan
-    return Receipt("a", p.batch_id, batch.epoch, batch.nonce, "t", "id-1", 1, 1, (result,), (file,))
+    return Receipt(
+        attempt="a",
+        batch_id=p.batch_id,
+        epoch=batch.epoch,
+        nonce=batch.nonce,
+        topic="t",
+        topic_id="id-1",
+        spec_version=1,
+        rules_version=1,
+        ranges=(result,),
+        files=(file,),
+    )
 
 
 def planned(ledger: SqlLedger, batch_id: int = 1, start: int = 0, end: int = 5) -> PlannedBatch:
@@ -116,7 +163,17 @@ def closed(ledger: SqlLedger) -> None:
 
 
 def ready(facts: TopicFacts) -> Certificate:
-    return Certificate(NAME, WINDOW, True, "because", 5, facts.batch_id, 9, (), ())
+    return Certificate(
+        pipeline=NAME,
+        window=WINDOW,
+        ready=True,
+        reason="because",
+        decided_ms=5,
+        batch_id=facts.batch_id,
+        watermark_ms=9,
+        partitions=(),
+        blockers=(),
+    )
 
 
 def built(ledger: SqlLedger) -> BuiltGeneration:

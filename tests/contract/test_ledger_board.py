@@ -105,7 +105,7 @@ def more(engine: Engine) -> None:
         for source, part in ((9, 1), (7, 0), (7, 1)):
             c.execute(insert(schema.batch_sources).values(**took_up, source=source, partition=part))
         for at, (end, once) in OVER.items():
-            what = dumps(Finding("alarm", at, "", "over", once=once))
+            what = dumps(Finding(kind="alarm", key=at, subject="", what="over", once=once))
             c.execute(insert(schema.notices).values(**of, key=at, content=what, first_ms=NOW, **end))
         c.execute(insert(schema.row_owners).values(**owner))
         c.execute(insert(schema.batch_files), list(files(7)))

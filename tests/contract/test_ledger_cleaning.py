@@ -30,12 +30,25 @@ def published(ledger: SqlLedger, number: int = 1) -> None:
 def test_facts_of_batches_follow_their_states(ledger: SqlLedger, now: list[int]) -> None:
     assert ledger.cleaning.batches(NAME, [1]) == {}
     planned(ledger)
-    assert ledger.cleaning.batches(NAME, [1, 2]) == {1: BatchFacts(1, "PLANNED", 0, False, None, None, True)}
+    assert ledger.cleaning.batches(NAME, [1, 2]) == {
+        1: BatchFacts(
+            batch_id=1, state="PLANNED", epoch=0, side_moved=False, landed_ms=None, cleaned_ms=None, newest=True
+        )
+    }
 
 
 def test_a_batch_owes_its_windows_until_a_generation_made_of_it_is_in_force(ledger: SqlLedger, now: list[int]) -> None:
     generation = built(ledger)
-    facts = BatchFacts(1, "LANDED", 1, True, now[0], None, True, (WINDOW.start_ms,))
+    facts = BatchFacts(
+        batch_id=1,
+        state="LANDED",
+        epoch=1,
+        side_moved=True,
+        landed_ms=now[0],
+        cleaned_ms=None,
+        newest=True,
+        unpublished=(WINDOW.start_ms,),
+    )
     assert ledger.cleaning.batches(NAME, [1])[1] == facts
     ledger.windows.publish(ledger.windows.begin_swap(generation), PLACE, "certificate")
     assert ledger.cleaning.batches(NAME, [1])[1] == replace(facts, unpublished=())
@@ -67,7 +80,20 @@ def test_facts_of_generations(ledger: SqlLedger, now: list[int]) -> None:
     found = ledger.cleaning.generations(NAME, [(WINDOW.start_ms, n) for n in (1, 2, 3, 4)])
     assert sorted(number for _, number in found) == [1, 2, 3]
     first = GenerationFacts(
-        WINDOW.start_ms, 1, "RETIRED", 1, "archive", f"{PLACE}/1", now[0] - 1, now[0], None, 2, 0, (), False, True
+        window_ms=WINDOW.start_ms,
+        number=1,
+        state="RETIRED",
+        epoch=1,
+        kind="archive",
+        location=f"{PLACE}/1",
+        built_ms=now[0] - 1,
+        retired_ms=now[0],
+        cleaned_ms=None,
+        current=2,
+        newer_retired=0,
+        doubts=(),
+        blocked=False,
+        working=True,
     )
     assert found[WINDOW.start_ms, 1] == first
     third = found[WINDOW.start_ms, 3]

@@ -70,7 +70,9 @@ def test_a_decision_holds_for_the_next_batch_alone_and_comes_back_with_it(ledger
     (batch,) = [b for b in (ledger.batches.open(NAME),) if b is not None]
     ledger.recovery.withdraw(batch, "read again")
     assert ledger.batches.planning_view(NAME).planned_ends[0] == 3
-    expected = Resumption(0, 1, "id-1", 3, None, 7, "x")
+    expected = Resumption(
+        partition=0, after_batch=1, topic_id="id-1", offset=3, lost_start=None, leader_epoch=7, why="x"
+    )
     assert ledger.cuts.resumptions(NAME) == (expected,)
     ledger.cuts.restore(NAME, [expected])
     assert ledger.cuts.resumptions(NAME) == (expected,)

@@ -17,7 +17,7 @@ from tidegate.core.base.errors import LostComparison
 from tidegate.core.tell.notices import NEWS, AuditOutcome, Finding, Notice
 from tidegate.ledger import SqlLedger
 
-NEWS_OF = Finding("schema_change", "event/7", "spec 2", "new: x int", "", True)
+NEWS_OF = Finding(kind="schema_change", key="event/7", subject="spec 2", what="new: x int", advice="", once=True)
 
 
 def only(ledger: SqlLedger) -> Notice:  # noqa: F811
@@ -26,7 +26,7 @@ def only(ledger: SqlLedger) -> Notice:  # noqa: F811
 
 
 def test_a_condition_from_beginning_to_end(ledger, now) -> None:  # noqa: F811
-    ledger.notices.note(NAME, Finding("late_window", "late_window", NAME, "late"))
+    ledger.notices.note(NAME, Finding(kind="late_window", key="late_window", subject=NAME, what="late"))
     first = only(ledger)
     assert (first.first_ms, first.told_ms, first.ended_ms) == (now[0], None, None)
     now[0] += 5
@@ -52,24 +52,24 @@ def test_what_is_back_before_people_heard_of_its_end_goes_on(ledger) -> None:  #
     assert ledger.notices.standing(NAME) == {}, "an event has no end to wait for"
     ledger.notices.note(NAME, NEWS_OF)
     assert ledger.notices.standing(NAME) == {}, "and happens once"
-    ledger.notices.note(NAME, Finding("alarm", "alarm/x", "x", "odd"))
+    ledger.notices.note(NAME, Finding(kind="alarm", key="alarm/x", subject="x", what="odd"))
     ledger.notices.told(NAME, only(ledger))
     ledger.notices.ended(NAME, only(ledger))
-    ledger.notices.note(NAME, Finding("alarm", "alarm/x", "x", "odd again"))
+    ledger.notices.note(NAME, Finding(kind="alarm", key="alarm/x", subject="x", what="odd again"))
     back = only(ledger)
     assert back.told_ms is not None
     assert (back.ended_ms, back.finding.what) == (None, "odd again")
 
 
 def test_what_ends_untold_is_nobodys_news(ledger) -> None:  # noqa: F811
-    ledger.notices.note(NAME, Finding("alarm", "alarm/x", "x", "odd"))
+    ledger.notices.note(NAME, Finding(kind="alarm", key="alarm/x", subject="x", what="odd"))
     ledger.notices.ended(NAME, only(ledger))
     assert ledger.notices.standing(NAME) == {}
 
 
 @pytest.mark.parametrize("change", ["told", "ended", "closed"])
 def test_of_two_that_read_the_same_one_changes(ledger, open_ledger, now, change: str) -> None:  # noqa: F811
-    ledger.notices.note(NAME, Finding("alarm", "alarm/x", "x", "odd"))
+    ledger.notices.note(NAME, Finding(kind="alarm", key="alarm/x", subject="x", what="odd"))
     read = only(ledger)
     getattr(ledger.notices, change)(NAME, read)
     now[0] += 1
@@ -80,7 +80,7 @@ def test_of_two_that_read_the_same_one_changes(ledger, open_ledger, now, change:
 def test_what_is_closed_is_forgotten_and_nothing_else(ledger, now) -> None:  # noqa: F811
     ledger.notices.news(NAME, None, 3, [NEWS_OF])
     ledger.notices.told(NAME, only(ledger))
-    ledger.notices.note(NAME, Finding("alarm", "alarm/x", "x", "odd"))
+    ledger.notices.note(NAME, Finding(kind="alarm", key="alarm/x", subject="x", what="odd"))
     now[0] += 10
     ledger.notices.forget("another", now[0])
     ledger.notices.forget(NAME, now[0])
@@ -101,7 +101,7 @@ def test_news_are_read_once(ledger, open_ledger) -> None:  # noqa: F811
     assert (event.what, event.subject, event.detail["losses"]) == ("planned", "batch 1", [])
     ledger.notices.news(NAME, 1, newest, [NEWS_OF])
     with pytest.raises(LostComparison):
-        ledger.notices.news(NAME, 1, newest, [Finding("alarm", "alarm/y", "y", "odd")])
+        ledger.notices.news(NAME, 1, newest, [Finding(kind="alarm", key="alarm/y", subject="y", what="odd")])
     assert list(ledger.notices.standing(NAME)) == ["event/7"], "what came too late has changed nothing"
     assert ledger.notices.happenings(NAME, newest, NEWS, 10) == []
 

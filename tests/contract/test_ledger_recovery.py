@@ -39,11 +39,19 @@ def sealed(ledger: SqlLedger) -> SealedBatch:
 def record_of(generation: BuiltGeneration, location: str = "file:///hour", **changes: object) -> GenerationRecord:
     return replace(
         GenerationRecord(
-            NAME, WINDOW, generation.number, generation.epoch, generation.kind, generation.batches,
-            generation.directory, location, generation.files, generation.digest,
+            pipeline=NAME,
+            window=WINDOW,
+            number=generation.number,
+            epoch=generation.epoch,
+            kind=generation.kind,
+            batches=generation.batches,
+            directory=generation.directory,
+            location=location,
+            files=generation.files,
+            digest=generation.digest,
         ),
         **changes,
-    )  # fmt: skip
+    )
 
 
 def published(ledger: SqlLedger) -> PublishedGeneration:
@@ -104,7 +112,18 @@ def test_a_sealed_batch_gives_way_with_its_files_but_a_landed_one_never(ledger: 
 def test_a_lost_publication_comes_back_with_its_window(ledger: SqlLedger) -> None:
     landed(ledger)
     files = tuple(ledger.batches.manifest_files(NAME, 1))
-    record = GenerationRecord(NAME, WINDOW, 1, 4, "archive", (1,), "file:///b", "file:///hour", files, "d" * 64)
+    record = GenerationRecord(
+        pipeline=NAME,
+        window=WINDOW,
+        number=1,
+        epoch=4,
+        kind="archive",
+        batches=(1,),
+        directory="file:///b",
+        location="file:///hour",
+        files=files,
+        digest="d" * 64,
+    )
     version = ledger.batches.planning_view(NAME).version
     ledger.recovery.restore(record, "CURRENT", "found")
     window = ledger.windows.get(NAME, WINDOW)
@@ -119,7 +138,18 @@ def test_a_lost_publication_comes_back_with_its_window(ledger: SqlLedger) -> Non
 
 def test_a_record_of_other_batches_than_the_windows_is_refused(ledger: SqlLedger) -> None:
     landed(ledger)
-    record = GenerationRecord(NAME, WINDOW, 1, 1, "archive", (1, 2), "file:///b", "file:///hour", (), "d")
+    record = GenerationRecord(
+        pipeline=NAME,
+        window=WINDOW,
+        number=1,
+        epoch=1,
+        kind="archive",
+        batches=(1, 2),
+        directory="file:///b",
+        location="file:///hour",
+        files=(),
+        digest="d",
+    )
     with pytest.raises(LostComparison, match=r"of batches \[1, 2\], by the ledger rows came from \[1\]"):
         ledger.recovery.restore(record, "CURRENT", "found")
     assert ledger.windows.get(NAME, WINDOW).state == "OPEN"
@@ -138,7 +168,18 @@ def test_an_unfinished_generation_is_overwritten_by_what_storage_knows(ledger: S
 
 def test_a_later_generation_retires_the_one_in_force_where_it_lies_now(ledger: SqlLedger) -> None:
     first = published(ledger)
-    record = GenerationRecord(NAME, WINDOW, 2, 1, "replay", (1,), "file:///b2", first.location, first.files, "e" * 64)
+    record = GenerationRecord(
+        pipeline=NAME,
+        window=WINDOW,
+        number=2,
+        epoch=1,
+        kind="replay",
+        batches=(1,),
+        directory="file:///b2",
+        location=first.location,
+        files=first.files,
+        digest="e" * 64,
+    )
     ledger.recovery.restore(record, "CURRENT", "found", moved=Moved(1, "file:///retired"))
     older = ledger.windows.generation(NAME, WINDOW, 1)
     assert isinstance(older, PublishedGeneration)
@@ -163,7 +204,17 @@ def test_one_who_was_told_of_a_publication_that_is_forgotten_hears_of_it(ledger:
 def _ready(batch_id: int | None):
     from tidegate.core.window.watermark import Certificate
 
-    return Certificate(NAME, WINDOW, True, "because", 5, batch_id, 9, (), ())
+    return Certificate(
+        pipeline=NAME,
+        window=WINDOW,
+        ready=True,
+        reason="because",
+        decided_ms=5,
+        batch_id=batch_id,
+        watermark_ms=9,
+        partitions=(),
+        blockers=(),
+    )
 
 
 def test_the_nonce_tells_two_histories_apart(ledger: SqlLedger) -> None:

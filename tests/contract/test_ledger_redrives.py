@@ -28,17 +28,61 @@ SOURCES = (DirtySource(1, 0, 2, 1, 4),)
 
 
 def dirty_file(path: str, rows: int, low: int, high: int) -> FileEntry:
-    return FileEntry(path, "dirty", None, (), rows, 9, None, None, 5, (PartitionRows(0, rows, low, high),))
+    return FileEntry(
+        path=path,
+        kind="dirty",
+        window_ms=None,
+        values=(),
+        rows=rows,
+        bytes=9,
+        min_event_ms=None,
+        max_event_ms=None,
+        checksum=5,
+        partitions=(PartitionRows(0, rows, low, high),),
+    )
 
 
 def dirty_batch(ledger: SqlLedger, batch_id: int = 1, start: int = 0) -> None:  # noqa: F811
     """LANDED, 3 data and 2 dirty rows of 5 offsets; the dirty ones at `start` + 1 and + 4."""
     writing = ledger.batches.take(planned(ledger, batch_id, start, start + 5), "n1")
-    result = RangeResult(writing.plan.ranges[0], 5, 3, 0, 2, 0, 0, (), 10, 20)
-    data = FileEntry("data/x", "data", 0, (), 3, 9, 10, 20, 7, (PartitionRows(0, 3, start, start + 3),))
+    result = RangeResult(
+        range=writing.plan.ranges[0],
+        read=5,
+        data=3,
+        late=0,
+        dirty=2,
+        filtered=0,
+        dropped=0,
+        gaps=(),
+        min_event_ms=10,
+        max_event_ms=20,
+    )
+    data = FileEntry(
+        path="data/x",
+        kind="data",
+        window_ms=0,
+        values=(),
+        rows=3,
+        bytes=9,
+        min_event_ms=10,
+        max_event_ms=20,
+        checksum=7,
+        partitions=(PartitionRows(0, 3, start, start + 3),),
+    )
     files = (data, dirty_file("dirty/a", 1, start + 1, start + 1), dirty_file("dirty/b", 1, start + 4, start + 4))
     p = writing.plan
-    receipt = Receipt("a", p.batch_id, writing.epoch, writing.nonce, "t", "id-1", 1, 1, (result,), files)
+    receipt = Receipt(
+        attempt="a",
+        batch_id=p.batch_id,
+        epoch=writing.epoch,
+        nonce=writing.nonce,
+        topic="t",
+        topic_id="id-1",
+        spec_version=1,
+        rules_version=1,
+        ranges=(result,),
+        files=files,
+    )
     ledger.batches.land(ledger.batches.seal(writing, receipt))
     for flag in ("moved", "registered"):
         ledger.batches.mark_side(NAME, batch_id, flag)
@@ -57,11 +101,44 @@ def insert(ledger: SqlLedger, batch_id: int = 2, sources: tuple[DirtySource, ...
 def sealed(ledger: SqlLedger, batch: PlannedBatch) -> SealedBatch:  # noqa: F811
     """One row is data now, one still dirty."""
     writing = ledger.batches.take(batch, "n2")
-    result = RangeResult(batch.plan.ranges[0], 2, 1, 0, 1, 0, 0, (Interval(2, 4),), 30, 30)
-    data = FileEntry("data/y", "data", 0, (), 1, 9, 30, 30, 7, (PartitionRows(0, 1, 1, 1),))
+    result = RangeResult(
+        range=batch.plan.ranges[0],
+        read=2,
+        data=1,
+        late=0,
+        dirty=1,
+        filtered=0,
+        dropped=0,
+        gaps=(Interval(2, 4),),
+        min_event_ms=30,
+        max_event_ms=30,
+    )
+    data = FileEntry(
+        path="data/y",
+        kind="data",
+        window_ms=0,
+        values=(),
+        rows=1,
+        bytes=9,
+        min_event_ms=30,
+        max_event_ms=30,
+        checksum=7,
+        partitions=(PartitionRows(0, 1, 1, 1),),
+    )
     p = batch.plan
     files = (data, dirty_file("dirty/c", 1, 4, 4))
-    receipt = Receipt("b", p.batch_id, writing.epoch, writing.nonce, "t", "id-1", 1, 1, (result,), files)
+    receipt = Receipt(
+        attempt="b",
+        batch_id=p.batch_id,
+        epoch=writing.epoch,
+        nonce=writing.nonce,
+        topic="t",
+        topic_id="id-1",
+        spec_version=1,
+        rules_version=1,
+        ranges=(result,),
+        files=files,
+    )
     return ledger.batches.seal(writing, receipt)
 
 

@@ -24,11 +24,44 @@ def late_batch(ledger: SqlLedger, batch_id: int = 2, start: int = 5, settled: bo
     """LANDED, two late rows for the window, at `start` and `start` + 3."""
     writing = ledger.batches.take(planned(ledger, batch_id, start, start + 5), "n1")
     gaps = (Interval(start + 1, start + 3), Interval(start + 4, start + 5))
-    result = RangeResult(writing.plan.ranges[0], 2, 0, 2, 0, 0, 0, gaps, 10, 20)
+    result = RangeResult(
+        range=writing.plan.ranges[0],
+        read=2,
+        data=0,
+        late=2,
+        dirty=0,
+        filtered=0,
+        dropped=0,
+        gaps=gaps,
+        min_event_ms=10,
+        max_event_ms=20,
+    )
     parts = (PartitionRows(0, 2, start, start + 3),)
-    late = FileEntry("late/x/part-0", "late", 0, (), 2, 9, 10, 20, 7, parts)
+    late = FileEntry(
+        path="late/x/part-0",
+        kind="late",
+        window_ms=0,
+        values=(),
+        rows=2,
+        bytes=9,
+        min_event_ms=10,
+        max_event_ms=20,
+        checksum=7,
+        partitions=parts,
+    )
     p = writing.plan
-    receipt = Receipt("a", p.batch_id, writing.epoch, writing.nonce, "t", "id-1", 1, 1, (result,), (late,))
+    receipt = Receipt(
+        attempt="a",
+        batch_id=p.batch_id,
+        epoch=writing.epoch,
+        nonce=writing.nonce,
+        topic="t",
+        topic_id="id-1",
+        spec_version=1,
+        rules_version=1,
+        ranges=(result,),
+        files=(late,),
+    )
     ledger.batches.land(ledger.batches.seal(writing, receipt))
     for flag in ("moved", "registered") if settled else ():
         ledger.batches.mark_side(NAME, batch_id, flag)
@@ -57,7 +90,9 @@ def test_what_waits(ledger: SqlLedger, now: list[int]) -> None:
     late_batch(ledger)
     late_batch(ledger, 3, 10, settled=False)
     batches = (LateBatch(2, 2, 5_000, True), LateBatch(3, 2, 5_000, False))
-    assert ledger.reopenings.candidates(NAME) == [LateWindow(0, batches, 1, 0, False)]
+    assert ledger.reopenings.candidates(NAME) == [
+        LateWindow(start_ms=0, batches=batches, current=1, reopened=0, working=False)
+    ]
     assert ledger.reopenings.candidates(NAME, 0) == ledger.reopenings.candidates(NAME)
     assert ledger.reopenings.candidates(NAME, 7) == []
     assert len(ledger.reopenings.candidates(NAME, since_ms=0)) == 1

@@ -69,7 +69,19 @@ def one_more(ledger: SqlLedger, batch_id: int, offset: int, rng: random.Random, 
     data, late = rng.randint(0, read), 0
     late = rng.randint(0, read - data)
     dirty = read - data - late - rng.choice((0, 0, 0, -1))  # the last: a broken promise
-    result = RangeResult(batch.plan.ranges[0], read, data, late, dirty, 0, 0, (), None, None, bytes=read * 7)
+    result = RangeResult(
+        range=batch.plan.ranges[0],
+        read=read,
+        data=data,
+        late=late,
+        dirty=dirty,
+        filtered=0,
+        dropped=0,
+        gaps=(),
+        min_event_ms=None,
+        max_event_ms=None,
+        bytes=read * 7,
+    )
     receipt = replace(manifest(batch), ranges=(result,), files=(), seconds=rng.random() * 9)
     batch = ledger.batches.seal(batch, receipt)
     advance(ledger)
@@ -113,7 +125,18 @@ def test_rows_that_a_redrive_takes_are_counted_once(ledger) -> None:  # noqa: F8
         ledger.batches.mark_side(NAME, 2, flag)
     again = insert(ledger, 3, (DirtySource(2, 0, 1, 4, 4),))
     writing = ledger.batches.take(again, "n3")
-    result = RangeResult(again.plan.ranges[0], 1, 0, 0, 1, 0, 0, (), None, None)
+    result = RangeResult(
+        range=again.plan.ranges[0],
+        read=1,
+        data=0,
+        late=0,
+        dirty=1,
+        filtered=0,
+        dropped=0,
+        gaps=(),
+        min_event_ms=None,
+        max_event_ms=None,
+    )
     ledger.batches.land(ledger.batches.seal(writing, replace(manifest(writing), ranges=(result,), files=())))
     advance(ledger)
     found = seen(ledger)

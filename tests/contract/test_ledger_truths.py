@@ -18,7 +18,7 @@ from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 
-ANSWER = Answer("audit", 2, 3, None, 1000, 900)
+ANSWER = Answer(source="audit", rows=2, expected=3, problem=None, asked_ms=1000, since_ms=900)
 NEXT = WindowKey(HOUR, 2 * HOUR)
 
 

@@ -151,7 +151,10 @@ def test_uncommitted_records_are_seen_by_ranges_that_were_planned_so(place):
     reader, topic, _ = place
     ours = OffsetRange(topic, 0, 4, 12)
     pinned = spec("read_uncommitted")
-    reader._plan = replace(reader._plan, parts=(JobPart(1, 0, Floor(0), (ours,), 1, pinned),))
+    reader._plan = replace(
+        reader._plan,
+        parts=(JobPart(batch_id=1, clock_ms=0, floor=Floor(0), ranges=(ours,), rules_version=1, pinned=pinned),),
+    )
     try:
         assert [row[0] for row in _read(reader, topic, 0, 4, 12)] == [4, 5, 6, 7, 9, 10, 11]
         assert [row[0] for row in _read(reader, topic, 0, 5, 8)] == [5, 6, 7], "a task may get a piece of it"

@@ -193,7 +193,15 @@ def test_an_empty_topic(broker, topic):
     broker.create(topic, partitions=3, retention_ms=86_400_000)
     state = broker.source().look(topic)
     partitions = dict.fromkeys(range(3), Lane(0, 0, 0))
-    assert state == LogState(topic, state.topic_id, partitions, 86_400_000, None, True, 1024**3)
+    assert state == LogState(
+        topic=topic,
+        topic_id=state.topic_id,
+        partitions=partitions,
+        retention_ms=86_400_000,
+        retention_bytes=None,
+        deletes=True,
+        segment_bytes=1024**3,
+    )
     assert state.traits == ALL
     assert None not in [lane.leader_epoch for lane in state.partitions.values()]
 

@@ -158,7 +158,7 @@ def test_a_login_is_in_no_reason(http: Http) -> None:
 @pytest.mark.parametrize("host", [None, "no such host", "http://127.0.0.1:99999"])
 def test_addresses_that_cannot_be(http: Http, host: str | None) -> None:
     with pytest.raises(TruthUnknown):
-        http.asking(Connection("counts", "http", host=host)).expected(window(1))
+        http.asking(Connection(conn_id="counts", conn_type="http", host=host)).expected(window(1))
 
 
 def test_a_header_that_cannot_be_sent(http: Http) -> None:
@@ -171,10 +171,10 @@ def test_a_header_that_cannot_be_sent(http: Http) -> None:
 def test_a_login_within_the_address(http: Http) -> None:
     host = f"http://user:s3cret-word@127.0.0.1:{http.server.port}"
     with pytest.raises(TruthUnknown) as caught:
-        http.asking(Connection("counts", "http", host=host)).expected(window(1))
+        http.asking(Connection(conn_id="counts", conn_type="http", host=host)).expected(window(1))
     assert "s3cret-word" not in str(caught.value)
 
 
 def test_a_connection_that_is_missing() -> None:
     with pytest.raises(TruthUnknown, match="connection counts is not in this environment"):
-        asked(Completeness("http", "counts", path="/", count_path="$.count"), None).expected(window(1))
+        asked(Completeness(source="http", conn_id="counts", path="/", count_path="$.count"), None).expected(window(1))

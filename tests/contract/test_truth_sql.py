@@ -76,7 +76,9 @@ def test_a_slow_database_is_unknown(postgres_teller: Postgres, tmp_path: Path) -
         slow.expected(window(1))
     other = Sqlite(tmp_path)
     endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n where :start > ''"
-    slow = SqlTruth(Connection("c", "sqlite", host=str(other.path)), lambda: None, endless, timeout_s=0.1)
+    slow = SqlTruth(
+        Connection(conn_id="c", conn_type="sqlite", host=str(other.path)), lambda: None, endless, timeout_s=0.1
+    )
     with pytest.raises(TruthUnknown, match="interrupted"):
         slow.expected(window(1))
 
@@ -84,11 +86,13 @@ def test_a_slow_database_is_unknown(postgres_teller: Postgres, tmp_path: Path) -
 def test_sqlite_is_only_read(tmp_path: Path) -> None:
     from tidegate.completeness.query import SqlTruth
 
-    connection = Connection("c", "sqlite", host=str(Sqlite(tmp_path).path))
+    connection = Connection(conn_id="c", conn_type="sqlite", host=str(Sqlite(tmp_path).path))
     with pytest.raises(TruthUnknown, match="readonly database"):
         SqlTruth(connection, lambda: None, "insert into counts values (:start, 1, 2, 3)").expected(window(1))
     with pytest.raises(TruthUnknown, match="there is no file"):
-        SqlTruth(Connection("c", "sqlite", host=f"{tmp_path}/none"), lambda: None, "select 1").expected(window(1))
+        SqlTruth(
+            Connection(conn_id="c", conn_type="sqlite", host=f"{tmp_path}/none"), lambda: None, "select 1"
+        ).expected(window(1))
     assert not (tmp_path / "none").exists()
 
 
@@ -96,7 +100,7 @@ def test_the_password_is_in_no_reason(postgres_teller: Postgres) -> None:
     from dataclasses import replace
 
     connection = replace(postgres_teller.connection(), login="somebody", password="s3cret-word")
-    truth = asked(Completeness("sql", "counts", query="select 1 where :start is null"), connection)
+    truth = asked(Completeness(source="sql", conn_id="counts", query="select 1 where :start is null"), connection)
     with pytest.raises(TruthUnknown) as caught:
         truth.expected(window(1))
     assert "s3cret-word" not in str(caught.value)
@@ -104,13 +108,18 @@ def test_the_password_is_in_no_reason(postgres_teller: Postgres) -> None:
 
 @pytest.mark.parametrize("kind", ["mysql", "http", None])
 def test_other_databases_are_refused_by_name(kind: str | None) -> None:
-    truth = asked(Completeness("sql", "counts", query="select 1"), Connection("counts", kind, host="db"))
+    truth = asked(
+        Completeness(source="sql", conn_id="counts", query="select 1"),
+        Connection(conn_id="counts", conn_type=kind, host="db"),
+    )
     with pytest.raises(TruthUnknown, match=f"is of type {kind}: counts can be asked of postgres, sqlite, hiveserver2"):
         truth.expected(window(1))
 
 
 def test_hive(hive_spark: Any) -> None:
-    connection = Connection("counts", "hiveserver2", hive_spark.hive_host, hive_spark.hive_port)
+    connection = Connection(
+        conn_id="counts", conn_type="hiveserver2", host=hive_spark.hive_host, port=hive_spark.hive_port
+    )
     when = "timestamp '2013-01-05 01:30:00' >= :start and timestamp '2013-01-05 01:30:00' < :end"
     ask = {
         "select count(*) from (select 1 as a union all select 2) t where " + when: [0, 2, 0],
@@ -119,11 +128,11 @@ def test_hive(hive_spark: Any) -> None:
         "select cast(null as bigint)": [None] * 3,
     }
     for query, counts in ask.items():
-        truth = asked(Completeness("sql", "counts", query=query), connection)
+        truth = asked(Completeness(source="sql", conn_id="counts", query=query), connection)
         assert [truth.expected(window(hour)) for hour in (0, 1, 2)] == counts, query
     for query, message in {
         "select a from no_such_table": "no_such_table",
         "select explode(array(1,2,3))": "one row",
     }.items():
         with pytest.raises(TruthUnknown, match=message):
-            asked(Completeness("sql", "counts", query=query), connection).expected(window(1))
+            asked(Completeness(source="sql", conn_id="counts", query=query), connection).expected(window(1))

@@ -100,7 +100,9 @@ def test_more_messages_than_one_question_reads(audit: Audit, monkeypatch: pytest
 
 @pytest.mark.parametrize("start", ["1e999999999", "-1e999999999", "1e-999999999", "9223372036854775808"])
 def test_a_windows_start_that_is_no_instant_costs_no_time(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
+    settings = Completeness(
+        source="topic", conn_id="kafka", topic="audit", window_path="$.window", count_path="$.count"
+    )
     from tidegate.completeness.audit_topic import TopicTruth
 
     message = Said(f'{{"window": {start}, "count": 1}}'.encode())
@@ -110,7 +112,9 @@ def test_a_windows_start_that_is_no_instant_costs_no_time(start: str, monkeypatc
 
 
 def test_counts_that_are_too_many_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
+    settings = Completeness(
+        source="topic", conn_id="kafka", topic="audit", window_path="$.window", count_path="$.count"
+    )
     from tidegate.completeness.audit_topic import TopicTruth
 
     said = [Said(f'{{"window": {T0 + HOUR}, "count": {2**62}}}'.encode(), at) for at in (1, 2)]
@@ -120,7 +124,9 @@ def test_counts_that_are_too_many_together(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_broker_that_is_not_there() -> None:
-    settings = Completeness("topic", "kafka", topic="audit", window_path="$.window", count_path="$.count")
+    settings = Completeness(
+        source="topic", conn_id="kafka", topic="audit", window_path="$.window", count_path="$.count"
+    )
     from tidegate.completeness.audit_topic import TopicTruth
 
     truth = TopicTruth({"bootstrap.servers": "127.0.0.1:1"}, settings, "UTC", timeout_s=1)

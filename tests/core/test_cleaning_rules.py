@@ -35,8 +35,20 @@ from tidegate.core.target.paths import Assembly, parse_assembly
 T0 = 1_357_344_000_000
 NOW, OLD = 1_000_000, 0
 TTL = Cleaning(1000, 1000, 1000, 1000)
-LANDED = BatchFacts(7, "LANDED", 3, True, OLD, None, False)
-RETIRED = GenerationFacts(T0, 1, "RETIRED", 2, "archive", "file:///t/hour=00", OLD, OLD, None, 2, 0)
+LANDED = BatchFacts(batch_id=7, state="LANDED", epoch=3, side_moved=True, landed_ms=OLD, cleaned_ms=None, newest=False)
+RETIRED = GenerationFacts(
+    window_ms=T0,
+    number=1,
+    state="RETIRED",
+    epoch=2,
+    kind="archive",
+    location="file:///t/hour=00",
+    built_ms=OLD,
+    retired_ms=OLD,
+    cleaned_ms=None,
+    current=2,
+    newer_retired=0,
+)
 
 
 def test_a_landed_directory_goes_only_if_everything_is_right() -> None:

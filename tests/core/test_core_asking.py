@@ -15,7 +15,7 @@ from tidegate.core.replay.request import LONGEST_REASON, MOST_WINDOWS, Asked, as
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.states import WindowKey
 
-HOURS = Windows(HOUR, "UTC", T0, HOUR)
+HOURS = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR)
 OWN = WindowKey(T0 + 9 * HOUR, T0 + 10 * HOUR)
 
 
@@ -49,7 +49,7 @@ def test_a_range_is_of_the_windows_that_begin_in_it() -> None:
 
 def test_days_are_the_zones() -> None:
     start = int(datetime(2013, 3, 31, tzinfo=UTC).timestamp() * 1000) - HOUR
-    days = Windows(24 * HOUR, "Europe/Berlin", start, HOUR)
+    days = Windows(size_ms=24 * HOUR, timezone="Europe/Berlin", start_ms=start, watermark_delay_ms=HOUR)
     (one,) = asked({"window": "2013-03-31T12:00Z"}, days, None).windows
     assert (one.start_ms, one.end_ms - one.start_ms) == (start, 23 * HOUR)
 
@@ -146,7 +146,7 @@ def test_instants_of_up_to_forty_characters_are_read() -> None:
 
 
 def test_where_no_calendar_has_windows_there_are_none() -> None:
-    days = Windows(24 * HOUR, "Europe/Berlin", T0, HOUR)
+    days = Windows(size_ms=24 * HOUR, timezone="Europe/Berlin", start_ms=T0, watermark_delay_ms=HOUR)
     for said in ({"window": "0001-01-01T00:00Z"}, {"from": "0001-01-01T00:00Z", "until": "2013-01-05"}):
         with pytest.raises(AskedWrong, match=r"no window is at 0*1-01-01T00:00Z"):
             asked(said, days, None)

@@ -30,7 +30,18 @@ ID, START = "20130105T000000Z", "2013-01-05T00:00Z"
 def file(name: str, kind: str, *parts: PartitionRows) -> FileEntry:
     rows = sum(p.rows for p in parts)
     window = None if kind == "dirty" else T0
-    return FileEntry(f"{kind}/{name}", kind, window, (), rows, 100, T0, T0, 7 * rows, parts)
+    return FileEntry(
+        path=f"{kind}/{name}",
+        kind=kind,
+        window_ms=window,
+        values=(),
+        rows=rows,
+        bytes=100,
+        min_event_ms=T0,
+        max_event_ms=T0,
+        checksum=7 * rows,
+        partitions=parts,
+    )
 
 
 # batch 1: partition 0 [0, 10), 1 [5, 8); batch 2: partition 0 [10, 14), 1 stands still
@@ -43,9 +54,28 @@ FILES = {1: (DATA_1, LATE_1, DIRTY_1), 2: (DATA_2,)}
 
 def batch(number: int, ranges: tuple[RangeRow, ...], ends: dict[int, int], **more: object) -> BatchRow:
     row = BatchRow(
-        number, "LANDED", 1, "n", 1, 1, "t", "id", T0, 0, manifest_digest(FILES.get(number, ())), True, True, None,
-        None, T0, T0, T0, ranges, ends, {0: 0, 1: 5, 2: 40},
-    )  # fmt: skip
+        batch_id=number,
+        state="LANDED",
+        epoch=1,
+        nonce="n",
+        revision=1,
+        spec_version=1,
+        topic="t",
+        topic_id="id",
+        clock_ms=T0,
+        records=0,
+        manifest_digest=manifest_digest(FILES.get(number, ())),
+        side_moved=True,
+        side_registered=True,
+        refused=None,
+        blocked=None,
+        planned_ms=T0,
+        sealed_ms=T0,
+        landed_ms=T0,
+        ranges=ranges,
+        ends=ends,
+        log_starts={0: 0, 1: 5, 2: 40},
+    )
     return replace(row, **more)
 
 
@@ -59,18 +89,43 @@ ONE = batch(
     {0: 10, 1: 8},
 )
 TWO = batch(2, (span(0, 10, 14, read=4, data=4),), {0: 14, 1: 8})
-SPINE = Spine("flights", 3, "id", {"LANDED": 2}, {}, 0, (), {}, (), 9)
+SPINE = Spine(
+    name="flights",
+    next_batch_id=3,
+    topic_id="id",
+    states={"LANDED": 2},
+    unlanded={},
+    unmoved=0,
+    losses=(),
+    windows={},
+    generations=(),
+    newest_event=9,
+)
 TOTALS = (
-    WindowTotal(T0, 1, "data", 0, 6, 0, 5),
-    WindowTotal(T0, 1, "data", 1, 3, 5, 7),
-    WindowTotal(T0, 1, "late", 0, 1, 6, 6),
-    WindowTotal(T0, 2, "data", 0, 4, 10, 13),
+    WindowTotal(window_ms=T0, batch_id=1, kind="data", partition=0, rows=6, min_offset=0, max_offset=5),
+    WindowTotal(window_ms=T0, batch_id=1, kind="data", partition=1, rows=3, min_offset=5, max_offset=7),
+    WindowTotal(window_ms=T0, batch_id=1, kind="late", partition=0, rows=1, min_offset=6, max_offset=6),
+    WindowTotal(window_ms=T0, batch_id=2, kind="data", partition=0, rows=4, min_offset=10, max_offset=13),
 )
 WINDOW = WindowRow(WindowKey(T0, T0 + HOUR), "CLOSED", 3, T0, None)
 GENERATION = GenerationRow(
-    T0, 1, "CURRENT", 1, "n", "archive", "d", "l", 13, content_digest((DATA_1, DATA_2)), T0, T0, None, None, (1, 2),
-    (DATA_1, DATA_2),
-)  # fmt: skip
+    window_ms=T0,
+    number=1,
+    state="CURRENT",
+    epoch=1,
+    nonce="n",
+    kind="archive",
+    directory="d",
+    location="l",
+    rows=13,
+    digest=content_digest((DATA_1, DATA_2)),
+    built_ms=T0,
+    published_ms=T0,
+    retired_ms=None,
+    cleaned_ms=None,
+    batches=(1, 2),
+    files=(DATA_1, DATA_2),
+)
 PAGE = WindowPage(T0, WINDOW, TOTALS, tuple((i, f) for i, fs in FILES.items() for f in fs), (GENERATION,))
 
 
@@ -97,7 +152,7 @@ def test_sound_books() -> None:
     found, totals = look()
     assert found == []
     balance = Balance(offsets=17, read=16, gaps=1, data=13, late=1, dirty=1, filtered=1)
-    assert totals == Totals(balance, published=13, waiting=0, abandoned=0, lost=0, unfinished=0)
+    assert totals == Totals(balance=balance, published=13, waiting=0, abandoned=0, lost=0, unfinished=0)
 
 
 def test_a_window_that_waits() -> None:

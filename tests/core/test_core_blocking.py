@@ -13,7 +13,9 @@ from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts, certify
 
-WAIT = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=2 * HOUR)
+WAIT = Windows(
+    size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=HOUR, idle="wait", topic_silence_ms=2 * HOUR
+)
 CLOCK, FOLLOW = replace(WAIT, idle="clock"), replace(WAIT, idle="follow")
 MINUTE = HOUR // 60
 WINDOW = WindowKey(98 * HOUR, 99 * HOUR)
@@ -21,10 +23,10 @@ WINDOW = WindowKey(98 * HOUR, 99 * HOUR)
 
 def part(number: int, event: float | None, drained: bool = True, advanced: float | None = 100) -> PartitionFacts:
     return PartitionFacts(
-        number,
-        None if event is None else round(event * HOUR),
-        drained,
-        None if advanced is None else round(advanced * HOUR),
+        partition=number,
+        max_event_ms=None if event is None else round(event * HOUR),
+        drained=drained,
+        advanced_ms=None if advanced is None else round(advanced * HOUR),
     )
 
 

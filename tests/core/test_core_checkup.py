@@ -8,7 +8,7 @@ from tidegate.core.audit.checkup import EVERY_MS, NEWEST_WINDOWS, Flaw, Shown, o
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.core.files.balance import Balance
 
-WHOLE = Sums(10, 9, 5, 1, 1, 1, 1, 2, 99, 0)
+WHOLE = Sums(offsets=10, read=9, data=5, late=1, dirty=1, filtered=1, dropped=1, rerouted=2, bytes=99, unaccounted=0)
 MANIFEST = {"a": 1, "b": 2}
 SHOWN = Shown(0, 5, 5, MANIFEST, {**MANIFEST, "_SUCCESS": 0, "stray": 9})
 AT = "1970-01-01T00:00Z"
@@ -55,10 +55,19 @@ def test_bounds() -> None:
 
 def test_totals_add_field_by_field() -> None:
     steps = BatchSteps(*(Spent(n, 1) for n in range(5)))
-    one = Totals(WHOLE, Sums(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), 3, steps)
+    one = Totals(
+        WHOLE,
+        Sums(offsets=1, read=2, data=3, late=4, dirty=5, filtered=6, dropped=7, rerouted=8, bytes=9, unaccounted=10),
+        3,
+        steps,
+    )
     both = one + one
-    assert both.ingested == Sums(20, 18, 10, 2, 2, 2, 2, 4, 198, 0)
-    assert both.redriven == Sums(2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
+    assert both.ingested == Sums(
+        offsets=20, read=18, data=10, late=2, dirty=2, filtered=2, dropped=2, rerouted=4, bytes=198, unaccounted=0
+    )
+    assert both.redriven == Sums(
+        offsets=2, read=4, data=6, late=8, dirty=10, filtered=12, dropped=14, rerouted=16, bytes=18, unaccounted=20
+    )
     assert (both.taken, both.steps) == (6, BatchSteps(*(Spent(2 * n, 2) for n in range(5))))
     assert Totals() + one == one
 
@@ -69,5 +78,7 @@ def test_each_row_is_its_owners() -> None:
     redriven = Sums(offsets=50, read=6, data=4, dirty=2, rerouted=1)
     found = Totals(ingested, redriven, 6)
     assert found.dirty_now == 6
-    assert found.balance == Balance(100, 90, 10, 74, 5, 6, 3, 2, 5)
+    assert found.balance == Balance(
+        offsets=100, read=90, gaps=10, data=74, late=5, dirty=6, filtered=3, dropped=2, rerouted=5
+    )
     assert found.balance.holds

@@ -10,7 +10,11 @@ from core_values import PIPELINE
 from tidegate.core.spec.compatibility import altered, incompatible
 from tidegate.core.spec.pipeline import Column, Format, Pipeline
 
-ID, SITE, N = Column("id", "string", "$.id"), Column("site", "string", "$.site"), Column("n", "int", "$.n")
+ID, SITE, N = (
+    Column(name="id", type="string", path="$.id"),
+    Column(name="site", type="string", path="$.site"),
+    Column(name="n", type="int", path="$.n"),
+)
 BASE = replace(PIPELINE, columns=(ID, SITE, N), partition_by=("date", "hour", "site"), kafka_columns=True)
 
 
@@ -21,10 +25,10 @@ def reasons(**changes: object) -> list[str]:
 TAKEN: list[tuple[dict[str, object], bool]] = [
     ({"columns": (SITE, N, ID)}, True),
     ({"columns": (ID, SITE)}, True),
-    ({"columns": (ID, SITE, N, Column("more", "int", "$.more"))}, True),
+    ({"columns": (ID, SITE, N, Column(name="more", type="int", path="$.more"))}, True),
     ({"columns": (ID, SITE, replace(N, path="$.other"))}, False),
     ({"columns": (ID, SITE, replace(N, path="", expr="1"))}, False),
-    ({"columns": (ID, SITE, N, Column("raw", "string", "$.raw", hidden=True))}, False),
+    ({"columns": (ID, SITE, N, Column(name="raw", type="string", path="$.raw", hidden=True))}, False),
     ({"columns": (ID, SITE, replace(N, nullable=False))}, False),
     ({"columns": (ID, SITE, N), "where": "n > 1"}, False),
     ({"format": Format(unknown_fields="capture")}, True),

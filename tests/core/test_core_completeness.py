@@ -36,14 +36,19 @@ from tidegate.core.window.watermark import Certificate
 
 HOUR = 3_600_000
 SINCE = 1_357_362_000_000  # 2013-01-05T05:00:00Z
-WAIT = Completeness("topic", "kafka", topic="orders-audit", poll_ms=300_000)
+WAIT = Completeness(source="topic", conn_id="kafka", topic="orders-audit", poll_ms=300_000)
 PATIENT = replace(WAIT, patience_ms=HOUR)
 LOOSE = replace(WAIT, tolerance=0.001)
 OURS, THEIRS = 1_204_000, 1_204_331
 
 
 def answer(rows: int = OURS, expected: int | None = THEIRS, problem: str | None = None, **other: object) -> Answer:
-    return replace(Answer("orders-audit", rows, expected, problem, SINCE + 1, SINCE), **other)  # type: ignore[arg-type]
+    return replace(
+        Answer(
+            source="orders-audit", rows=rows, expected=expected, problem=problem, asked_ms=SINCE + 1, since_ms=SINCE
+        ),
+        **other,
+    )  # type: ignore[arg-type]
 
 
 def judged(settings: Completeness, given: Answer | None, now_ms: int = SINCE) -> tuple[str, str, int | None, str]:
@@ -54,13 +59,13 @@ def judged(settings: Completeness, given: Answer | None, now_ms: int = SINCE) ->
 def test_complete() -> None:
     given = answer(THEIRS)
     assert compare(WAIT, given, SINCE) == Comparison(
-        COMPLETE,
-        PUBLISH,
-        "complete: 1,204,331 of 1,204,331 by orders-audit",
-        "orders-audit",
-        THEIRS,
-        THEIRS,
-        SINCE + 1,
+        verdict=COMPLETE,
+        action=PUBLISH,
+        text="complete: 1,204,331 of 1,204,331 by orders-audit",
+        source="orders-audit",
+        rows=THEIRS,
+        expected=THEIRS,
+        asked_ms=SINCE + 1,
     )
 
 
@@ -146,7 +151,10 @@ def test_who_it_is_is_said_once() -> None:
 
 def test_nobody_was_asked() -> None:
     assert compare(PATIENT, None, SINCE) == Comparison(
-        UNKNOWN, HOLD, "unknown: orders-audit has not been asked; waits for an answer", "orders-audit"
+        verdict=UNKNOWN,
+        action=HOLD,
+        text="unknown: orders-audit has not been asked; waits for an answer",
+        source="orders-audit",
     )
     assert judged(replace(WAIT, policy="warn"), None) == (
         UNKNOWN, WARN, None, "unknown: orders-audit has not been asked; published with a warning",
@@ -256,7 +264,17 @@ def test_how_long_it_can_take() -> None:
     assert longest_wait_ms(replace(WAIT, patience_ms=0)) == 0
 
 
-CERTIFICATE = Certificate("orders", WindowKey(0, HOUR), True, "watermark passed", 7, 1, 2, (), ())
+CERTIFICATE = Certificate(
+    pipeline="orders",
+    window=WindowKey(0, HOUR),
+    ready=True,
+    reason="watermark passed",
+    decided_ms=7,
+    batch_id=1,
+    watermark_ms=2,
+    partitions=(),
+    blockers=(),
+)
 
 
 def test_a_certificate_that_is_held() -> None:
@@ -352,4 +370,4 @@ def test_named_parameters(query: str, names: list[str]) -> None:
 
 def test_what_people_know_it_by() -> None:
     assert WAIT.source_name == "orders-audit"
-    assert Completeness("http", "counts_http", path="/x").source_name == "counts_http"
+    assert Completeness(source="http", conn_id="counts_http", path="/x").source_name == "counts_http"

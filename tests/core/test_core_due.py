@@ -16,7 +16,7 @@ from tidegate.core.window.states import WindowKey
 
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z
-HOURS = Windows(HOUR, "UTC", T0, 0)
+HOURS = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=0)
 
 
 def hours(*numbers: int) -> list[int]:
@@ -49,7 +49,12 @@ def test_nothing_is_due_before_the_first_window_ends(low: int) -> None:
 
 
 def test_days_are_counted_as_they_are() -> None:
-    berlin = Windows(DAY_MS, "Europe/Berlin", int(datetime(2024, 10, 25, 22, tzinfo=UTC).timestamp() * 1000), 0)
+    berlin = Windows(
+        size_ms=DAY_MS,
+        timezone="Europe/Berlin",
+        start_ms=int(datetime(2024, 10, 25, 22, tzinfo=UTC).timestamp() * 1000),
+        watermark_delay_ms=0,
+    )
     found = due(berlin, unknown(berlin, (), int(datetime(2024, 10, 29, tzinfo=UTC).timestamp() * 1000)), [])
     assert found.count == 3
     assert [(k.end_ms - k.start_ms) // HOUR for k in found] == [24, 25, 24]
@@ -88,7 +93,12 @@ def test_nothing_due_is_false_and_has_no_ranges() -> None:
 
 def test_what_is_remembered_may_end_within_a_window() -> None:
     """Noted by other zone data: the windows that it cuts are looked at again, as a whole."""
-    days = Windows(DAY_MS, "Africa/Cairo", int(datetime(2023, 4, 26, 22, tzinfo=UTC).timestamp() * 1000), 0)
+    days = Windows(
+        size_ms=DAY_MS,
+        timezone="Africa/Cairo",
+        start_ms=int(datetime(2023, 4, 26, 22, tzinfo=UTC).timestamp() * 1000),
+        watermark_delay_ms=0,
+    )
     start, end = (int(datetime(2023, 4, d, 21, tzinfo=UTC).timestamp() * 1000) for d in (28, 30))
     noted = [Interval(days.start_ms, start + HOUR), Interval(start + 3 * HOUR, start + 4 * HOUR)]
     assert unknown(days, noted, end + HOUR) == (Interval(start, end),)

@@ -119,7 +119,11 @@ def test_a_topic_that_has_not_begun_is_not_silent() -> None:
     """`source.start: latest` on a topic that nobody writes to: batch 1 pins where it stands, and reads nothing."""
     topic = Topic(on_silence="close", idle_max_lag_ms=None)
     topic.logs = {0: [], 1: []}
-    topic.facts = TopicFacts(1, at(0), tuple(PartitionFacts(p, None, True, None) for p in topic.logs))
+    topic.facts = TopicFacts(
+        1,
+        at(0),
+        tuple(PartitionFacts(partition=p, max_event_ms=None, drained=True, advanced_ms=None) for p in topic.logs),
+    )
     topic.ends, topic.next_id = {0: 0, 1: 0}, 2
     assert isinstance(topic.plan(30), NothingToPlan)
     assert not topic.ready(1)

@@ -31,21 +31,70 @@ from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 
 P, OFFSET = 3, 25
-TOPIC = LogState("flights", "id", {P: Lane(5, 40, 50)})
+TOPIC = LogState(topic="flights", topic_id="id", partitions={P: Lane(5, 40, 50)})
 AROUND = Surroundings(PIPELINE, PIPELINE, TOPIC, "", {})
 COUNTED = RangeRow(OffsetRange("t", P, 20, 30), Balance(offsets=10, read=10, data=10))
 OTHER = RangeRow(OffsetRange("t", 0, 0, 30), Balance(offsets=30, read=30, filtered=30), (Interval(0, 30),))
 BATCH = BatchRow(
-    7, "LANDED", 2, "n", 1, 1, "t", "id", T0, 10, None, True, True, None, None, T0 + 1500, None, T0 + 9000,
-    (OTHER, COUNTED),
-)  # fmt: skip
+    batch_id=7,
+    state="LANDED",
+    epoch=2,
+    nonce="n",
+    revision=1,
+    spec_version=1,
+    topic="t",
+    topic_id="id",
+    clock_ms=T0,
+    records=10,
+    manifest_digest=None,
+    side_moved=True,
+    side_registered=True,
+    refused=None,
+    blocked=None,
+    planned_ms=T0 + 1500,
+    sealed_ms=None,
+    landed_ms=T0 + 9000,
+    ranges=(OTHER, COUNTED),
+)
 KEY = WindowKey(T0, T0 + HOUR)
-CURRENT = GenerationRow(T0, 2, "CURRENT", 1, "n", "archive", "d", "l", 1, "x", T0, T0 + 777, None)
-LIFE = Life("id", True, 10, 30, batch=BATCH, windows={T0: WindowFacts(T0, None, None, ())})
+CURRENT = GenerationRow(
+    window_ms=T0,
+    number=2,
+    state="CURRENT",
+    epoch=1,
+    nonce="n",
+    kind="archive",
+    directory="d",
+    location="l",
+    rows=1,
+    digest="x",
+    built_ms=T0,
+    published_ms=T0 + 777,
+    retired_ms=None,
+)
+LIFE = Life(
+    topic_id="id",
+    accepted=True,
+    first_offset=10,
+    planned_end=30,
+    batch=BATCH,
+    windows={T0: WindowFacts(T0, None, None, ())},
+)
 
 
 def entry(kind: str, low: int | None = T0, high: int | None = T0 + 60_000) -> FileEntry:
-    return FileEntry(f"{kind}/a", kind, None if kind == "dirty" else T0, (), 9, 100, low, high, 1, ())
+    return FileEntry(
+        path=f"{kind}/a",
+        kind=kind,
+        window_ms=None if kind == "dirty" else T0,
+        values=(),
+        rows=9,
+        bytes=100,
+        min_event_ms=low,
+        max_event_ms=high,
+        checksum=1,
+        partitions=(),
+    )
 
 
 def decide(life: Life = LIFE, search: Search = Search(), offset: int = OFFSET, around: Surroundings = AROUND) -> Fate:
@@ -273,7 +322,7 @@ def test_late_rows() -> None:
 
 
 def test_why_a_row_is_late() -> None:
-    windows = Windows(HOUR, "UTC", T0, 0)
+    windows = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=0)
     assert "windows.start 2013-01-05T00:00Z" in late_because(Floor(T0), T0 - HOUR, windows, BATCH)
     assert "windows.max_age" in late_because(Floor(T0 + HOUR), T0, windows, BATCH)
     assert "closing or closed" in late_because(Floor(T0 + HOUR - 1), T0, windows, BATCH)
@@ -365,7 +414,17 @@ def test_a_file_of_one_instant_tells_the_event_time() -> None:
 
 
 ROW = WindowRow(KEY, "CLOSED", 9, T0, None)
-READY = Certificate("flights", KEY, True, "passed", T0, 7, T0, (), ())
+READY = Certificate(
+    pipeline="flights",
+    window=KEY,
+    ready=True,
+    reason="passed",
+    decided_ms=T0,
+    batch_id=7,
+    watermark_ms=T0,
+    partitions=(),
+    blockers=(),
+)
 
 
 @pytest.mark.parametrize(

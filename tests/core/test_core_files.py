@@ -20,7 +20,18 @@ HERE, BESIDE = "file:///lake/flights/date=2013-01-05/hour=00", "file:///lake/fli
 
 def entry(carrier: str | None, rows: int = 1) -> FileEntry:
     values = (("carrier", carrier), ("leg", "1"))
-    return FileEntry("carrier=x/leg=1/f.parquet", DATA, T0, values, rows, 10 * rows, 0, 0, 0, ())
+    return FileEntry(
+        path="carrier=x/leg=1/f.parquet",
+        kind=DATA,
+        window_ms=T0,
+        values=values,
+        rows=rows,
+        bytes=10 * rows,
+        min_event_ms=0,
+        max_event_ms=0,
+        checksum=0,
+        partitions=(),
+    )
 
 
 def test_values_are_those_that_a_query_gives() -> None:
@@ -32,7 +43,7 @@ def test_values_are_those_that_a_query_gives() -> None:
 
 def test_sums_and_paths_by_values() -> None:
     files = tuple(TableFile(f"{HERE}/{n}", (("carrier", c),), n, 10 * n) for n, c in ((1, "a"), (2, "b"), (3, "a")))
-    found = WindowFiles(KEY, "", 1, files=files)
+    found = WindowFiles(window=KEY, partition="", generation=1, files=files)
     assert (found.rows, found.bytes, found.paths) == (6, 60, [f"{HERE}/{n}" for n in (1, 2, 3)])
     assert found.by_values() == {
         (("carrier", "a"),): [f"{HERE}/1", f"{HERE}/3"],
@@ -45,8 +56,30 @@ def test_sums_and_paths_by_values() -> None:
     [(SWAPPING, HERE, True), (SWAPPING, BESIDE, False), (BUILT, HERE, False), (None, None, False)],
 )
 def test_files_that_make_way(state: str | None, location: str | None, expected: bool) -> None:
-    current = PublishedGeneration("flights", KEY, 1, "archive", (1,), HERE, (), "d", T0)
-    newest = state and BuiltGeneration("flights", KEY, 2, 1, "replay", (1,), "d", (), "d", state, location)
+    current = PublishedGeneration(
+        pipeline="flights",
+        window=KEY,
+        number=1,
+        kind="archive",
+        batches=(1,),
+        location=HERE,
+        files=(),
+        digest="d",
+        published_ms=T0,
+    )
+    newest = state and BuiltGeneration(
+        pipeline="flights",
+        window=KEY,
+        number=2,
+        epoch=1,
+        kind="replay",
+        batches=(1,),
+        directory="d",
+        files=(),
+        digest="d",
+        state=state,
+        location=location,
+    )
     assert moved_by(current, newest or None) is expected
 
 
@@ -68,6 +101,6 @@ def test_what_names_no_window(text: str) -> None:
 
 
 def test_a_partition_that_no_window_has() -> None:
-    spec = replace(PIPELINE, windows=Windows(2 * HOUR, "UTC", 0, 0))
+    spec = replace(PIPELINE, windows=Windows(size_ms=2 * HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=0))
     with pytest.raises(NoWindow, match="none of 120 min begins there by the clocks of UTC"):
         named(spec, "date=2013-01-05/hour=01")

@@ -13,7 +13,9 @@ from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts, certify
 
 MINUTE = 60_000
-WAIT = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=2 * HOUR)
+WAIT = Windows(
+    size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=HOUR, idle="wait", topic_silence_ms=2 * HOUR
+)
 CLOCK = replace(WAIT, idle="clock", on_silence="hold")
 FOLLOW = replace(WAIT, idle="follow")
 C = 1000 * HOUR
@@ -22,10 +24,10 @@ C = 1000 * HOUR
 
 def part(number: int, event: float | None, drained: bool = False, advanced: float | None = 1000) -> PartitionFacts:
     return PartitionFacts(
-        number,
-        None if event is None else round(event * HOUR),
-        drained,
-        None if advanced is None else round(advanced * HOUR),
+        partition=number,
+        max_event_ms=None if event is None else round(event * HOUR),
+        drained=drained,
+        advanced_ms=None if advanced is None else round(advanced * HOUR),
     )
 
 

@@ -11,7 +11,22 @@ from tidegate.core.look.views import GenerationRow
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import BUILT, CURRENT, RETIRED
 
-GENERATION = GenerationRow(0, 2, CURRENT, 1, "n", "reopen", "d", "l", 1, "x", 5, 6, None, late=(7, 9))
+GENERATION = GenerationRow(
+    window_ms=0,
+    number=2,
+    state=CURRENT,
+    epoch=1,
+    nonce="n",
+    kind="reopen",
+    directory="d",
+    location="l",
+    rows=1,
+    digest="x",
+    built_ms=5,
+    published_ms=6,
+    retired_ms=None,
+    late=(7, 9),
+)
 PAUSE = Pause(1, 0, "anna", "power", ("archive",))
 
 

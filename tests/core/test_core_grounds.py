@@ -8,13 +8,58 @@ from tidegate.core.publish.grounds import MAX_GAPS, BatchGround, Gap, Grounds, P
 
 def test_sums_of_a_generation() -> None:
     batches = (
-        BatchGround(1, "ingest", 5, False, 0, 1, 10, 20, 300, 0),
-        BatchGround(2, "ingest", 4, True, 1, 1, 11, 21, 400, 2),
+        BatchGround(
+            batch_id=1,
+            kind="ingest",
+            rows=5,
+            late=False,
+            rerouted=0,
+            spec_version=1,
+            clock_ms=10,
+            landed_ms=20,
+            floor_ms=300,
+            closed_above=0,
+        ),
+        BatchGround(
+            batch_id=2,
+            kind="ingest",
+            rows=4,
+            late=True,
+            rerouted=1,
+            spec_version=1,
+            clock_ms=11,
+            landed_ms=21,
+            floor_ms=400,
+            closed_above=2,
+        ),
     )
-    parts = (PartitionGround(0, 6, 3, 9, 2, 12, 5), PartitionGround(1, 3, 0, 2, 1, 3, 2))
-    found = Grounds(3, batches, parts, (), 3, (), 2, (), 0)
+    parts = (
+        PartitionGround(partition=0, rows=6, first=3, last=9, batches=2, offsets=12, gaps=5),
+        PartitionGround(partition=1, rows=3, first=0, last=2, batches=1, offsets=3, gaps=2),
+    )
+    found = Grounds(
+        closing_batch=3,
+        batches=batches,
+        partitions=parts,
+        ranges=(),
+        range_count=3,
+        gap_intervals=(),
+        gap_ranges=2,
+        losses=(),
+        loss_count=0,
+    )
     assert (found.rows, found.gaps, found.floor_ms) == (9, 7, 400)
-    empty = Grounds(3, (), (), (), 0, (), 0, (), 0)
+    empty = Grounds(
+        closing_batch=3,
+        batches=(),
+        partitions=(),
+        ranges=(),
+        range_count=0,
+        gap_intervals=(),
+        gap_ranges=0,
+        losses=(),
+        loss_count=0,
+    )
     assert (empty.rows, empty.gaps, empty.floor_ms) == (0, 0, None)
 
 

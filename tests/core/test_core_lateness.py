@@ -19,7 +19,7 @@ from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE, Floor, by_policy, errors, floor_of
 
-HOURS = Windows(HOUR_MS, "UTC", 5 * HOUR_MS, 0)
+HOURS = Windows(size_ms=HOUR_MS, timezone="UTC", start_ms=5 * HOUR_MS, watermark_delay_ms=0)
 # midnight that does not exist, midnight that comes twice, days of 23 and 25 hours, half-hour changes
 ZONES = (
     "UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "Australia/Lord_Howe",
@@ -84,7 +84,7 @@ def test_the_target_is_the_first_window_that_is_not_late(data: st.DataObject) ->
     zone = data.draw(st.sampled_from(ZONES))
     size = data.draw(st.sampled_from((15 * 60_000, HOUR_MS, 6 * HOUR_MS, DAY_MS)))
     first = data.draw(st.integers(1_262_304_000_000, 1_577_836_800_000)) // 60_000 * 60_000  # 2010 to 2020
-    windows = Windows(size, zone, first, 0)
+    windows = Windows(size_ms=size, timezone=zone, start_ms=first, watermark_delay_ms=0)
     if size == DAY_MS:
         windows = replace(windows, start_ms=window_start(first, windows))
     starts = following(windows.start_ms, windows, 40)
@@ -105,7 +105,7 @@ def test_the_target_is_the_first_window_that_is_not_late(data: st.DataObject) ->
 def test_days_of_other_lengths_are_whole_windows(zone: str) -> None:
     """Through a year, every day closed but one: that one is the target."""
     first = datetime(2016, 1, 1, tzinfo=zoneinfo.ZoneInfo(zone)).astimezone(UTC)
-    windows = Windows(DAY_MS, zone, int(first.timestamp() * 1000), 0)
+    windows = Windows(size_ms=DAY_MS, timezone=zone, start_ms=int(first.timestamp() * 1000), watermark_delay_ms=0)
     days = following(windows.start_ms, windows, 366)
     lengths = [b - a for a, b in itertools.pairwise(days)]
     assert len(set(lengths)) == 3, "this year has days of 23, 24 and 25 hours"
@@ -124,13 +124,35 @@ TARGET = Floor(5 * HOUR_MS, (Interval(5 * HOUR_MS, 6 * HOUR_MS),), 6 * HOUR_MS)
 def file(kind: str, hour: int, rows: int, partition: int = 0) -> FileEntry:
     window = None if kind == "dirty" else hour * HOUR_MS
     parts = (PartitionRows(partition, rows, 0, rows - 1),)
-    return FileEntry(f"{kind}/{hour}", kind, window, (), rows, 9, 1, 2, 7, parts)
+    return FileEntry(
+        path=f"{kind}/{hour}",
+        kind=kind,
+        window_ms=window,
+        values=(),
+        rows=rows,
+        bytes=9,
+        min_event_ms=1,
+        max_event_ms=2,
+        checksum=7,
+        partitions=parts,
+    )
 
 
 def receipt(*files: FileEntry, partition: int = 0, **counts: int) -> Receipt:
     told = dict.fromkeys(("read", "data", "late", "dirty", "filtered", "dropped"), 0) | counts
-    found = RangeResult(OffsetRange("t", partition, 0, 9), gaps=(), min_event_ms=None, max_event_ms=None, **told)
-    return Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, (found,), files)
+    found = RangeResult(range=OffsetRange("t", partition, 0, 9), gaps=(), min_event_ms=None, max_event_ms=None, **told)
+    return Receipt(
+        attempt="1.1-n",
+        batch_id=1,
+        epoch=1,
+        nonce="n",
+        topic="t",
+        topic_id="id",
+        spec_version=1,
+        rules_version=1,
+        ranges=(found,),
+        files=files,
+    )
 
 
 @pytest.mark.parametrize(

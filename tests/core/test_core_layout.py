@@ -58,7 +58,7 @@ def test_values_that_no_directory_can_have() -> None:
 def test_windows_tile_a_year_and_no_two_share_a_directory(zone: str, size: int) -> None:
     local = ZoneInfo(zone)
     start = int(datetime(2026, 1, 1, tzinfo=local).timestamp() * 1000)
-    spec = Windows(size, zone, start, 0)
+    spec = Windows(size_ms=size, timezone=zone, start_ms=start, watermark_delay_ms=0)
     names = ("date", "hour", "minute") if size < HOUR_MS or "Lord" in zone else ("date", "hour")
     seen: dict[object, int] = {}
     at = cut.window_start(start, spec)
@@ -83,7 +83,7 @@ def test_the_second_one_oclock_of_autumn_has_a_name_of_its_own() -> None:
 )
 def test_days_tile_where_clocks_change_at_midnight(zone: str) -> None:
     start = int(datetime(2012, 1, 1, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
-    spec = Windows(DAY_MS, zone, start, 0)
+    spec = Windows(size_ms=DAY_MS, timezone=zone, start_ms=start, watermark_delay_ms=0)
     dates, at = set(), start
     while at < start + 3000 * DAY_MS:
         end = cut.window_end(at, spec)
@@ -97,14 +97,14 @@ def test_days_tile_where_clocks_change_at_midnight(zone: str) -> None:
 @given(st.integers(-(10**13), 10**13))
 @pytest.mark.parametrize("size", [HOUR_MS, DAY_MS])
 def test_events_before_the_start_have_windows_too(size: int, event_ms: int) -> None:
-    spec = Windows(size, "UTC", JAN_5_4H, 0)
+    spec = Windows(size_ms=size, timezone="UTC", start_ms=JAN_5_4H, watermark_delay_ms=0)
     start = cut.window_start(event_ms, spec)
     assert start <= event_ms < cut.window_end(start, spec)
 
 
 def test_the_end_of_a_day_that_is_read_twice_belongs_to_the_day_that_has_begun() -> None:
     """In St. John's clocks went from 00:01 back to 23:01 of the day before."""
-    spec = Windows(DAY_MS, "America/St_Johns", JAN_5_4H, 0)
+    spec = Windows(size_ms=DAY_MS, timezone="America/St_Johns", start_ms=JAN_5_4H, watermark_delay_ms=0)
     midnight = int(datetime(2010, 11, 7, tzinfo=ZoneInfo("America/St_Johns")).timestamp() * 1000)
     again = midnight + MINUTE_MS
     assert datetime.fromtimestamp(again / 1000, ZoneInfo("America/St_Johns")).day == 6

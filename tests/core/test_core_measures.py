@@ -24,12 +24,27 @@ from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 NOW = T0 + 100 * HOUR
 WINDOWS = replace(PIPELINE.windows, start_ms=T0, watermark_delay_ms=HOUR, idle="wait")
 SPEC = replace(PIPELINE, windows=WINDOWS)
-LANDED = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {0: Look(0, 10, 0, 10)})
+LANDED = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {0: Look(start=0, end=10, log_start=0, high_watermark=10)})
 SURVEY = Survey(
     progress=Progress("id", LANDED, LANDED),
-    facts=TopicFacts(3, NOW, (PartitionFacts(0, T0 + 50 * HOUR, False, NOW),)),
+    facts=TopicFacts(
+        3, NOW, (PartitionFacts(partition=0, max_event_ms=T0 + 50 * HOUR, drained=False, advanced_ms=NOW),)
+    ),
     totals=Totals(
-        Sums(100, 99, 60, 20, 10, 5, 4, 3, 777, 0), taken=2, steps=BatchSteps(*(Spent(n * 500, n) for n in range(1, 6)))
+        Sums(
+            offsets=100,
+            read=99,
+            data=60,
+            late=20,
+            dirty=10,
+            filtered=5,
+            dropped=4,
+            rerouted=3,
+            bytes=777,
+            unaccounted=0,
+        ),
+        taken=2,
+        steps=BatchSteps(*(Spent(n * 500, n) for n in range(1, 6))),
     ),
     published=Published(7, 1_234, T0 + 40 * HOUR, T0 + 42 * HOUR),
     open_batch=OpenRow(batch_id=4, state="WRITING", planned_ms=NOW - 30_000, refused="dirty"),
@@ -40,9 +55,11 @@ SURVEY = Survey(
     late_now=17,
 )
 SPENT = WindowSteps(*(Spent(n * 500, n) for n in (6, 7, 8, 9)))
-TOPIC = LogState("t", "id", {0: Lane(4, 25, 30), 1: Lane(6, 8, 8)})
+TOPIC = LogState(topic="t", topic_id="id", partitions={0: Lane(4, 25, 30), 1: Lane(6, 8, 8)})
 DUE = Due(WINDOWS, (Interval(T0 + 41 * HOUR, T0 + 43 * HOUR), Interval(T0 + 45 * HOUR, T0 + 46 * HOUR)))
-FORECAST = LossForecast(0, AHEAD, 5_500, 4_000, 9_000, "time", 7, 8)
+FORECAST = LossForecast(
+    partition=0, state=AHEAD, at_pace_ms=5_500, stopped_ms=4_000, room_ms=9_000, limit="time", behind_ms=7, unread=8
+)
 LOSS = TimeToLoss(WARN, (FORECAST,), HOUR, HOUR, None)
 
 
@@ -121,9 +138,17 @@ def test_every_value_from_its_fact() -> None:
 
 
 def test_the_age_of_what_is_unread() -> None:
-    read = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {
-        0: Look(0, 10, 0, 99, max_kafka_ms=NOW - 500_000), 1: Look(8, 8, 6, 8), 2: Look(0, 5, 0, 5, max_kafka_ms=None),
-    })  # fmt: skip
+    read = BatchLook(
+        3,
+        "LANDED",
+        NOW - 70_000,
+        NOW - 60_000,
+        {
+            0: Look(start=0, end=10, log_start=0, high_watermark=99, max_kafka_ms=NOW - 500_000),
+            1: Look(start=8, end=8, log_start=6, high_watermark=8),
+            2: Look(start=0, end=5, log_start=0, high_watermark=5, max_kafka_ms=None),
+        },
+    )
     survey = replace(SURVEY, progress=Progress("id", read, read))
 
     def lag(**ends: int) -> float | None:

@@ -130,7 +130,18 @@ def test_what_the_floor_keeps() -> None:
 
 # ---------------------------------------------------------------- records
 
-PLAN = Plan("flights", 7, 1, 3, 1, "flights", "id", T0, Floor(0), ())
+PLAN = Plan(
+    pipeline="flights",
+    batch_id=7,
+    revision=1,
+    spec_version=3,
+    rules_version=1,
+    topic="flights",
+    topic_id="id",
+    clock_ms=T0,
+    floor=Floor(0),
+    partitions=(),
+)
 
 
 def test_records_come_back_whole_or_not_at_all() -> None:
@@ -146,7 +157,19 @@ def test_records_come_back_whole_or_not_at_all() -> None:
 
 def generation_record(**more: Any) -> record.GenerationRecord:
     key = WindowKey(T0, T0 + HOUR)
-    return record.GenerationRecord("flights", key, 1, 1, "archive", (1,), "d", "l", (), "x", **more)
+    return record.GenerationRecord(
+        pipeline="flights",
+        window=key,
+        number=1,
+        epoch=1,
+        kind="archive",
+        batches=(1,),
+        directory="d",
+        location="l",
+        files=(),
+        digest="x",
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,7 +304,18 @@ def source(path: str, size: int, batch: int = 1, value: str | None = "x", rows: 
     parts = (PartitionRows(0, rows, batch * 10, batch * 10 + rows - 1),)
     return Source(
         batch,
-        FileEntry(path, "data", T0, (("c", value),), rows, size, T0 + batch, T0 + batch + 5, 2**63, parts),
+        FileEntry(
+            path=path,
+            kind="data",
+            window_ms=T0,
+            values=(("c", value),),
+            rows=rows,
+            bytes=size,
+            min_event_ms=T0 + batch,
+            max_event_ms=T0 + batch + 5,
+            checksum=2**63,
+            partitions=parts,
+        ),
         (path,),
     )
 
@@ -342,7 +376,18 @@ def test_a_merged_file_is_the_sum_of_its_sources() -> None:
     other = replace(SMALL[2].entry, partitions=(PartitionRows(4, 2, 8, 9),), min_event_ms=None, max_event_ms=None)
     due = merge.sum_of([*SMALL[:2], replace(SMALL[2], entry=other)], "m", 77)
     parts = (PartitionRows(0, 4, 10, 21), PartitionRows(4, 2, 8, 9))
-    assert due == FileEntry("m", "data", T0, (("c", "x"),), 6, 77, T0 + 1, T0 + 7, 2**63, parts)
+    assert due == FileEntry(
+        path="m",
+        kind="data",
+        window_ms=T0,
+        values=(("c", "x"),),
+        rows=6,
+        bytes=77,
+        min_event_ms=T0 + 1,
+        max_event_ms=T0 + 7,
+        checksum=2**63,
+        partitions=parts,
+    )
     bare = replace(SMALL[0], entry=other)
     assert (merge.sum_of([bare], "m", 1).min_event_ms, merge.sum_of([bare], "m", 1).max_event_ms) == (None, None)
 

@@ -37,15 +37,19 @@ from tidegate.core.tell.notices import (
 
 
 def notice(key: str = "k", **times: Any) -> Notice:
-    return Notice(Finding("alarm", key, "s", "w"), 1_000, **times)
+    return Notice(Finding(kind="alarm", key=key, subject="s", what="w"), 1_000, **times)
 
 
 def test_what_begins_and_what_is_over() -> None:
-    found = [Finding("alarm", "new", "s", "w"), Finding("alarm", "old", "s", "w"), Finding("data_loss", "n", "s", "w")]
+    found = [
+        Finding(kind="alarm", key="new", subject="s", what="w"),
+        Finding(kind="alarm", key="old", subject="s", what="w"),
+        Finding(kind="data_loss", key="n", subject="s", what="w"),
+    ]
     back = notice("back", told_ms=1, ended_ms=2)
-    once = Notice(Finding("task_failed", "t", "s", "w", once=True), 1)
+    once = Notice(Finding(kind="task_failed", key="t", subject="s", what="w", once=True), 1)
     known = [notice("old"), notice("gone"), back, once]
-    got = changes([*found, Finding("alarm", "back", "s", "w")], known, ("data_loss",))
+    got = changes([*found, Finding(kind="alarm", key="back", subject="s", what="w")], known, ("data_loss",))
     assert [f.key for f in got.begun] == ["new", "back"]
     assert [n.finding.key for n in got.over] == ["gone"]
 
@@ -71,7 +75,12 @@ def test_what_is_sent_and_what_is_given_up() -> None:
     ],
 )
 def test_hostile_text_calls_nobody(hostile: str, gone: tuple[str, ...]) -> None:
-    body = payload("p", "o", Message(Notice(Finding("alarm", "k", "s", hostile, hostile), 1), RAISED), 2)
+    body = payload(
+        "p",
+        "o",
+        Message(Notice(Finding(kind="alarm", key="k", subject="s", what=hostile, advice=hostile), 1), RAISED),
+        2,
+    )
     for part in gone:
         assert part not in body["text"]
         assert part not in harmless(hostile)
@@ -80,7 +89,12 @@ def test_hostile_text_calls_nobody(hostile: str, gone: tuple[str, ...]) -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    body = payload("p", "o", Message(Notice(Finding("alarm", "k", "s", "w" * 99_999, "a" * 99_999), 1), RAISED), 2)
+    body = payload(
+        "p",
+        "o",
+        Message(Notice(Finding(kind="alarm", key="k", subject="s", what="w" * 99_999, advice="a" * 99_999), 1), RAISED),
+        2,
+    )
     assert len(json.dumps(body)) < 20_000
 
 
@@ -112,7 +126,9 @@ def test_columns_in_words() -> None:
 
 
 def test_the_whole_message() -> None:
-    found = Finding("late_window", "late_window", "p", "2 windows wait", "run: x", log_url="http://log")
+    found = Finding(
+        kind="late_window", key="late_window", subject="p", what="2 windows wait", advice="run: x", log_url="http://log"
+    )
     raised = payload("p", "own", Message(Notice(found, 60_000), RAISED), 120_000, "http://board")
     assert raised == {
         "version": 1,
@@ -150,28 +166,40 @@ def test_findings_of_events_in_full() -> None:
     loss = {"partition": 1, "start": 4, "end": 9}
     found = of_event(replace(base, what="planned", detail={"losses": [loss] * 7}))
     assert found == Finding(
-        "data_loss",
-        "event/9",
-        "batch 3",
-        "35 offsets were gone from the topic before batch 3 read them (" + ", ".join(["partition 1: 4 to 9"] * 5) + ")",
-        "the ledger has recorded them as lost; give the topic a longer retention, or the pipeline more room",
-        True,
+        kind="data_loss",
+        key="event/9",
+        subject="batch 3",
+        what="35 offsets were gone from the topic before batch 3 read them ("
+        + ", ".join(["partition 1: 4 to 9"] * 5)
+        + ")",
+        advice="the ledger has recorded them as lost; give the topic a longer retention, or the pipeline more room",
+        once=True,
     )
     assert of_event(replace(base, what="planned", detail=None)) is None
     assert of_event(replace(base, what="planned", detail={"losses": "odd"})) is None
     assert of_event(replace(base, what="abandoned", detail={"reason": "spoilt"})) == Finding(
-        "data_loss", "event/9", "batch 3", "batch 3 was given up by ann: spoilt", "its records are in no table", True
+        kind="data_loss",
+        key="event/9",
+        subject="batch 3",
+        what="batch 3 was given up by ann: spoilt",
+        advice="its records are in no table",
+        once=True,
     )
     assert of_event(replace(base, what="topic accepted", subject="new", detail={"before": "old"})) == Finding(
-        "source_reset",
-        "event/9",
-        "new",
-        "the topic was recreated and accepted by ann: it is new, before it was old",
-        "offsets of the new topic are read from its start",
-        True,
+        kind="source_reset",
+        key="event/9",
+        subject="new",
+        what="the topic was recreated and accepted by ann: it is new, before it was old",
+        advice="offsets of the new topic are read from its start",
+        once=True,
     )
     assert of_event(replace(base, what="spec registered", subject="spec 2"), "new: x int") == Finding(
-        "schema_change", "event/9", "spec 2", "spec 2 changes the columns: new: x int", "", True
+        kind="schema_change",
+        key="event/9",
+        subject="spec 2",
+        what="spec 2 changes the columns: new: x int",
+        advice="",
+        once=True,
     )
 
 
@@ -179,8 +207,8 @@ def test_findings_of_audits() -> None:
     assert of_audit("p", None) == of_audit("p", AuditOutcome(1, 0)) == []
     (one,) = of_audit("p", AuditOutcome(60_000, 1, "a file is gone", "clear it"))
     assert one == Finding(
-        "audit_failed", "audit", "audit",
-        "the audit of 1970-01-01T00:01Z found 1 problem, the first: a file is gone", "clear it",
+        kind="audit_failed", key="audit", subject="audit",
+        what="the audit of 1970-01-01T00:01Z found 1 problem, the first: a file is gone", advice="clear it",
     )  # fmt: skip
     (many,) = of_audit("p", AuditOutcome(60_000, 1_200, "x"))
     assert many.what == "the audit of 1970-01-01T00:01Z found 1,200 problems, the first: x"
@@ -200,7 +228,7 @@ def test_what_is_over_is_closed_if_nobody_was_told_of_it() -> None:
 
 
 def test_severities() -> None:
-    assert {Finding(kind, "k", "s", "w").severity for kind in KINDS} == {CRITICAL, WARNING, INFO}
+    assert {Finding(kind=kind, key="k", subject="s", what="w").severity for kind in KINDS} == {CRITICAL, WARNING, INFO}
     assert (KINDS["late_window"], KINDS["watermark"], KINDS["schema_change"]) == (CRITICAL, WARNING, INFO)
     assert set(KINDS) > ONCE
     assert (GIVE_UP_MS, KEEP_MS) == (7 * 86_400_000, 30 * 86_400_000)
@@ -212,7 +240,9 @@ def test_an_error_says_whether_others_may_get_through() -> None:
 
 
 def test_the_oldest_is_sent_first() -> None:
-    younger, older = (Notice(Finding("alarm", key, "s", "w"), at) for key, at in (("a", 5), ("b", 4)))
+    younger, older = (
+        Notice(Finding(kind="alarm", key=key, subject="s", what="w"), at) for key, at in (("a", 5), ("b", 4))
+    )
     assert [m.notice for m in messages([younger, older], 6)[0]] == [older, younger]
     told = replace(older, told_ms=5)
     assert messages([told], 10 + GIVE_UP_MS) == ([], []), "what holds and was told of is not given up"

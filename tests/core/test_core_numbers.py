@@ -112,12 +112,45 @@ def test_pack(counts: tuple[int, ...], tasks: int, smallest: int, loads: list[li
 
 # ---------------------------------------------------------------- receipts
 
-ENTRY = FileEntry("data/a", "data", 0, (("c", "x"),), 3, 100, 1, 2, 77, (PartitionRows(0, 3, 0, 2),))
-RESULT = RangeResult(OffsetRange("t", 0, 0, 3), 3, 3, 0, 0, 0, 0, (), 1, 2)
+ENTRY = FileEntry(
+    path="data/a",
+    kind="data",
+    window_ms=0,
+    values=(("c", "x"),),
+    rows=3,
+    bytes=100,
+    min_event_ms=1,
+    max_event_ms=2,
+    checksum=77,
+    partitions=(PartitionRows(0, 3, 0, 2),),
+)
+RESULT = RangeResult(
+    range=OffsetRange("t", 0, 0, 3),
+    read=3,
+    data=3,
+    late=0,
+    dirty=0,
+    filtered=0,
+    dropped=0,
+    gaps=(),
+    min_event_ms=1,
+    max_event_ms=2,
+)
 
 
 def told(results: tuple[RangeResult, ...], *files: FileEntry) -> list[str]:
-    receipt = Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, results, files)
+    receipt = Receipt(
+        attempt="1.1-n",
+        batch_id=1,
+        epoch=1,
+        nonce="n",
+        topic="t",
+        topic_id="id",
+        spec_version=1,
+        rules_version=1,
+        ranges=results,
+        files=files,
+    )
     return arithmetic_errors(receipt, (r.range for r in results), "forbid")
 
 
@@ -126,8 +159,30 @@ def test_every_way_that_a_record_can_go_is_counted() -> None:
         (kind, replace(ENTRY, path=kind, kind=kind, rows=n)) for kind, n in (("data", 3), ("late", 2), ("dirty", 1))
     ]
     files = [replace(f, partitions=(PartitionRows(0, f.rows, 0, 20),)) for _, f in parts]
-    whole = RangeResult(OffsetRange("t", 0, 0, 20), 15, 3, 2, 1, 4, 5, (Interval(0, 5),), 1, 2)
-    receipt = Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, (whole,), tuple(files))
+    whole = RangeResult(
+        range=OffsetRange("t", 0, 0, 20),
+        read=15,
+        data=3,
+        late=2,
+        dirty=1,
+        filtered=4,
+        dropped=5,
+        gaps=(Interval(0, 5),),
+        min_event_ms=1,
+        max_event_ms=2,
+    )
+    receipt = Receipt(
+        attempt="1.1-n",
+        batch_id=1,
+        epoch=1,
+        nonce="n",
+        topic="t",
+        topic_id="id",
+        spec_version=1,
+        rules_version=1,
+        ranges=(whole,),
+        files=tuple(files),
+    )
     assert arithmetic_errors(receipt, [whole.range], "allow") == []
     assert (receipt.rows, receipt.dirty_rows, receipt.read_rows) == (6, 1, 15)
     assert arithmetic_errors(receipt, [whole.range], "forbid") == [
@@ -162,7 +217,18 @@ def test_rows_are_compared_for_each_kind_and_partition() -> None:
 
 def test_rows_that_a_replay_copied_are_data_too() -> None:
     def errors(*copied: BatchRows) -> list[str]:
-        receipt = Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, (RESULT,), (ENTRY, more))
+        receipt = Receipt(
+            attempt="1.1-n",
+            batch_id=1,
+            epoch=1,
+            nonce="n",
+            topic="t",
+            topic_id="id",
+            spec_version=1,
+            rules_version=1,
+            ranges=(RESULT,),
+            files=(ENTRY, more),
+        )
         return arithmetic_errors(receipt, [RESULT.range], "forbid", iter(copied))
 
     partitions = (PartitionRows(0, 4, 0, 2), PartitionRows(1, 1, 0, 0), PartitionRows(5, 0, 0, 0))

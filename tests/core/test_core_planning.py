@@ -23,12 +23,20 @@ SPEC = replace(
     ingest=replace(PIPELINE.ingest, max_records=1000),
 )
 NOTHING = TopicFacts(None, None, ())
-VIEW = PlanningView(5, 8, "id", None, {0: 10, 1: 20}, (), NOTHING)
+VIEW = PlanningView(
+    version=5,
+    next_batch_id=8,
+    accepted_topic_id="id",
+    open_batch=None,
+    planned_ends={0: 10, 1: 20},
+    not_open=(),
+    facts=NOTHING,
+)
 FIRST = replace(VIEW, next_batch_id=1, accepted_topic_id=None, planned_ends={})
 
 
 def topic(*offsets: tuple[int, int, int], topic_id: str = "id") -> LogState:
-    return LogState("flights", topic_id, {p: Lane(*o) for p, o in enumerate(offsets)})
+    return LogState(topic="flights", topic_id=topic_id, partitions={p: Lane(*o) for p, o in enumerate(offsets)})
 
 
 def planned(
@@ -57,7 +65,10 @@ def test_a_plan_as_a_whole() -> None:
         topic_id="id",
         clock_ms=NOW,
         floor=Floor(0, (Interval(5 * HOUR, 6 * HOUR),)),
-        partitions=(PartitionPlan(0, 10, 15, 0, 15, 15), PartitionPlan(1, 20, 30, 3, 30, 40)),
+        partitions=(
+            PartitionPlan(partition=0, start=10, end=15, log_start=0, last_stable_offset=15, high_watermark=15),
+            PartitionPlan(partition=1, start=20, end=30, log_start=3, last_stable_offset=30, high_watermark=40),
+        ),
     )
     sending = replace(SPEC, late_policy="reroute")
     assert planned(topic((0, 15, 15), (3, 30, 40)), view, sending).floor == replace(
@@ -79,7 +90,7 @@ def test_what_a_plan_says_of_itself() -> None:
 
 
 def test_partitions_are_in_order_whatever_the_broker_says_first() -> None:
-    state = LogState("flights", "id", {1: Lane(0, 21, 21), 0: Lane(0, 11, 11)})
+    state = LogState(topic="flights", topic_id="id", partitions={1: Lane(0, 21, 21), 0: Lane(0, 11, 11)})
     assert [p.partition for p in planned(state).partitions] == [0, 1]
 
 
@@ -172,7 +183,14 @@ def facts(*partitions: PartitionFacts, clock: int = 99 * HOUR) -> TopicFacts:
 
 
 def quiet(number: int, event: float, advanced: float, offset: int) -> PartitionFacts:
-    return PartitionFacts(number, int(event * HOUR), True, int(advanced * HOUR), None, offset)
+    return PartitionFacts(
+        partition=number,
+        max_event_ms=int(event * HOUR),
+        drained=True,
+        advanced_ms=int(advanced * HOUR),
+        open_transaction_since_ms=None,
+        last_stable_offset=offset,
+    )
 
 
 STILL = topic((0, 10, 10), (0, 20, 20))
@@ -206,7 +224,7 @@ def test_only_a_windows_end_is_worth_a_batch(event: float, worth: bool) -> None:
 def test_the_first_watermark_of_all_is_worth_a_batch() -> None:
     before = facts(BUSY[0], replace(BUSY[1], max_event_ms=None, drained=False))
     assert planned(STILL, replace(VIEW, facts=before)).ranges == ()
-    nobody = facts(*(PartitionFacts(p, None, False, None) for p in (0, 1)))
+    nobody = facts(*(PartitionFacts(partition=p, max_event_ms=None, drained=False, advanced_ms=None) for p in (0, 1)))
     assert nothing(STILL, replace(VIEW, facts=nobody)) == "no new records"
 
 
@@ -240,9 +258,32 @@ def test_facts_after_a_batch() -> None:
         8,
         NOW,
         (
-            PartitionFacts(0, 90 * HOUR, True, NOW, None, 15, NOW),
-            PartitionFacts(1, 8 * HOUR, False, 20 * HOUR, 70 * HOUR, 20, 20 * HOUR),
-            PartitionFacts(2, None, True, None, None, 0),
+            PartitionFacts(
+                partition=0,
+                max_event_ms=90 * HOUR,
+                drained=True,
+                advanced_ms=NOW,
+                open_transaction_since_ms=None,
+                last_stable_offset=15,
+                timed_ms=NOW,
+            ),
+            PartitionFacts(
+                partition=1,
+                max_event_ms=8 * HOUR,
+                drained=False,
+                advanced_ms=20 * HOUR,
+                open_transaction_since_ms=70 * HOUR,
+                last_stable_offset=20,
+                timed_ms=20 * HOUR,
+            ),
+            PartitionFacts(
+                partition=2,
+                max_event_ms=None,
+                drained=True,
+                advanced_ms=None,
+                open_transaction_since_ms=None,
+                last_stable_offset=0,
+            ),
         ),
     )
     older = advance(before, plan, {0: 40 * HOUR})

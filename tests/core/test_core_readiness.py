@@ -18,14 +18,27 @@ from tidegate.core.window.watermark import (
     watermarks,
 )
 
-SPEC = Windows(HOUR, "UTC", 0, HOUR, idle="clock", topic_silence_ms=2 * HOUR, on_silence="hold")
+SPEC = Windows(
+    size_ms=HOUR,
+    timezone="UTC",
+    start_ms=0,
+    watermark_delay_ms=HOUR,
+    idle="clock",
+    topic_silence_ms=2 * HOUR,
+    on_silence="hold",
+)
 WINDOW = WindowKey(9 * HOUR, 10 * HOUR)
 NOW = 123_456
 
 
 def part(number: int, event: int | None, drained: bool, advanced: int | None) -> PartitionFacts:
     return PartitionFacts(
-        number, None if event is None else event * HOUR, drained, None if advanced is None else advanced * HOUR, 5, 7
+        partition=number,
+        max_event_ms=None if event is None else event * HOUR,
+        drained=drained,
+        advanced_ms=None if advanced is None else advanced * HOUR,
+        open_transaction_since_ms=5,
+        last_stable_offset=7,
     )
 
 
@@ -39,7 +52,16 @@ def marks(spec: Windows, topic: TopicFacts) -> list[tuple[int | None, str]]:
 
 def test_a_watermark_as_a_whole() -> None:
     (mark,) = watermarks(SPEC, facts(part(3, 8, False, 50)))
-    assert mark == PartitionWatermark(3, 7 * HOUR, "own", 8 * HOUR, False, 50 * HOUR, 5, 7)
+    assert mark == PartitionWatermark(
+        partition=3,
+        watermark_ms=7 * HOUR,
+        basis="own",
+        max_event_ms=8 * HOUR,
+        drained=False,
+        advanced_ms=50 * HOUR,
+        open_transaction_since_ms=5,
+        last_stable_offset=7,
+    )
 
 
 BUSY, SLOW, IDLE, NEW = part(0, 98, False, 99), part(1, 8, False, 60), part(1, 8, True, 60), part(2, None, True, None)
@@ -90,7 +112,15 @@ def decide(*partitions: PartitionFacts, spec: Windows = SPEC, window: WindowKey 
 def test_a_certificate_as_a_whole() -> None:
     ready = decide(part(0, 11, False, 50))
     assert ready == Certificate(
-        "p", WINDOW, True, ready.reason, NOW, 7, 10 * HOUR, watermarks(SPEC, facts(part(0, 11, False, 50))), ()
+        pipeline="p",
+        window=WINDOW,
+        ready=True,
+        reason=ready.reason,
+        decided_ms=NOW,
+        batch_id=7,
+        watermark_ms=10 * HOUR,
+        partitions=watermarks(SPEC, facts(part(0, 11, False, 50))),
+        blockers=(),
     )
     assert ready.reason == "watermark 1970-01-01T10:00Z has passed the window's end 1970-01-01T10:00Z"
     assert ready.text() == f"p 1970-01-01T09:00Z: ready: {ready.reason}"

@@ -29,19 +29,41 @@ def dirty(batch_id: int, rows: int = 2, topic: str = "t", topic_id: str = "id") 
 
 
 PLAN = Plan(
-    "flights", 7, 1, 1, 1, "t", "id", T0, Floor(0, ()), (), kind=REDRIVE,
+    pipeline="flights",
+    batch_id=7,
+    revision=1,
+    spec_version=1,
+    rules_version=1,
+    topic="t",
+    topic_id="id",
+    clock_ms=T0,
+    floor=Floor(0, ()),
+    partitions=(),
+    kind=REDRIVE,
     sources=(source(1, 0, 2, 5, 9), source(1, 1, 1, 3, 3), source(4, 0, 3, 2, 7)),
-)  # fmt: skip
+)
 
 
 def result(partition: int, start: int, end: int, **counts: int) -> RangeResult:
     told = dict.fromkeys(("data", "late", "dirty", "filtered", "dropped"), 0) | counts
-    return RangeResult(OffsetRange("t", partition, start, end), sum(told.values()), **told, gaps=(),
+    return RangeResult(range=OffsetRange("t", partition, start, end), read=sum(told.values()), **told, gaps=(),
                        min_event_ms=None, max_event_ms=None)  # fmt: skip
 
 
 def receipt(*ranges: RangeResult, samples: tuple[DirtySample, ...] = ()) -> Receipt:
-    return Receipt("a", 7, 1, "n", "t", "id", 1, 1, ranges, (), samples)
+    return Receipt(
+        attempt="a",
+        batch_id=7,
+        epoch=1,
+        nonce="n",
+        topic="t",
+        topic_id="id",
+        spec_version=1,
+        rules_version=1,
+        ranges=ranges,
+        files=(),
+        samples=samples,
+    )
 
 
 # ---------------------------------------------------------------- plans
@@ -56,9 +78,28 @@ def test_a_redrives_ranges_reach_over_its_sources() -> None:
 
 
 def test_any_other_plan_is_what_it_was() -> None:
-    plan = replace(PLAN, kind=INGEST, sources=(), partitions=(PartitionPlan(0, 3, 8, 0, 8, 8),))
+    plan = replace(
+        PLAN,
+        kind=INGEST,
+        sources=(),
+        partitions=(PartitionPlan(partition=0, start=3, end=8, log_start=0, last_stable_offset=8, high_watermark=8),),
+    )
     assert (plan.ranges, plan.records, plan.is_redrive) == ((OffsetRange("t", 0, 3, 8),), 5, False)
-    assert Plan("flights", 7, 1, 1, 1, "t", "id", T0, Floor(0, ()), ()).kind == "ingest"
+    assert (
+        Plan(
+            pipeline="flights",
+            batch_id=7,
+            revision=1,
+            spec_version=1,
+            rules_version=1,
+            topic="t",
+            topic_id="id",
+            clock_ms=T0,
+            floor=Floor(0, ()),
+            partitions=(),
+        ).kind
+        == "ingest"
+    )
 
 
 def test_rows_of_files_add_up_by_partition() -> None:
@@ -140,7 +181,7 @@ def test_a_redrives_rows_are_what_is_no_gap() -> None:
 
 @pytest.mark.parametrize("path", ["$.headers", "$['headers']", '$["headers"]'])
 def test_headers_are_not_kept(path: str) -> None:
-    columns = (Column("k", "binary", "$.key"), Column("h", "string", path))
+    columns = (Column(name="k", type="binary", path="$.key"), Column(name="h", type="string", path=path))
     raw = replace(PIPELINE, format=Format(type="raw"), columns=columns)
     assert redrive.of_headers(raw) == "h"
     assert redrive.of_headers(replace(raw, columns=columns[:1])) is None
@@ -175,8 +216,26 @@ def test_causes_of_many_batches_become_one() -> None:
 
 def row(batch_id: int, *ranges: RangeRow, **more: object) -> BatchRow:
     made = BatchRow(
-        batch_id, "LANDED", 1, "n", 1, 1, "t", "id", T0, 0, None, True, True, None, None, T0, T0, T0, ranges
-    )  # fmt: skip
+        batch_id=batch_id,
+        state="LANDED",
+        epoch=1,
+        nonce="n",
+        revision=1,
+        spec_version=1,
+        topic="t",
+        topic_id="id",
+        clock_ms=T0,
+        records=0,
+        manifest_digest=None,
+        side_moved=True,
+        side_registered=True,
+        refused=None,
+        blocked=None,
+        planned_ms=T0,
+        sealed_ms=T0,
+        landed_ms=T0,
+        ranges=ranges,
+    )
     return replace(made, **more)
 
 
@@ -185,9 +244,29 @@ def span(partition: int, offsets: int, **counts: int) -> RangeRow:
 
 
 DIRTY = FileEntry(
-    "dirty/a", "dirty", None, (), 3, 9, None, None, 1, (PartitionRows(0, 2, 1, 4), PartitionRows(1, 1, 0, 0))
+    path="dirty/a",
+    kind="dirty",
+    window_ms=None,
+    values=(),
+    rows=3,
+    bytes=9,
+    min_event_ms=None,
+    max_event_ms=None,
+    checksum=1,
+    partitions=(PartitionRows(0, 2, 1, 4), PartitionRows(1, 1, 0, 0)),
 )
-LATE = FileEntry("late/a", "late", T0, (), 1, 9, T0, T0, 1, (PartitionRows(0, 1, 5, 5),))
+LATE = FileEntry(
+    path="late/a",
+    kind="late",
+    window_ms=T0,
+    values=(),
+    rows=1,
+    bytes=9,
+    min_event_ms=T0,
+    max_event_ms=T0,
+    checksum=1,
+    partitions=(PartitionRows(0, 1, 5, 5),),
+)
 FIRST = row(1, span(0, 9, read=8, gaps=1, data=6, dirty=2), span(1, 4, read=4, data=3, dirty=1), redriven_by=2)
 SECOND = row(2, span(0, 4, read=2, gaps=2, data=1, dirty=1), span(1, 1, read=1, data=1), kind=REDRIVE, sources=(1,))
 

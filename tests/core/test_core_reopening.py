@@ -26,7 +26,13 @@ from tidegate.core.spec.pipeline import Reopening
 
 HOUR = 3_600_000
 NOW = 10 * HOUR
-WAITS = LateWindow(0, (LateBatch(4, 3, 5 * HOUR, True), LateBatch(7, 2, 8 * HOUR, True)), 1, 0, False)
+WAITS = LateWindow(
+    start_ms=0,
+    batches=(LateBatch(4, 3, 5 * HOUR, True), LateBatch(7, 2, 8 * HOUR, True)),
+    current=1,
+    reopened=0,
+    working=False,
+)
 NO_LIMIT = Reopening(None, None, None, None)
 
 # ---------------------------------------------------------------- when
@@ -105,7 +111,18 @@ def test_the_budget_of_a_spec_that_says_nothing() -> None:
 
 def entry(path: str, rows: int, checksum: int, low: int, high: int, site: str = "a", kind: str = "data") -> FileEntry:
     values = (("site", site),) if kind == "data" else ()
-    return FileEntry(path, kind, 0, values, rows, 9, 1, 2, checksum, (PartitionRows(0, rows, low, high),))
+    return FileEntry(
+        path=path,
+        kind=kind,
+        window_ms=0,
+        values=values,
+        rows=rows,
+        bytes=9,
+        min_event_ms=1,
+        max_event_ms=2,
+        checksum=checksum,
+        partitions=(PartitionRows(0, rows, low, high),),
+    )
 
 
 CURRENT = (entry("b1-x", 3, 10, 0, 4), entry("b2-y", 1, 20, 5, 5, "b"))

@@ -29,9 +29,9 @@ from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import AvroFormat, Column, CsvFormat, Format, Pipeline
 
 ID, SITE, VALUE = (
-    Column("id", "string", "$.id", nullable=False),
-    Column("site", "string", "$.site"),
-    Column("value", "int", "$.value"),
+    Column(name="id", type="string", path="$.id", nullable=False),
+    Column(name="site", type="string", path="$.site"),
+    Column(name="value", type="int", path="$.value"),
 )
 SPEC = replace(PIPELINE, columns=(ID, SITE, VALUE), partition_by=("date", "hour", "site"))
 
@@ -81,7 +81,7 @@ def test_nothing_has_to_be_decoded(today: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("today", "missing"),
     [
-        (columns(ID, SITE, VALUE, Column("note", "string", "$.note")), ("note",)),
+        (columns(ID, SITE, VALUE, Column(name="note", type="string", path="$.note")), ("note",)),
         (columns(ID, SITE, replace(VALUE, name="renamed")), ("renamed",)),
         (value(path="$.other"), ("value",)),
         (value(type="smallint"), ("value",)),
@@ -116,8 +116,8 @@ def test_structs_with_more_fields_need_the_record() -> None:
 
 
 def test_computed_columns_are_what_they_were_while_their_inputs_are() -> None:
-    twice = Column("twice", "bigint", "", expr="value * 2")
-    four = Column("four", "bigint", "", expr="twice + twice")
+    twice = Column(name="twice", type="bigint", path="", expr="value * 2")
+    four = Column(name="four", type="bigint", path="", expr="twice + twice")
     before = columns(ID, SITE, VALUE, twice, four)
     assert needing_decoding(columns(SITE, VALUE, twice, four), [before]) == ()
     other = replace(VALUE, path="$.other")
@@ -154,7 +154,7 @@ def test_where_the_decoding_spec_is_not_known_all_have_to_agree() -> None:
 
 
 def topic(low: int = 0, high: int = 100, topic_id: str = "id-1") -> LogState:
-    return LogState("t", topic_id, {0: Lane(low, high, high)})
+    return LogState(topic="t", topic_id=topic_id, partitions={0: Lane(low, high, high)})
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_kafka_has_no_more(now: LogState | None, why: str | None) -> None:
 
 
 def span(batch_id: int = 1, **changes: object) -> Span:
-    return replace(Span(OwedSpan(batch_id, 0, 5, 10, 19), None, ()), **changes)
+    return replace(Span(owed=OwedSpan(batch_id, 0, 5, 10, 19), gone=None, missing=()), **changes)
 
 
 GONE = {"gone": "batch 1: gone"}
@@ -277,7 +277,18 @@ def test_redriven_rows_go_with_the_others_where_they_cannot_be_told_apart() -> N
 
 
 def test_a_file_is_lost_for_spans_that_it_may_hold_rows_of() -> None:
-    entry = FileEntry("f", "data", 0, (), 3, 1, None, None, 0, (PartitionRows(0, 3, 5, 9), PartitionRows(2, 1, 0, 0)))
+    entry = FileEntry(
+        path="f",
+        kind="data",
+        window_ms=0,
+        values=(),
+        rows=3,
+        bytes=1,
+        min_event_ms=None,
+        max_event_ms=None,
+        checksum=0,
+        partitions=(PartitionRows(0, 3, 5, 9), PartitionRows(2, 1, 0, 0)),
+    )
     for low, high, found in ((0, 4, None), (0, 5, "f"), (6, 7, "f"), (9, 12, "f"), (10, 12, None)):
         assert lost(OwedSpan(1, 0, 1, low, high), [entry]) == found
     assert lost(OwedSpan(1, 1, 1, 5, 9), [entry]) is None

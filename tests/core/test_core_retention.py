@@ -100,14 +100,14 @@ def test_a_short_retention_is_looked_at_sooner_than_in_an_hour() -> None:
 
 
 def test_what_came_after_a_look_at_the_end_is_not_older_than_that_look() -> None:
-    landed = batch(13, 5, Look(1_000, 1_000, 0, 1_000))
+    landed = batch(13, 5, Look(start=1_000, end=1_000, log_start=0, high_watermark=1_000))
     found = one(topic(end=1_050), progress(landed, landed, None))
     assert found.behind_ms == 5 * HOUR + MINUTE
     assert found.stopped_ms == 7 * DAY - 5 * HOUR - MINUTE
 
 
 def test_an_open_transaction_was_there_when_it_was_met_first() -> None:
-    held = Look(1_000, 1_000, 0, 1_040, open_transaction_since_ms=NOW - 6 * HOUR)
+    held = Look(start=1_000, end=1_000, log_start=0, high_watermark=1_040, open_transaction_since_ms=NOW - 6 * HOUR)
     landed = batch(13, 0.1, held)
     assert one(topic(end=1_050), progress(landed, landed, None)).stopped_ms == 7 * DAY - 6 * HOUR
     unknown = batch(13, 0.1, replace(held, open_transaction_since_ms=None))
@@ -268,7 +268,15 @@ def random_case(rng: Random) -> tuple[LogState, Progress]:
         low = rng.randrange(start, end + 1)
         high = rng.randrange(low, end + 1)
         stamp = rng.choice([None, 0, NOW - rng.randrange(10 * DAY), NOW + DAY, 2**62])
-        look = Look(low, high, start, max(high, rng.randrange(end + 1)), high - low, rng.randrange(9_999), stamp)
+        look = Look(
+            start=low,
+            end=high,
+            log_start=start,
+            high_watermark=max(high, rng.randrange(end + 1)),
+            read=high - low,
+            bytes=rng.randrange(9_999),
+            max_kafka_ms=stamp,
+        )
         name = "LANDED" if number < 3 else rng.choice(["PLANNED", "WRITING", "SEALED", "LANDED", "ABANDONED"])
         return batch(number, hours, rng.choice([look, look, None]), name)
 

@@ -75,7 +75,12 @@ class Broker:
     def state(self) -> LogState:
         partitions = {0: Lane(self.start, self.end, self.end)}
         return LogState(
-            "t", "id", partitions, self.retention_ms, self.retention_bytes, segment_bytes=self.segment_bytes
+            topic="t",
+            topic_id="id",
+            partitions=partitions,
+            retention_ms=self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            segment_bytes=self.segment_bytes,
         )
 
 
@@ -94,7 +99,15 @@ class Reader:
         if end == self.at:
             return
         newest = broker.stamp_of(end - 1)
-        look = Look(self.at, end, broker.start, broker.end, end - self.at, (end - self.at) * SIZE, newest)
+        look = Look(
+            start=self.at,
+            end=end,
+            log_start=broker.start,
+            high_watermark=broker.end,
+            read=end - self.at,
+            bytes=(end - self.at) * SIZE,
+            max_kafka_ms=newest,
+        )
         batch = BatchLook(len(self.planned) + 1, "LANDED", now_ms, now_ms + self.takes_ms, {0: look})
         self.planned.append(batch)
         self.at = end

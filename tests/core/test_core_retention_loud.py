@@ -18,7 +18,9 @@ from tidegate.core.source.trouble import Trouble
     ("at", "expected"), [(6 * HOUR, CRITICAL), (6 * HOUR + 1, WARN), (DAY, WARN), (DAY + 1, OK), (0, CRITICAL)]
 )
 def test_a_quarter_of_the_warning_is_critical(at: int, expected: str) -> None:
-    found = LossForecast(0, AHEAD, at, at, 7 * DAY, "time", 0, 5)
+    found = LossForecast(
+        partition=0, state=AHEAD, at_pace_ms=at, stopped_ms=at, room_ms=7 * DAY, limit="time", behind_ms=0, unread=5
+    )
     assert level(found, DAY) == expected
     assert level(found, None) == OFF
 
@@ -36,14 +38,42 @@ def test_a_quarter_of_the_warning_is_critical(at: int, expected: str) -> None:
     ],
 )
 def test_reading_close_to_the_edge_is_a_warning(stopped, room, unread, expected) -> None:
-    assert level(LossForecast(0, NEVER, None, stopped, room, "time", 0, unread), DAY) == expected
+    assert (
+        level(
+            LossForecast(
+                partition=0,
+                state=NEVER,
+                at_pace_ms=None,
+                stopped_ms=stopped,
+                room_ms=room,
+                limit="time",
+                behind_ms=0,
+                unread=unread,
+            ),
+            DAY,
+        )
+        == expected
+    )
 
 
 def test_the_loudest_partition_is_the_one_to_look_at() -> None:
-    quiet = LossForecast(0, AHEAD, 3 * DAY, DAY * 2, 7 * DAY, "time", 0, 5)
-    edge = LossForecast(1, NEVER, None, HOUR, 7 * DAY, "time", 0, 5)
-    unknown = LossForecast(2, UNKNOWN, reason="who knows")
-    passing = LossForecast(3, PASSING, 0, 0, 7 * DAY, "time", 0, 5)
+    quiet = LossForecast(
+        partition=0,
+        state=AHEAD,
+        at_pace_ms=3 * DAY,
+        stopped_ms=DAY * 2,
+        room_ms=7 * DAY,
+        limit="time",
+        behind_ms=0,
+        unread=5,
+    )
+    edge = LossForecast(
+        partition=1, state=NEVER, at_pace_ms=None, stopped_ms=HOUR, room_ms=7 * DAY, limit="time", behind_ms=0, unread=5
+    )
+    unknown = LossForecast(partition=2, state=UNKNOWN, reason="who knows")
+    passing = LossForecast(
+        partition=3, state=PASSING, at_pace_ms=0, stopped_ms=0, room_ms=7 * DAY, limit="time", behind_ms=0, unread=5
+    )
     found = TimeToLoss(WARN, (quiet, edge, unknown), DAY, 7 * DAY, None)
     assert found.first == edge
     assert (found.at_pace_ms, found.stopped_ms) == (3 * DAY, HOUR)
@@ -110,7 +140,9 @@ def test_the_words_of_each_limit() -> None:
     by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
     assert "first <expires, topic t, bytes>; " in remedy(by_bytes, "t", "p", said)
     assert "p.ingest" in remedy(by_bytes, "t", "p", said)
-    gone = LossForecast(0, PASSING, 0, 0, reason="offsets [2, 5) are gone already", unread=5)
+    gone = LossForecast(
+        partition=0, state=PASSING, at_pace_ms=0, stopped_ms=0, reason="offsets [2, 5) are gone already", unread=5
+    )
     for ms, size, key in (
         (7 * DAY, None, "time"),
         (None, 10**9, "bytes"),
@@ -166,21 +198,37 @@ def test_whole_answers() -> None:
     old = batch(13, 0.1, read(900, 1_000, 8 * 24))
     why = "the next unread records are older than retention.ms"
     assert one(topic(), progress(old, old, BASE)) == LossForecast(
-        0, PASSING, 0, 0, 7 * DAY, "time", 8 * DAY, 1_000, why
+        partition=0,
+        state=PASSING,
+        at_pace_ms=0,
+        stopped_ms=0,
+        room_ms=7 * DAY,
+        limit="time",
+        behind_ms=8 * DAY,
+        unread=1_000,
+        reason=why,
     )
     landed, base = batch(13, 0.1, read(590, 600, 1, high=990), clock=0.1), batch(1, 1.1, read(0, 550, 2, 900), clock=1)
     small = topic(1_500, start=500, retention_ms=None, retention_bytes=3_000, segment_bytes=1_000)
     why = "more is unread than retention.bytes surely holds"  # 750 are, and 600 come each hour
     assert one(small, progress(landed, landed, base)) == LossForecast(
-        0, PASSING, 0, 0, int(1.25 * HOUR), "bytes", HOUR, 900, why
+        partition=0,
+        state=PASSING,
+        at_pace_ms=0,
+        stopped_ms=0,
+        room_ms=int(1.25 * HOUR),
+        limit="bytes",
+        behind_ms=HOUR,
+        unread=900,
+        reason=why,
     )
     gone = "offsets [1000, 1001) are gone already"
     assert one(topic(start=1_001), progress(LANDED, LANDED, BASE)) == LossForecast(
-        0, PASSING, 0, 0, unread=1_000, reason=gone
+        partition=0, state=PASSING, at_pace_ms=0, stopped_ms=0, unread=1_000, reason=gone
     )
     hidden = replace(topic(), deletes=None, partitions={3: Lane(0, 9, 9)})
     assert one(hidden, progress(LANDED, LANDED)) == LossForecast(
-        3, UNKNOWN, unread=9, reason="the topic's settings may not be read"
+        partition=3, state=UNKNOWN, unread=9, reason="the topic's settings may not be read"
     )
     unstamped = batch(13, 0.1, read(900, 1_000, None, high=1_000))
     keeps = one(topic(end=1_050), progress(unstamped, unstamped, BASE))

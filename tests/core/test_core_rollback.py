@@ -138,7 +138,18 @@ def test_late_rows_that_both_hold_are_well() -> None:
 
 
 def file(path: str, rows: int = 1, site: str | None = "a", size: int = 9) -> FileEntry:
-    return FileEntry(path, "data", T0, (("site", site),), rows, size, None, None, 0, ())
+    return FileEntry(
+        path=path,
+        kind="data",
+        window_ms=T0,
+        values=(("site", site),),
+        rows=rows,
+        bytes=size,
+        min_event_ms=None,
+        max_event_ms=None,
+        checksum=0,
+        partitions=(),
+    )
 
 
 def test_files_that_are_not_there_as_the_manifest_says() -> None:

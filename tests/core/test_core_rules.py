@@ -31,30 +31,66 @@ HOUR = 3_600_000
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 40))
 def test_the_floor_says_late_exactly_for_windows_that_were_not_open(closed: set[int], probe: int) -> None:
-    windows = Windows(HOUR, "UTC", 5 * HOUR, 0)
+    windows = Windows(size_ms=HOUR, timezone="UTC", start_ms=5 * HOUR, watermark_delay_ms=0)
     floor = floor_of(windows, [h * HOUR for h in closed], clock_ms=0)
     assert floor.is_late(probe * HOUR, (probe + 1) * HOUR) == (probe < 5 or probe in closed)
     assert loads(Floor, dumps(floor)) == floor
 
 
 def test_max_age_raises_the_floor_with_the_plans_clock() -> None:
-    windows = Windows(HOUR, "UTC", 0, 0, max_age_ms=10 * HOUR)
+    windows = Windows(size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=0, max_age_ms=10 * HOUR)
     assert floor_of(windows, [], clock_ms=15 * HOUR).low_ms == 5 * HOUR
 
 
 def test_contiguous_closed_hours_are_one_interval() -> None:
-    windows = Windows(HOUR, "UTC", 0, 0)
+    windows = Windows(size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=0)
     assert floor_of(windows, range(0, 10_000 * HOUR, HOUR), 0).closed == (Interval(0, 10_000 * HOUR),)
 
 
 def entry(**changes: object) -> FileEntry:
-    base = FileEntry("data/x/part-0", "data", 0, (), 3, 100, 1, 2, 77, (PartitionRows(0, 3, 0, 2),))
+    base = FileEntry(
+        path="data/x/part-0",
+        kind="data",
+        window_ms=0,
+        values=(),
+        rows=3,
+        bytes=100,
+        min_event_ms=1,
+        max_event_ms=2,
+        checksum=77,
+        partitions=(PartitionRows(0, 3, 0, 2),),
+    )
     return replace(base, **changes)
 
 
 def receipt(**changes: object) -> Receipt:
-    result = RangeResult(OffsetRange("t", 0, 0, 3), 3, 3, 0, 0, 0, 0, (), 1, 2)
-    return replace(Receipt("1.1-n", 1, 1, "n", "t", "id", 1, 1, (result,), (entry(),)), **changes)
+    result = RangeResult(
+        range=OffsetRange("t", 0, 0, 3),
+        read=3,
+        data=3,
+        late=0,
+        dirty=0,
+        filtered=0,
+        dropped=0,
+        gaps=(),
+        min_event_ms=1,
+        max_event_ms=2,
+    )
+    return replace(
+        Receipt(
+            attempt="1.1-n",
+            batch_id=1,
+            epoch=1,
+            nonce="n",
+            topic="t",
+            topic_id="id",
+            spec_version=1,
+            rules_version=1,
+            ranges=(result,),
+            files=(entry(),),
+        ),
+        **changes,
+    )
 
 
 PLANNED = [OffsetRange("t", 0, 0, 3)]
@@ -87,7 +123,18 @@ def test_a_receipt_that_does_not_add_up_says_where(broken: dict[str, object], sa
 
 
 def test_gaps_are_intervals_and_need_permission() -> None:
-    gappy = RangeResult(OffsetRange("t", 0, 0, 5), 3, 3, 0, 0, 0, 0, (Interval(1, 3),), 1, 2)
+    gappy = RangeResult(
+        range=OffsetRange("t", 0, 0, 5),
+        read=3,
+        data=3,
+        late=0,
+        dirty=0,
+        filtered=0,
+        dropped=0,
+        gaps=(Interval(1, 3),),
+        min_event_ms=1,
+        max_event_ms=2,
+    )
     told = receipt(ranges=(gappy,))
     planned = [OffsetRange("t", 0, 0, 5)]
     assert arithmetic_errors(told, planned, "allow") == []
@@ -137,7 +184,18 @@ def test_r10_other_files_are_not_data_and_lengths_count() -> None:
     ],
 )
 def test_thresholds(dirty: int, read: int, limits: DirtyLimits, refused: bool) -> None:
-    result = RangeResult(OffsetRange("t", 0, 0, read), read, read - dirty, 0, dirty, 0, 0, (), None, None)
+    result = RangeResult(
+        range=OffsetRange("t", 0, 0, read),
+        read=read,
+        data=read - dirty,
+        late=0,
+        dirty=dirty,
+        filtered=0,
+        dropped=0,
+        gaps=(),
+        min_event_ms=None,
+        max_event_ms=None,
+    )
     sample = DirtySample(0, 5, "not a number", "price", "1e999")
     reason = refusal(limits, receipt(ranges=(result,), samples=(sample,)))
     assert (reason is not None) == refused
@@ -147,7 +205,18 @@ def test_thresholds(dirty: int, read: int, limits: DirtyLimits, refused: bool) -
 
 
 def test_a_refusal_in_words() -> None:
-    result = RangeResult(OffsetRange("t", 0, 0, 9), 9, 0, 0, 9, 0, 0, (), None, None)
+    result = RangeResult(
+        range=OffsetRange("t", 0, 0, 9),
+        read=9,
+        data=0,
+        late=0,
+        dirty=9,
+        filtered=0,
+        dropped=0,
+        gaps=(),
+        min_event_ms=None,
+        max_event_ms=None,
+    )
     samples = tuple(DirtySample(0, o, "cut off" if o else "odd", "", "x" * 99) for o in range(4))
     told = receipt(ranges=(result,), samples=samples)
     examples = "; ".join(f"partition 0 offset {o}: {'x' * 80}" for o in range(3))

@@ -123,14 +123,53 @@ def test_a_guard_without_a_value_is_a_mistake() -> None:
 
 # ---------------------------------------------------------------- batches
 
-PLAN = Plan("p", 5, 1, 2, 3, "t", "id", 9, Floor(0, ()), ())
+PLAN = Plan(
+    pipeline="p",
+    batch_id=5,
+    revision=1,
+    spec_version=2,
+    rules_version=3,
+    topic="t",
+    topic_id="id",
+    clock_ms=9,
+    floor=Floor(0, ()),
+    partitions=(),
+)
 WRITES = WritingBatch(PLAN, 3, "n")
 ATTEMPT = {"epoch": 3, "nonce": "n", "revision": 1}
 
 
 def receipt(*kinds: str, **more: object) -> Receipt:
-    files = tuple(FileEntry(f"{k}/x", k, 0, (), 2, 10, 0, 1, 4, ()) for k in kinds)
-    return replace(Receipt("a", 5, 4, "m", "t", "id", 2, 3, (), files), **more)  # type: ignore[arg-type]
+    files = tuple(
+        FileEntry(
+            path=f"{k}/x",
+            kind=k,
+            window_ms=0,
+            values=(),
+            rows=2,
+            bytes=10,
+            min_event_ms=0,
+            max_event_ms=1,
+            checksum=4,
+            partitions=(),
+        )
+        for k in kinds
+    )
+    return replace(
+        Receipt(
+            attempt="a",
+            batch_id=5,
+            epoch=4,
+            nonce="m",
+            topic="t",
+            topic_id="id",
+            spec_version=2,
+            rules_version=3,
+            ranges=(),
+            files=files,
+        ),
+        **more,
+    )  # type: ignore[arg-type]
 
 
 def test_a_plan_begins_at_epoch_0() -> None:
@@ -161,7 +200,15 @@ def test_a_replan_keeps_the_ranges_and_lifts_the_refusal() -> None:
         **batches.NOT_REFUSED,
     }  # fmt: skip
     assert made.detail == {"revision": 2, "spec": [2, 8]}
-    for other in (replace(new, revision=3), replace(new, partitions=(PartitionPlan(0, 0, 1, 0, 1, 1),))):
+    for other in (
+        replace(new, revision=3),
+        replace(
+            new,
+            partitions=(
+                PartitionPlan(partition=0, start=0, end=1, log_start=0, last_stable_offset=1, high_watermark=1),
+            ),
+        ),
+    ):
         with pytest.raises(ValueError, match="keeps the ranges"):
             batches.replan(WRITES, other)
 
@@ -250,8 +297,21 @@ def test_windows_close_and_are_blocked() -> None:
 
 # ---------------------------------------------------------------- generations
 
-ENTRY = FileEntry("f", "data", 0, (), 3, 10, 0, 1, 4, ())
-BUILDS = BuildingGeneration("p", KEY, 2, 3, "n", HEAL, (1, 2), (2,))
+ENTRY = FileEntry(
+    path="f",
+    kind="data",
+    window_ms=0,
+    values=(),
+    rows=3,
+    bytes=10,
+    min_event_ms=0,
+    max_event_ms=1,
+    checksum=4,
+    partitions=(),
+)
+BUILDS = BuildingGeneration(
+    pipeline="p", window=KEY, number=2, epoch=3, nonce="n", kind=HEAL, batches=(1, 2), late=(2,)
+)
 DONE = windows.built(BUILDS, "file:///d", (ENTRY,))
 
 
@@ -268,7 +328,21 @@ def test_a_generation_is_assembled_by_one_epoch() -> None:
 
 def test_what_is_built_is_compared_by_its_content() -> None:
     digest = content_digest((ENTRY,))
-    assert BuiltGeneration("p", KEY, 2, 3, HEAL, (1, 2), "file:///d", (ENTRY,), digest, late=(2,)) == DONE
+    assert (
+        BuiltGeneration(
+            pipeline="p",
+            window=KEY,
+            number=2,
+            epoch=3,
+            kind=HEAL,
+            batches=(1, 2),
+            directory="file:///d",
+            files=(ENTRY,),
+            digest=digest,
+            late=(2,),
+        )
+        == DONE
+    )
     made = windows.build(BUILDS, DONE)
     assert made.after is DONE
     assert made.sets == {"kind": HEAL, "directory": "file:///d", "digest": DONE.digest, "rows": 3}
@@ -291,7 +365,17 @@ def test_swapped_in_and_published() -> None:
     assert (swaps.after.state, swaps.after.location, swaps.sets) == (SWAPPING, "file:///h", {"location": "file:///h"})
     made = windows.publish(swaps.after, "file:///h", 77, "c", moved=1)
     assert made.after == PublishedGeneration(
-        "p", KEY, 2, HEAL, (1, 2), "file:///h", (ENTRY,), DONE.digest, 77, epoch=3, late=(2,)
+        pipeline="p",
+        window=KEY,
+        number=2,
+        kind=HEAL,
+        batches=(1, 2),
+        location="file:///h",
+        files=(ENTRY,),
+        digest=DONE.digest,
+        published_ms=77,
+        epoch=3,
+        late=(2,),
     )
     assert made.sets == {"location": "file:///h"}
     assert made.detail == {"generation": 2, "location": "file:///h", "certificate": "c", "moved": 1}

@@ -35,9 +35,21 @@ from tidegate.core.spec.pipeline import Cleaning
 NOW = 1_000_000
 TTL = Cleaning(1000, 2000, 3000, 4000)
 FOR_EVER = Cleaning(None, None, None, None)
-BATCH = BatchFacts(7, "LANDED", 3, True, 0, None, False)
+BATCH = BatchFacts(batch_id=7, state="LANDED", epoch=3, side_moved=True, landed_ms=0, cleaned_ms=None, newest=False)
 WRITING = replace(BATCH, state="WRITING")
-RETIRED = GenerationFacts(T0, 1, "RETIRED", 2, "archive", "file:///t/hour=00", 0, 0, None, 2, 0)
+RETIRED = GenerationFacts(
+    window_ms=T0,
+    number=1,
+    state="RETIRED",
+    epoch=2,
+    kind="archive",
+    location="file:///t/hour=00",
+    built_ms=0,
+    retired_ms=0,
+    cleaned_ms=None,
+    current=2,
+    newer_retired=0,
+)
 REPLAY = replace(RETIRED, state="DISCARDED", kind="replay", number=2)
 GO, KEEP, ODD = (True, False), (False, False), (False, True)
 Case = tuple[Callable[[], Verdict], tuple[bool, bool], str]

@@ -26,7 +26,7 @@ from tidegate.core.window.waits import (
 )
 from tidegate.core.window.watermark import Certificate, PartitionFacts, TopicFacts
 
-SPEC = Windows(HOUR, "UTC", T0, HOUR, idle="follow")
+SPEC = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR, idle="follow")
 NOW = T0 + 1000 * HOUR
 
 
@@ -41,7 +41,7 @@ def keys(first: int, last: int) -> tuple[WindowKey, ...]:
 def seen(hour: float) -> dict[str, TopicFacts]:
     """Partition 0 of `p` has seen events up to then, an hour more than its watermark."""
     event = T0 + int(hour * HOUR)
-    return {"p": TopicFacts(7, NOW, (PartitionFacts(0, event, False, NOW),))}
+    return {"p": TopicFacts(7, NOW, (PartitionFacts(partition=0, max_event_ms=event, drained=False, advanced_ms=NOW),))}
 
 
 def look(facts: dict[str, TopicFacts] | None = None, **generations: tuple[str, int | None]) -> Look:
@@ -132,8 +132,8 @@ def test_a_window_that_its_watermark_lets_close_waits_for_its_archive_run() -> N
 def test_a_clock_that_is_ahead_of_ours_is_not_believed() -> None:
     """Partition 0 is drained, so a plan's clock stands in for it, but never more than ours."""
     parts = (
-        PartitionFacts(0, T0 + 2 * HOUR, True, T0 + 2 * HOUR),
-        PartitionFacts(1, T0 + 9 * HOUR, False, T0 + 10 * HOUR),
+        PartitionFacts(partition=0, max_event_ms=T0 + 2 * HOUR, drained=True, advanced_ms=T0 + 2 * HOUR),
+        PartitionFacts(partition=1, max_event_ms=T0 + 9 * HOUR, drained=False, advanced_ms=T0 + 10 * HOUR),
     )
     at = look({"p": TopicFacts(7, T0 + 10 * HOUR, parts)})
     wait = replace(published(7, 8), windows=replace(SPEC, idle="clock"))
@@ -203,10 +203,36 @@ def test_there_is_nothing_to_wait_for_before_the_first_window() -> None:
 
 # ---------------------------------------------------------------- what others are told
 
-CERTIFICATE = Certificate("flights", window(4), True, "because", T0 + 1, 7, T0 + 5 * HOUR, (), ())
+CERTIFICATE = Certificate(
+    pipeline="flights",
+    window=window(4),
+    ready=True,
+    reason="because",
+    decided_ms=T0 + 1,
+    batch_id=7,
+    watermark_ms=T0 + 5 * HOUR,
+    partitions=(),
+    blockers=(),
+)
 NOTICE = Notice(
-    window(4), 3, "replay", 10, "d1", "file:///x", T0 + 9 * HOUR + 7, False, 5, 4, 1, 8, 6, 3, 2, 1, CERTIFICATE
-)  # fmt: skip
+    window=window(4),
+    number=3,
+    kind="replay",
+    rows=10,
+    digest="d1",
+    location="file:///x",
+    published_ms=T0 + 9 * HOUR + 7,
+    announced=False,
+    files=5,
+    partitions=4,
+    first_batch=1,
+    last_batch=8,
+    batches=6,
+    late_rows=3,
+    taken_up=2,
+    rerouted_rows=1,
+    certificate=CERTIFICATE,
+)
 
 
 def test_what_an_event_says() -> None:
@@ -257,7 +283,9 @@ def test_texts_of_an_event_are_cut() -> None:
 
 @pytest.mark.parametrize(("action", "warned"), [("warn", True), ("publish", False), ("hold", False)])
 def test_a_warning_is_told(action: str, warned: bool) -> None:
-    found = replace(CERTIFICATE, completeness=Comparison("short", action, "3 rows too few", "audit"))
+    found = replace(
+        CERTIFICATE, completeness=Comparison(verdict="short", action=action, text="3 rows too few", source="audit")
+    )
     assert announcement.warning(found) == ("3 rows too few" if warned else None)
     notice = replace(NOTICE, certificate=found)
     assert announcement.extra(PIPELINE, replace(notice, taken_up=0))["warning"] == announcement.warning(found)

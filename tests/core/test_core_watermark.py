@@ -23,7 +23,7 @@ from tidegate.core.window.watermark import (
 )
 
 HOUR = 3_600_000
-SPEC = Windows(HOUR, "UTC", 0, HOUR, idle="wait", topic_silence_ms=HOUR)
+SPEC = Windows(size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=HOUR, idle="wait", topic_silence_ms=HOUR)
 
 
 def facts(*partitions: PartitionFacts, clock: int = 100 * HOUR) -> TopicFacts:
@@ -32,10 +32,10 @@ def facts(*partitions: PartitionFacts, clock: int = 100 * HOUR) -> TopicFacts:
 
 def part(number: int, event: float | None, drained: bool = False, advanced: float | None = 100) -> PartitionFacts:
     return PartitionFacts(
-        number,
-        None if event is None else int(event * HOUR),
-        drained,
-        None if advanced is None else int(advanced * HOUR),
+        partition=number,
+        max_event_ms=None if event is None else int(event * HOUR),
+        drained=drained,
+        advanced_ms=None if advanced is None else int(advanced * HOUR),
     )
 
 
@@ -128,7 +128,18 @@ def test_windows_before_the_start_hold_nothing() -> None:
 
 
 def plan(*partitions: PartitionPlan, clock: int = 200 * HOUR) -> Plan:
-    return Plan("p", 8, 1, 1, 1, "t", "id", clock, Floor(0), partitions)
+    return Plan(
+        pipeline="p",
+        batch_id=8,
+        revision=1,
+        spec_version=1,
+        rules_version=1,
+        topic="t",
+        topic_id="id",
+        clock_ms=clock,
+        floor=Floor(0),
+        partitions=partitions,
+    )
 
 
 def test_facts_advance_with_each_landed_batch() -> None:
@@ -136,9 +147,15 @@ def test_facts_advance_with_each_landed_batch() -> None:
     after = advance(
         before,
         plan(
-            PartitionPlan(0, 5, 9, 0, 9, 9),  # read to its end; its newest event is older than what was seen
-            PartitionPlan(1, 7, 7, 0, 7, 9),  # nothing readable: an open transaction
-            PartitionPlan(2, 0, 0, 0, 0, 0),  # added since, empty
+            PartitionPlan(
+                partition=0, start=5, end=9, log_start=0, last_stable_offset=9, high_watermark=9
+            ),  # read to its end; its newest event is older than what was seen
+            PartitionPlan(
+                partition=1, start=7, end=7, log_start=0, last_stable_offset=7, high_watermark=9
+            ),  # nothing readable: an open transaction
+            PartitionPlan(
+                partition=2, start=0, end=0, log_start=0, last_stable_offset=0, high_watermark=0
+            ),  # added since, empty
         ),
         {0: 3 * HOUR},
     )
@@ -146,5 +163,12 @@ def test_facts_advance_with_each_landed_batch() -> None:
     assert (zero.max_event_ms, zero.drained, zero.advanced_ms) == (10 * HOUR, True, 200 * HOUR)
     assert (one.drained, one.advanced_ms, one.open_transaction_since_ms) == (False, 60 * HOUR, 200 * HOUR)
     assert (two.max_event_ms, two.drained, two.advanced_ms) == (None, True, None)
-    again = advance(after, plan(PartitionPlan(1, 7, 7, 0, 7, 9), clock=300 * HOUR), {})
+    again = advance(
+        after,
+        plan(
+            PartitionPlan(partition=1, start=7, end=7, log_start=0, last_stable_offset=7, high_watermark=9),
+            clock=300 * HOUR,
+        ),
+        {},
+    )
     assert again.partitions[0].open_transaction_since_ms == 200 * HOUR, "since the first plan that met it"

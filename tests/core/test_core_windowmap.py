@@ -23,7 +23,13 @@ DELAYED = replace(PIPELINE, windows=replace(PIPELINE.windows, watermark_delay_ms
 
 def facts(*events: int | None) -> TopicFacts:
     """One Kafka partition that has more to read for each newest event."""
-    return TopicFacts(7, NOW, tuple(PartitionFacts(p, at, False, NOW) for p, at in enumerate(events)))
+    return TopicFacts(
+        7,
+        NOW,
+        tuple(
+            PartitionFacts(partition=p, max_event_ms=at, drained=False, advanced_ms=NOW) for p, at in enumerate(events)
+        ),
+    )
 
 
 def judge(*events: int | None, pipeline: Pipeline = PIPELINE, note: ArchiveNote | None = None, at: int = NOW) -> Judge:
@@ -43,25 +49,61 @@ def judge(*events: int | None, pipeline: Pipeline = PIPELINE, note: ArchiveNote 
         (None, (T0 + HOUR - 1, T0 + 2 * HOUR), window_map.BLOCKED),
         (None, (T0 + HOUR, T0 + 2 * HOUR), window_map.READY),
         (None, (T0 + HOUR,), window_map.READY),
-        (Mark(T0, "CLOSING"), (T0,), window_map.WORKING),
-        (Mark(T0, "CLOSED"), (T0 + HOUR,), window_map.WORKING),
-        (Mark(T0, "CLOSED", building="BUILDING"), (T0,), window_map.WORKING),
-        (Mark(T0, "OPEN", building="BUILT"), (T0,), window_map.WORKING),
-        (Mark(T0, "OPEN"), (T0,), window_map.OPEN),
-        (Mark(T0, "OPEN", "an alarm"), (T0,), window_map.ALARM),
-        (Mark(T0, "CLOSED", "an alarm", 1, "archive", 5), (T0,), window_map.ALARM),
-        (Mark(T0, "CLOSED", None, 1, "archive", 5), (T0,), window_map.PUBLISHED),
-        (Mark(T0, "CLOSED", None, 1, "archive", 0), (T0 + HOUR,), window_map.PUBLISHED),
-        (Mark(T0, "CLOSED", None, 1, "archive", 5, building="BUILDING"), (T0,), window_map.PUBLISHED),
-        (Mark(T0, "CLOSED", None, 1, "archive", 5, late=1), (T0,), window_map.LATE),
-        (Mark(T0, "CLOSED", None, 3, "rollback", 5, late=9), (T0,), window_map.LATE),
-        (Mark(T0, "OPEN", late=1), (T0,), window_map.OPEN),
-        (Mark(T0, "CLOSED", None, 2, "replay", 5), (T0,), window_map.REPLAYED),
-        (Mark(T0, "CLOSED", None, 2, "heal", 5), (T0,), window_map.REPLAYED),
-        (Mark(T0, "CLOSED", None, 2, None, 5), (T0,), window_map.REPLAYED),
-        (Mark(T0, "CLOSED", None, 2, "reopen", 5), (T0,), window_map.REOPENED),
-        (Mark(T0, "CLOSED", None, 3, "rollback", 5), (T0,), window_map.ROLLED_BACK),
-        (Mark(T0, "OPEN", answer=Answer("x", 1, 9, None, T0, T0)), (T0 + HOUR,), window_map.READY),
+        (Mark(start_ms=T0, state="CLOSING"), (T0,), window_map.WORKING),
+        (Mark(start_ms=T0, state="CLOSED"), (T0 + HOUR,), window_map.WORKING),
+        (Mark(start_ms=T0, state="CLOSED", building="BUILDING"), (T0,), window_map.WORKING),
+        (Mark(start_ms=T0, state="OPEN", building="BUILT"), (T0,), window_map.WORKING),
+        (Mark(start_ms=T0, state="OPEN"), (T0,), window_map.OPEN),
+        (Mark(start_ms=T0, state="OPEN", blocked="an alarm"), (T0,), window_map.ALARM),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked="an alarm", number=1, kind="archive", rows=5),
+            (T0,),
+            window_map.ALARM,
+        ),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked=None, number=1, kind="archive", rows=5),
+            (T0,),
+            window_map.PUBLISHED,
+        ),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked=None, number=1, kind="archive", rows=0),
+            (T0 + HOUR,),
+            window_map.PUBLISHED,
+        ),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked=None, number=1, kind="archive", rows=5, building="BUILDING"),
+            (T0,),
+            window_map.PUBLISHED,
+        ),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked=None, number=1, kind="archive", rows=5, late=1),
+            (T0,),
+            window_map.LATE,
+        ),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked=None, number=3, kind="rollback", rows=5, late=9),
+            (T0,),
+            window_map.LATE,
+        ),
+        (Mark(start_ms=T0, state="OPEN", late=1), (T0,), window_map.OPEN),
+        (Mark(start_ms=T0, state="CLOSED", blocked=None, number=2, kind="replay", rows=5), (T0,), window_map.REPLAYED),
+        (Mark(start_ms=T0, state="CLOSED", blocked=None, number=2, kind="heal", rows=5), (T0,), window_map.REPLAYED),
+        (Mark(start_ms=T0, state="CLOSED", blocked=None, number=2, kind=None, rows=5), (T0,), window_map.REPLAYED),
+        (Mark(start_ms=T0, state="CLOSED", blocked=None, number=2, kind="reopen", rows=5), (T0,), window_map.REOPENED),
+        (
+            Mark(start_ms=T0, state="CLOSED", blocked=None, number=3, kind="rollback", rows=5),
+            (T0,),
+            window_map.ROLLED_BACK,
+        ),
+        (
+            Mark(
+                start_ms=T0,
+                state="OPEN",
+                answer=Answer(source="x", rows=1, expected=9, problem=None, asked_ms=T0, since_ms=T0),
+            ),
+            (T0 + HOUR,),
+            window_map.READY,
+        ),
     ],
 )
 def test_each_window_has_one_state(mark: Mark | None, events: tuple[int | None, ...], state: str) -> None:
@@ -87,7 +129,7 @@ def test_the_lowest_and_the_highest_watermark() -> None:
 def test_a_plans_clock_that_is_ahead_says_no_more_than_the_clock_of_now() -> None:
     """A topic that has been silent for long enough is as far as the clock."""
     windows = replace(PIPELINE.windows, idle="clock", topic_silence_ms=HOUR, on_silence="close")
-    drained = TopicFacts(7, NOW, (PartitionFacts(0, T0 + 1, True, T0 + 1),))
+    drained = TopicFacts(7, NOW, (PartitionFacts(partition=0, max_event_ms=T0 + 1, drained=True, advanced_ms=T0 + 1),))
     for now_ms, state in ((T0 + HOUR - 1, window_map.OPEN), (T0 + HOUR, window_map.READY)):
         assert Judge(replace(PIPELINE, windows=windows), drained, None, now_ms).state(KEY, None) == state
 
@@ -95,17 +137,22 @@ def test_a_plans_clock_that_is_ahead_says_no_more_than_the_clock_of_now() -> Non
 def test_a_window_whose_run_has_ended_is_due() -> None:
     ended = ArchiveNote(ended=(T0,))
     assert judge(T0 + HOUR, note=ended).state(KEY, None) == window_map.DUE
-    assert judge(T0 + HOUR, note=ended).state(KEY, Mark(T0, "CLOSED", None, 1, "archive", 5)) == window_map.PUBLISHED
+    assert (
+        judge(T0 + HOUR, note=ended).state(
+            KEY, Mark(start_ms=T0, state="CLOSED", blocked=None, number=1, kind="archive", rows=5)
+        )
+        == window_map.PUBLISHED
+    )
     assert judge(T0, note=ended).state(KEY, None) == window_map.OPEN
     assert judge(T0 + HOUR, note=ArchiveNote(ended=(T0 + HOUR,))).state(KEY, None) == window_map.READY
 
 
-COUNTED = replace(PIPELINE, completeness=Completeness("topic", "kafka", topic="audit", patience_ms=HOUR))
-SHORT = Answer("audit", 1, 9, None, T0 + HOUR, T0 + HOUR)
+COUNTED = replace(PIPELINE, completeness=Completeness(source="topic", conn_id="kafka", topic="audit", patience_ms=HOUR))
+SHORT = Answer(source="audit", rows=1, expected=9, problem=None, asked_ms=T0 + HOUR, since_ms=T0 + HOUR)
 
 
 def test_a_window_that_another_system_holds_says_so() -> None:
-    mark = Mark(T0, "OPEN", answer=SHORT)
+    mark = Mark(start_ms=T0, state="OPEN", answer=SHORT)
     held = judge(T0 + HOUR, pipeline=COUNTED, at=T0 + HOUR)
     assert held.state(KEY, mark) == window_map.HELD
     assert held.state(KEY, None) == window_map.READY, "nobody has been asked yet"
@@ -119,5 +166,9 @@ def test_a_window_that_another_system_holds_says_so() -> None:
 
 def test_what_is_done_is_in_the_table() -> None:
     published = ("archive", "replay", "reopen", "rollback")
-    kinds = {judge(T0).state(KEY, Mark(T0, "CLOSED", None, 1, kind, late=n)) for kind in published for n in (0, 1)}
+    kinds = {
+        judge(T0).state(KEY, Mark(start_ms=T0, state="CLOSED", blocked=None, number=1, kind=kind, late=n))
+        for kind in published
+        for n in (0, 1)
+    }
     assert kinds == DONE

@@ -19,7 +19,7 @@ def ms(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-DAYS = Windows(DAY_MS, "Europe/Berlin", ms("2019-12-31T23:00"), HOUR_MS)
+DAYS = Windows(size_ms=DAY_MS, timezone="Europe/Berlin", start_ms=ms("2019-12-31T23:00"), watermark_delay_ms=HOUR_MS)
 SUMMER, WINTER = ms("2020-03-29T01:00"), ms("2020-10-25T01:00")
 AUGUST = ms("2020-08-01T00:00")
 

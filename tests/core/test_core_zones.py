@@ -18,7 +18,7 @@ def ms(*when: int) -> int:
 
 
 def of(zone: str, size_ms: int, *start: int) -> Windows:
-    return Windows(size_ms, zone, ms(*(start or (1975, 1, 1))), 0)
+    return Windows(size_ms=size_ms, timezone=zone, start_ms=ms(*(start or (1975, 1, 1))), watermark_delay_ms=0)
 
 
 @pytest.mark.parametrize(

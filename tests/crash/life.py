@@ -165,7 +165,7 @@ def first_records(world: World) -> None:
 
 def another_system_counts(world: World) -> None:
     """And does not know the hour."""
-    world.change_spec(completeness=Completeness("topic", "kafka", topic="audit"))
+    world.change_spec(completeness=Completeness(source="topic", conn_id="kafka", topic="audit"))
 
 
 def late_records(world: World) -> None:
@@ -184,13 +184,13 @@ def other_columns(world: World) -> None:
 
 def _other_value(world: World) -> tuple[Column, ...]:
     id_, site, _ = world.pipeline.columns
-    return id_, site, Column("value", "int", "$.other")
+    return id_, site, Column(name="value", type="int", path="$.other")
 
 
 def other_sites(world: World) -> None:
     """Of hour 0's partitions two vanish, one gets other rows, one is new."""
     id_, _, value = world.pipeline.columns
-    world.change_spec(columns=(id_, Column("site", "string", "$.place"), value))
+    world.change_spec(columns=(id_, Column(name="site", type="string", path="$.place"), value))
 
 
 def as_at_first(world: World) -> None:
@@ -320,7 +320,7 @@ def record_of_a_lost_history(world: World) -> None:
 def more_columns(world: World) -> None:
     """The table gets them first; then a window that is rebuilt has them, and so has the next batch."""
     _an_hour_with_a_redriven_row(world)
-    more = (Column("extra", "int", "$.extra"), Column("more", "struct<a:int>", "$.more"))
+    more = (Column(name="extra", type="int", path="$.extra"), Column(name="more", type="struct<a:int>", path="$.more"))
     world.change_spec(columns=(*world.pipeline.columns, *more))
 
 

@@ -167,13 +167,13 @@ def busy(world: World, dice: random.Random) -> None:
             published(world, reopen.reopen, number, "late rows", over_budget=True)
 
     def replayed() -> None:
-        column = Column("value", "int", dice.choice(("$.value", "$.other")))
+        column = Column(name="value", type="int", path=dice.choice(("$.value", "$.other")))
         swap = dice.choice(("pointer", "directory"))
         world.change_spec(columns=(id_, site, column), archive=replace(world.pipeline.archive, swap=swap))
         world.replay(dice.choice((0, 1)))
 
     def redriven() -> None:
-        world.change_spec(columns=(id_, site, Column("value", "string", "$.value")))
+        world.change_spec(columns=(id_, site, Column(name="value", type="string", path="$.value")))
         try:
             if redrive.plan(world.context(), "rd") is not None:
                 redrive.carry_out(world.context(), "rd")

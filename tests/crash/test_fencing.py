@@ -123,7 +123,7 @@ def test_a_late_alter_of_an_older_replay_cannot_bring_it_back(world: World) -> N
         late.append(lambda: world.catalogue.set_location(*args))
         raise ProcessGone
 
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     ctx = world.context()
     use_catalogue(ctx, Hook(world.catalogue, before={"set_location": hangs}))
     with pytest.raises(ProcessGone):
@@ -159,7 +159,7 @@ def test_a_driver_that_comes_back_to_a_replay_that_was_given_up(world: World, po
     """It has lost its epoch: what it made is nobody's, what it was asked for it does anew, and every row is there once,
     those that were taken up meanwhile, too. What it wrote after a cleaner had passed goes with the next one."""
     begun(world)
-    world.change_spec(columns=(*world.pipeline.columns[:2], Column("value", "int", "$.other")))
+    world.change_spec(columns=(*world.pipeline.columns[:2], Column(name="value", type="int", path="$.other")))
     world.change_spec(reopening=Reopening(after_ms=0))
     ended: list[str] = []
 

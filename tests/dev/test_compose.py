@@ -192,7 +192,7 @@ class TestConnections:
         ledger = resolve("tidegate_ledger")
         assert ledger.conn_type == "postgres"
         airflow = urlsplit(environment("airflow-scheduler")["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
-        found = Connection("", host=airflow.hostname, port=airflow.port, login=airflow.username,
+        found = Connection(conn_id="", host=airflow.hostname, port=airflow.port, login=airflow.username,
                            password=airflow.password, schema=airflow.path[1:])  # fmt: skip
         for connection in (ledger, found):
             reach(connection.host, connection.port)

@@ -72,7 +72,7 @@ def test_secrets_are_made_once_private_and_not_shown(tmp_path: Path) -> None:
 
 
 def test_state_survives_a_round_trip(tmp_path: Path) -> None:
-    state = State(tmp_path, run_id="r", parts=["kafka"], ports={"kafka": 1}, processes={"kafka": "1:2"})
+    state = State(root=tmp_path, run_id="r", parts=["kafka"], ports={"kafka": 1}, processes={"kafka": "1:2"})
     state.save()
     assert State.load(tmp_path) == state
     assert (tmp_path / "stack.json").stat().st_mode & 0o777 == 0o600

@@ -69,7 +69,7 @@ def test_another_spec_does_not_take_the_place_of_what_was_released(world: World)
     ctx = world.context()
     reconcile.release(ctx, batch, reconcile.releasable(ctx, batch), "why")
     pinned = ctx.spec_version
-    world.change_spec(columns=(*world.pipeline.columns[:2], Column("value", "int", "$.other")))
+    world.change_spec(columns=(*world.pipeline.columns[:2], Column(name="value", type="int", path="$.other")))
     world.ingest("readings.ingest/r2")
     row = next(world.context().ledger.reads.batch_pages("readings", batch, batch)).batches[0]
     assert (row.state, row.spec_version) == ("LANDED", pinned)

@@ -18,7 +18,7 @@ def odd(name: str, hour: float, site: str = "a") -> dict[str, object]:
 
 def mend(world: World, path: str = "$.other") -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", path)))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path=path)))
 
 
 def redriven(world: World, run: str = "redrive 1", **asked: object) -> redrive.Redriven | None:

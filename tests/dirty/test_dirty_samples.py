@@ -18,7 +18,7 @@ EVIL = "\x1b[2J\x07\r\n\u202e"
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
-    made.change_spec(columns=(*made.pipeline.columns, Column("day", "date", "$.day")))
+    made.change_spec(columns=(*made.pipeline.columns, Column(name="day", type="date", path="$.day")))
     yield made
     made.close()
 

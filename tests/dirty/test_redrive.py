@@ -31,7 +31,7 @@ def test_dirty_rows_become_data_of_a_batch_of_their_own(world: World) -> None:
     first_batch(world)
     mend(world)
     found = redriven(world)
-    assert found == redrive.Redriven(2, (1,), 4, data=3, dirty=1)
+    assert found == redrive.Redriven(batch_id=2, sources=(1,), rows=4, data=3, dirty=1)
     assert found.words == "batch 2 (redrive of 4 dirty rows of batch 1): 3 data, 0 late, 1 still dirty"
     assert list(world.partitions("lake.readings__dirty")) == [(("_batch", "2"),)]
     assert world.table("__dirty") == [(0, 4)]
@@ -82,7 +82,7 @@ def test_what_is_still_dirty_can_be_redriven_again(world: World) -> None:
     world.ingest("r1")
     mend(world)
     first = redriven(world)
-    assert first == redrive.Redriven(2, (1,), 3, data=1, dirty=2)
+    assert first == redrive.Redriven(batch_id=2, sources=(1,), rows=3, data=1, dirty=2)
     world.change_spec(event_time=EventTime("$.at", "epoch_ms"))
     world.produce(record("e0", 4.0))
     world.ingest("r2")
@@ -106,7 +106,7 @@ def test_rows_of_many_batches_and_partitions_go_together(world: World) -> None:
     assert len(dirty) == 50
     mend(world)
     found = redriven(world)
-    assert found == redrive.Redriven(6, (1, 2, 3, 4, 5), 50, data=50)
+    assert found == redrive.Redriven(batch_id=6, sources=(1, 2, 3, 4, 5), rows=50, data=50)
     assert world.table("__dirty") == []
     once(world)
     balanced(world)
@@ -138,7 +138,7 @@ def test_whatever_the_files_format(tmp_path: Path, form: str, codec: str) -> Non
     world.produce(record("d0", 3.5), partition=1)
     world.ingest("r1")
     mend(world)
-    assert redriven(world) == redrive.Redriven(2, (1,), 4, data=2, dirty=2), str(world.said[-3:])
+    assert redriven(world) == redrive.Redriven(batch_id=2, sources=(1,), rows=4, data=2, dirty=2), str(world.said[-3:])
     published = world.archive(0)
     assert published.rows == 3
     mend(world, "$.third")

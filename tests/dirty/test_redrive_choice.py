@@ -119,8 +119,8 @@ def test_rows_of_an_older_topic_are_redriven_apart(world: World) -> None:
     mend(world)
     first = redriven(world, below=3)
     second = redriven(world, "redrive 2", below=3)
-    assert first == redrive.Redriven(3, (1,), 4, data=3, dirty=1)
-    assert second == redrive.Redriven(4, (2,), 2, data=2)
+    assert first == redrive.Redriven(batch_id=3, sources=(1,), rows=4, data=3, dirty=1)
+    assert second == redrive.Redriven(batch_id=4, sources=(2,), rows=2, data=2)
     assert redriven(world, "redrive 3", below=3) is None
     view = world.context().ledger.batches.planning_view("readings")
     assert (view.accepted_topic_id, view.planned_ends) == (new, {0: 3, 1: 0})
@@ -142,7 +142,10 @@ def test_rows_of_a_column_that_dirty_rows_do_not_keep_are_refused(tmp_path: Path
     raw = replace(
         spec,
         format=replace(spec.format, type="raw"),
-        columns=(Column("text", "string", "$.value"), Column("headers", RAW_HEADERS, "$.headers")),
+        columns=(
+            Column(name="text", type="string", path="$.value"),
+            Column(name="headers", type=RAW_HEADERS, path="$.headers"),
+        ),
         event_time=EventTime(None),
         partition_by=("date", "hour"),
     )
@@ -151,7 +154,7 @@ def test_rows_of_a_column_that_dirty_rows_do_not_keep_are_refused(tmp_path: Path
     world.ingest("r1")
     with pytest.raises(SpecError, match="without Kafka's headers, so the column headers"):
         redrive.plan(world.context(), "redrive 1")
-    world.change_spec(columns=(Column("bytes", "binary", "$.value"),))
-    assert redriven(world) == redrive.Redriven(2, (1,), 1, data=1)
+    world.change_spec(columns=(Column(name="bytes", type="binary", path="$.value"),))
+    assert redriven(world) == redrive.Redriven(batch_id=2, sources=(1,), rows=1, data=1)
     balanced(world)
     world.close()

@@ -65,7 +65,9 @@ def test_two_at_once_plan_one(world: World) -> None:
     first.ledger.batches = Hook(first.ledger.batches, before={"insert_plan": once_only(other)})  # type: ignore[misc]
     assert redrive.plan(first, "redrive 1") == 2
     for run in ("redrive 1", "redrive 2"):
-        assert redrive.carry_out(world.context(), run) == redrive.Redriven(2, (1,), 4, data=3, dirty=1)
+        assert redrive.carry_out(world.context(), run) == redrive.Redriven(
+            batch_id=2, sources=(1,), rows=4, data=3, dirty=1
+        )
     once(world)
     balanced(world)
 

@@ -20,7 +20,18 @@ from tidegate.core.window.lateness import Floor
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.dirty import redrive
 
-ENTRY = FileEntry("dirty/a", DIRTY, None, (), 1, 1, None, None, 0, ())
+ENTRY = FileEntry(
+    path="dirty/a",
+    kind=DIRTY,
+    window_ms=None,
+    values=(),
+    rows=1,
+    bytes=1,
+    min_event_ms=None,
+    max_event_ms=None,
+    checksum=0,
+    partitions=(),
+)
 
 
 @pytest.fixture
@@ -67,8 +78,15 @@ def test_a_recreated_topics_rows_stand_beside_redriven_ones_of_the_old(world: Wo
 
 def test_a_redrives_isolation_is_not_that_of_the_records_between_its_rows() -> None:
     floor, pinned = Floor(0), {"source": {"isolation": "read_uncommitted"}}
-    kafka = JobPart(1, 0, floor, (OffsetRange(TOPIC, 0, 5, 9),))
-    files = JobPart(2, 0, floor, (OffsetRange(TOPIC, 0, 0, 20),), pinned=pinned, sources=(Source(1, ENTRY, ()),))
+    kafka = JobPart(batch_id=1, clock_ms=0, floor=floor, ranges=(OffsetRange(TOPIC, 0, 5, 9),))
+    files = JobPart(
+        batch_id=2,
+        clock_ms=0,
+        floor=floor,
+        ranges=(OffsetRange(TOPIC, 0, 0, 20),),
+        pinned=pinned,
+        sources=(Source(1, ENTRY, ()),),
+    )
     pipeline = {"source": {"isolation": "read_committed"}}
     for parts in ((kafka, files), (files, kafka)):
         plan = ReplayPlan(

@@ -83,15 +83,15 @@ class Tide:
         ledger = SqlLedger(self.air.info.ledger_url, "test")
         storage, run = LocalStorage(), f"by the test, to {hour.isoformat()}"
         ctx = Context(
-            self.pipeline,
-            ledger.pipelines.register(self.pipeline, fingerprint(self.pipeline)),
-            ledger,
-            self.kafka,
-            storage,
-            Hive(FakeCatalogue()),
-            InProcessLauncher(SimpleNamespace(kafka=self.kafka), storage),  # type: ignore[arg-type]
-            SystemClock(),
-            print,
+            pipeline=self.pipeline,
+            spec_version=ledger.pipelines.register(self.pipeline, fingerprint(self.pipeline)),
+            ledger=ledger,
+            source=self.kafka,
+            storage=storage,
+            tables=Hive(FakeCatalogue()),
+            launcher=InProcessLauncher(SimpleNamespace(kafka=self.kafka), storage),  # type: ignore[arg-type]
+            clock=SystemClock(),
+            say=print,
         )
         try:
             for step in (ingest.plan, ingest.write, ingest.land):

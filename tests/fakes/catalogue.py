@@ -120,4 +120,11 @@ def _description(table: TableDef) -> sql.Description:
     serde, properties = formats.SERDES[table.format], dict(formats.row_format(table.format)[1])
     location = sql.location_uri(table.location)
     columns, partitions = kept(table.columns), kept(table.partitions)
-    return sql.Description(columns, partitions, location, "EXTERNAL_TABLE", serde, properties=properties)
+    return sql.Description(
+        columns=columns,
+        partitions=partitions,
+        location=location,
+        kind="EXTERNAL_TABLE",
+        serde=serde,
+        properties=properties,
+    )

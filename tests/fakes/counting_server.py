@@ -35,7 +35,16 @@ class CountingServer:
     def connection(
         self, login: str | None = None, password: str | None = None, extra: dict[str, Any] | None = None
     ) -> Connection:
-        return Connection("counts", "http", "127.0.0.1", self.port, login, password, self._protocol, extra or {})
+        return Connection(
+            conn_id="counts",
+            conn_type="http",
+            host="127.0.0.1",
+            port=self.port,
+            login=login,
+            password=password,
+            schema=self._protocol,
+            extra=extra or {},
+        )
 
     def stop(self) -> None:
         if self._thread.is_alive():

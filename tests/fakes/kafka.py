@@ -98,14 +98,14 @@ class FakeKafka:
     def look(self, topic: str) -> LogState:
         found = self._topic(topic)
         return LogState(
-            topic,
-            found.topic_id if self.traits.identity else topic,
-            {p: self._offsets(log) for p, log in sorted(found.logs.items())},
-            found.retention_ms if found.deletes and self.traits.expires else None,
-            found.retention_bytes if found.deletes and self.traits.expires else None,
-            found.deletes,
-            None if found.deletes is None else found.segment_bytes,
-            self.traits,
+            topic=topic,
+            topic_id=found.topic_id if self.traits.identity else topic,
+            partitions={p: self._offsets(log) for p, log in sorted(found.logs.items())},
+            retention_ms=found.retention_ms if found.deletes and self.traits.expires else None,
+            retention_bytes=found.retention_bytes if found.deletes and self.traits.expires else None,
+            deletes=found.deletes,
+            segment_bytes=None if found.deletes is None else found.segment_bytes,
+            traits=self.traits,
         )
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:

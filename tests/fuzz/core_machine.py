@@ -146,7 +146,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(who=st.sampled_from("AB"))
     def gather(self, who: str) -> None:
-        topic = LogState(TOPIC, ID, {p: log.offsets() for p, log in self.logs.items()})
+        topic = LogState(topic=TOPIC, topic_id=ID, partitions={p: log.offsets() for p, log in self.logs.items()})
         self.gathered[who] = (self._view(), topic, self.clock)
 
     def _view(self) -> PlanningView:
@@ -154,7 +154,15 @@ class CoreMachine(RuleBasedStateMachine):
         ends = {p.partition: p.end for p in newest.partitions} if newest else {}
         accepted = ID if newest else None
         not_open = tuple(sorted({*self.closing, *self.closed}))
-        view = PlanningView(self.version, len(self.batches) + 1, accepted, None, ends, not_open, self.facts)
+        view = PlanningView(
+            version=self.version,
+            next_batch_id=len(self.batches) + 1,
+            accepted_topic_id=accepted,
+            open_batch=None,
+            planned_ends=ends,
+            not_open=not_open,
+            facts=self.facts,
+        )
         return view
 
     @rule(who=st.sampled_from("AB"))
@@ -216,13 +224,47 @@ class CoreMachine(RuleBasedStateMachine):
             gaps = subtract(Interval(r.start, r.end), seen)
             read = sum(counts.values())
             low, high = (min(events), max(events)) if events else (None, None)
-            results.append(RangeResult(r, read, counts[DATA], counts[LATE], 0, 0, 0, gaps, low, high))
+            results.append(
+                RangeResult(
+                    range=r,
+                    read=read,
+                    data=counts[DATA],
+                    late=counts[LATE],
+                    dirty=0,
+                    filtered=0,
+                    dropped=0,
+                    gaps=gaps,
+                    min_event_ms=low,
+                    max_event_ms=high,
+                )
+            )
         files = tuple(
-            FileEntry(f"{kind}/{start}/{p}", kind, start, (), n, 10 * n, start, start, n,
-                      (PartitionRows(p, n, min(spans[kind, start, p]), max(spans[kind, start, p])),))
+            FileEntry(
+                path=f"{kind}/{start}/{p}",
+                kind=kind,
+                window_ms=start,
+                values=(),
+                rows=n,
+                bytes=10 * n,
+                min_event_ms=start,
+                max_event_ms=start,
+                checksum=n,
+                partitions=(PartitionRows(p, n, min(spans[kind, start, p]), max(spans[kind, start, p])),),
+            )
             for (kind, start, p), n in sorted(rows.items())
-        )  # fmt: skip
-        return Receipt("a", plan.batch_id, epoch, "n", TOPIC, ID, 1, 1, tuple(results), files)
+        )
+        return Receipt(
+            attempt="a",
+            batch_id=plan.batch_id,
+            epoch=epoch,
+            nonce="n",
+            topic=TOPIC,
+            topic_id=ID,
+            spec_version=1,
+            rules_version=1,
+            ranges=tuple(results),
+            files=files,
+        )
 
     def _fate(self, plan: Plan, event: int) -> tuple[int, str]:
         start = window_start(event, self.pipeline.windows)
@@ -364,7 +406,15 @@ class CoreMachine(RuleBasedStateMachine):
         """A cleaner whose clock is a year ahead: what it takes nobody can need."""
         batch_id, epoch = data.draw(st.sampled_from(sorted(self.tmp)))
         row = self.batches[batch_id]
-        facts = rules.BatchFacts(batch_id, row.state, row.epoch, True, 0, None, batch_id == max(self.batches))
+        facts = rules.BatchFacts(
+            batch_id=batch_id,
+            state=row.state,
+            epoch=row.epoch,
+            side_moved=True,
+            landed_ms=0,
+            cleaned_ms=None,
+            newest=batch_id == max(self.batches),
+        )
         attempt = rules.BatchAttempt(batch_id, epoch)
         verdict = rules.batch_attempt(attempt, facts, 0, Cleaning(), 400 * 24 * HOUR)
         if verdict.go:
@@ -455,7 +505,16 @@ class CoreMachine(RuleBasedStateMachine):
         for row in self.batches.values():
             for r in row.manifest.ranges if row.manifest else ():
                 offsets, gaps = r.range.count, sum(map(len, r.gaps))
-                total += Balance(offsets, r.read, gaps, r.data, r.late, r.dirty, r.filtered, r.dropped)
+                total += Balance(
+                    offsets=offsets,
+                    read=r.read,
+                    gaps=gaps,
+                    data=r.data,
+                    late=r.late,
+                    dirty=r.dirty,
+                    filtered=r.filtered,
+                    dropped=r.dropped,
+                )
         assert total.holds, total.text()
         files = [f for row in self.batches.values() if row.manifest for f in row.manifest.files]
         assert total.data + total.late == sum(f.rows for f in files)
@@ -466,14 +525,14 @@ def _pipeline() -> Pipeline:
         name="readings",
         owner="tests",
         tags=(),
-        source=Source("kafka", TOPIC),
+        source=Source(conn_id="kafka", topic=TOPIC),
         format=Format(),
-        columns=(Column("id", "string", "$.id"),),
+        columns=(Column(name="id", type="string", path="$.id"),),
         event_time=EventTime("$.at"),
-        windows=Windows(HOUR, "UTC", T0, HOUR),
+        windows=Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR),
         partition_by=("date", "hour"),
-        sink=Sink("hive", "lake.readings", "file:///lake", "file:///lake/_tidegate"),
-        ingest=IngestRun(None, 1000, "spark", {}),
-        archive=ArchiveRun(0),
+        sink=Sink(conn_id="hive", table="lake.readings", location="file:///lake", workdir="file:///lake/_tidegate"),
+        ingest=IngestRun(schedule=None, max_records=1000, spark_conn_id="spark", spark_conf={}),
+        archive=ArchiveRun(sla_ms=0),
         dirty=DirtyLimits(None, None),
     )

@@ -92,8 +92,8 @@ class Life:
             self.told.append("time passes")
         elif kind == "columns":
             id_, site, *_ = self.stage.pipeline.columns
-            value = Column("value", "int", self._rng.choice(("$.value", "$.other")))
-            extra = (Column("extra", "int", "$.other"),) if self._rng.random() < 0.5 else ()
+            value = Column(name="value", type="int", path=self._rng.choice(("$.value", "$.other")))
+            extra = (Column(name="extra", type="int", path="$.other"),) if self._rng.random() < 0.5 else ()
             self.stage.change_spec(columns=(id_, site, value, *extra))
             self.told.append(f"columns: value from {value.path}, {len(extra)} more")
         elif kind == "swap":

@@ -26,7 +26,25 @@ from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import WindowKey
 
 PIPELINE = make_pipeline("file:///lake/readings")
-NOTICE = Notice(WindowKey(T0, T0 + HOUR), 1, "archive", 3, "d", "file:///x", T0, False, 1, 1, 1, 1, 1, 0, 0, 0, None)
+NOTICE = Notice(
+    window=WindowKey(T0, T0 + HOUR),
+    number=1,
+    kind="archive",
+    rows=3,
+    digest="d",
+    location="file:///x",
+    published_ms=T0,
+    announced=False,
+    files=1,
+    partitions=1,
+    first_batch=1,
+    last_batch=1,
+    batches=1,
+    late_rows=0,
+    taken_up=0,
+    rerouted_rows=0,
+    certificate=None,
+)
 TI = SimpleNamespace(task_id="publish", dag_id="readings.archive", run_id="r", map_index=-1)
 TRIES = 8
 MODELS = (DagModel, DatasetModel, DatasetEvent, DagScheduleDatasetReference, DatasetDagRunQueue)

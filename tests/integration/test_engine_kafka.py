@@ -121,7 +121,7 @@ def test_raw_records_come_with_their_headers(topic, tmp_path):
     for key, value, headers in sent:
         producer.produce(name, value, key, 0, timestamp=DAY_ONE, headers=headers)
     assert producer.flush(60) == 0
-    columns = tuple(Column(part, types[0], f"$.{part}") for part, types in RAW_PARTS.items())
+    columns = tuple(Column(name=part, type=types[0], path=f"$.{part}") for part, types in RAW_PARTS.items())
     plan = plan_of(tmp_path, topic)
     raw = replace(
         from_plain(Pipeline, plan.pipeline),
@@ -144,7 +144,10 @@ def test_a_header_whose_name_is_no_text_stops_nothing(topic, tmp_path):
     _produce_with_header(settings, name, b"\xff\xfe")
     produce(settings, name, 0, [b"after"])
     plan = plan_of(tmp_path, topic)
-    columns = (Column("value", "binary", "$.value"), Column("headers", RAW_PARTS["headers"][0], "$.headers"))
+    columns = (
+        Column(name="value", type="binary", path="$.value"),
+        Column(name="headers", type=RAW_PARTS["headers"][0], path="$.headers"),
+    )
     raw = replace(
         from_plain(Pipeline, plan.pipeline),
         format=Format("raw"), columns=columns, event_time=EventTime(None), partition_by=("date", "hour"),

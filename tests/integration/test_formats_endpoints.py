@@ -94,7 +94,13 @@ def test_readers_see_the_values_that_were_written(
     catalogue: PyHiveCatalogue, name: str, tmp_path: Path, rng: random.Random
 ) -> None:
     columns = FLAT if name == "text" else COLUMNS
-    table = TableDef(f"{DATABASE}.as_{name}", columns, (("codec", "string"),), f"file://{tmp_path}/t", name)
+    table = TableDef(
+        name=f"{DATABASE}.as_{name}",
+        columns=columns,
+        partitions=(("codec", "string"),),
+        location=f"file://{tmp_path}/t",
+        format=name,
+    )
     catalogue.ensure_table(table)
     catalogue.ensure_table(table)  # it is recognised as the one that was asked for
     rows = {codec: rows_of(columns, rng, ROWS, far=name != "orc") for codec in CODECS[name]}

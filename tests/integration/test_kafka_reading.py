@@ -191,7 +191,7 @@ def test_a_compacted_topic_is_read_and_read_again_and_a_row_that_is_compacted_aw
     topic.produce(record("new c", 4.0), key=b"c")
     compacted(topic, 6, {4})
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.third")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.third")))
     with pytest.raises(ReplayRefused, match=r"owes 4 rows, the topic gives 3 \(nothing any more at \[4, 5\)\)"):
         world.replay(0)
     assert world.table() == [(0, 2), (0, 3), (0, 4), (0, 5)]

@@ -23,7 +23,11 @@ def catalogue(request: pytest.FixtureRequest) -> PyHiveCatalogue:
 def test_a_select_gives_the_late_rows(catalogue: PyHiveCatalogue, tmp_path: Path) -> None:
     spec = make_pipeline(f"file://{tmp_path}/lake/readings")
     table = f"late_{uuid.uuid4().hex[:8]}.readings"
-    columns = (*spec.columns, Column("at", "bigint", "$.at"), Column("tags", "array<string>", "$.tags"))
+    columns = (
+        *spec.columns,
+        Column(name="at", type="bigint", path="$.at"),
+        Column(name="tags", type="array<string>", path="$.tags"),
+    )
     world = World(tmp_path, replace(spec, columns=columns, sink=replace(spec.sink, table=table)))
     world.catalogue = catalogue  # type: ignore[assignment]
     world.produce(record("a0", 0.1), record("b0", 1.2))

@@ -96,7 +96,9 @@ def test_the_longest_name_that_the_metastore_stores(
     by that of Hive 4 on Derby."""
     names = ("a", "b", "c", "d")
     spec = pipeline(tmp_path / "t", partition_by=("date", "hour", *names))
-    spec = replace(spec, columns=(*spec.columns, *(Column(name, "string", f"$.{name}") for name in names)))
+    spec = replace(
+        spec, columns=(*spec.columns, *(Column(name=name, type="string", path=f"$.{name}") for name in names))
+    )
     spec = replace(spec, sink=replace(spec.sink, table=f"overflow_{uuid.uuid4().hex[:8]}.readings"))
     table = data_table(spec)
     catalogue.ensure_table(table)

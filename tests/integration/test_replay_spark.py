@@ -46,7 +46,14 @@ def test_a_range_reads_each_offset_once(kafka: StackInfo, tmp_path: Path) -> Non
     for hour in HOURS:
         world.archive(hour)
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other"), Column("note", "string", "$.note")))
+    world.change_spec(
+        columns=(
+            id_,
+            site,
+            Column(name="value", type="int", path="$.other"),
+            Column(name="note", type="string", path="$.note"),
+        )
+    )
 
     said: list[str] = []
     ctx = with_spark(world, said)
@@ -74,7 +81,12 @@ def test_a_range_reads_each_offset_once(kafka: StackInfo, tmp_path: Path) -> Non
 
 
 def replace_columns(world: World, id_: Column, site: Column) -> tuple[Column, ...]:
-    return id_, site, Column("value", "int", "$.other"), Column("note", "string", "$.note")
+    return (
+        id_,
+        site,
+        Column(name="value", type="int", path="$.other"),
+        Column(name="note", type="string", path="$.note"),
+    )
 
 
 def digests(world: World) -> list[tuple[int, str]]:

@@ -34,7 +34,11 @@ DAY_MS = 86_400_000
 def test_rollbacks_between_replays(kafka: StackInfo, hive_spark: StackInfo, tmp_path: Path) -> None:
     world = published(kafka, hive_spark, tmp_path)
     columns = world.pipeline.columns
-    other = (columns[0], Column("site", "string", "$.place"), Column("value", "int", "$.other"))
+    other = (
+        columns[0],
+        Column(name="site", type="string", path="$.place"),
+        Column(name="value", type="int", path="$.other"),
+    )
     world.change_spec(columns=other)
     ctx = with_spark(world, [])
     told(ctx, replay.replay(ctx, window(0)), 2)

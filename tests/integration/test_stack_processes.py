@@ -42,7 +42,7 @@ class Tree:
     """The stubborn program under a keeper."""
 
     def __init__(self, folder: Path, owner: Identity | None, run_id: str) -> None:
-        self.launcher = Launcher(run_id, folder / "logs", owner, lambda running: None)
+        self.launcher = Launcher(run_id=run_id, logs=folder / "logs", owner=owner, on_start=lambda running: None)
         program = Program([sys.executable, "-c", _STUBBORN, str(folder)], grace_s=0.3)
         self.running = self.launcher.start("stubborn", program)
         pids = [int(until(lambda name=name: _read(folder / name))) for name in ("program", "grandchild")]
@@ -152,7 +152,7 @@ def test_a_zombie_does_not_live() -> None:
 
 
 def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
-    launcher = Launcher(own_id(), tmp_path, Identity.of(os.getpid()), lambda running: None)
+    launcher = Launcher(run_id=own_id(), logs=tmp_path, owner=Identity.of(os.getpid()), on_start=lambda running: None)
     dying = Program([sys.executable, "-c", "import sys; print('no such topic'); sys.exit(3)"])
     with pytest.raises(PartDied, match=r"part failed with exit code 3; its last words: no such topic"):
         launcher.run("part", dying, timeout_s=30)
@@ -162,7 +162,7 @@ def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
 
 def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     started: list[Running] = []
-    launcher = Launcher(own_id(), tmp_path, Identity.of(os.getpid()), started.append)
+    launcher = Launcher(run_id=own_id(), logs=tmp_path, owner=Identity.of(os.getpid()), on_start=started.append)
     slow = Program([sys.executable, "-c", "import time; time.sleep(600)"])
     with pytest.raises(PartDied, match="took longer than 0 s"):
         launcher.run("part", slow, timeout_s=0.3)
@@ -170,7 +170,7 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_closed_launcher_starts_nothing(tmp_path: Path) -> None:
-    launcher = Launcher(own_id(), tmp_path, None, lambda running: None)
+    launcher = Launcher(run_id=own_id(), logs=tmp_path, owner=None, on_start=lambda running: None)
     launcher.close()
     with pytest.raises(StackError, match="the stack is ending"):
         launcher.start("part", Program([sys.executable, "-c", "import time; time.sleep(600)"]))

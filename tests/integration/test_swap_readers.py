@@ -108,7 +108,9 @@ def live(world: World, endpoint: PyHiveCatalogue) -> World:
 def swap(world: World, content: str) -> None:
     id_ = world.pipeline.columns[0]
     site, value = ("$.site", "$.value") if content == OLD else ("$.place", "$.other")
-    world.change_spec(columns=(id_, Column("site", "string", site), Column("value", "int", value)))
+    world.change_spec(
+        columns=(id_, Column(name="site", type="string", path=site), Column(name="value", type="int", path=value))
+    )
     assert world.replay(0).new
 
 

@@ -17,7 +17,7 @@ from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.look.where import where
 
-AT = Column("at", "bigint", "$.at")
+AT = Column(name="at", type="bigint", path="$.at")
 
 
 def with_times(folder: Path) -> Any:
@@ -87,7 +87,9 @@ def odd(name: str, hour: float) -> dict[str, Any]:
 
 def mend(world: World, late_policy: str) -> None:
     id_, site, _, at = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other"), at), late_policy=late_policy)
+    world.change_spec(
+        columns=(id_, site, Column(name="value", type="int", path="$.other"), at), late_policy=late_policy
+    )
 
 
 def redriven(world: World, run: str) -> redrive.Redriven:

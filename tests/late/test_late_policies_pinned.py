@@ -100,7 +100,7 @@ def test_the_target_and_the_own_window_are_replayed_each_with_its_rows(world: Wo
     for hour in (0, 1):
         assert world.replay(hour).note == "unchanged"
     id_, site, _, at = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other"), at), late_policy=SIDE)
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other"), at), late_policy=SIDE)
     for hour in (0, 1):
         assert world.replay(hour).generation > 1
     assert world.by_window() == {"00": [(0, 0)], "01": [(0, 1), (0, 2), (0, 3)]}

@@ -107,7 +107,7 @@ def test_a_replay_has_the_rows_too(world: World) -> None:
     reopened(world)
     assert world.replay(0).note == "unchanged"
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     replayed = world.replay(0)
     assert (replayed.new, replayed.generation, replayed.rows) == (True, 4, 4)
     once(world, BOTH)
@@ -127,7 +127,7 @@ def test_a_replay_takes_late_rows_that_retention_has_passed_from_the_files(world
     assert (world.replay(0).new, world.replay(0).generation) == (False, number)
     once(world, BOTH)
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     with pytest.raises(ReplayRefused, match="retention; column value needs the records to be decoded again"):
         world.replay(0)
     once(world, BOTH)
@@ -135,7 +135,7 @@ def test_a_replay_takes_late_rows_that_retention_has_passed_from_the_files(world
 
 def test_a_replay_before_it_leaves_the_late_rows_where_they_are(world: World) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     assert world.replay(0).rows == 2
     once(world, BOTH[:2], [(0, 3), (0, 4)])
     reopened(world)
@@ -147,7 +147,7 @@ def test_late_rows_of_a_redrive(world: World) -> None:
     world.produce(record("odd", 0.4) | odd, record("odd too", 0.5, "b") | odd)
     world.ingest("r3")
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     redrive.plan(world.context(), "redrive 1")
     found = redrive.carry_out(world.context(), "redrive 1")
     assert (found.data, found.late) == (0, 2)

@@ -52,9 +52,13 @@ def test_a_small_one_runs_in_a_child_process(world: World) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_each_format(name: str, tmp_path: Path) -> None:
     spec = make_pipeline(f"file://{tmp_path}/lake/readings")
-    columns = (*spec.columns, Column("moment", "timestamp", "$.at"), Column("said", "string", "$.said"))
+    columns = (
+        *spec.columns,
+        Column(name="moment", type="timestamp", path="$.at"),
+        Column(name="said", type="string", path="$.said"),
+    )
     if name != "text":
-        columns += (Column("m", "map<string,int>", "$.m"),)
+        columns += (Column(name="m", type="map<string,int>", path="$.m"),)
     spec = replace(spec, columns=columns, sink=replace(spec.sink, format=name, compression=FORMATS[name][0]))
     world = begun(World(tmp_path, spec))
     world.produce(record("late 3", 0.4) | {"m": {"k": 1}, "value": None}, record("late 4", 0.6, "") | {"said": SAID})
@@ -100,7 +104,7 @@ def test_the_overflow_partition_is_copied_too(name: str, tmp_path: Path) -> None
     compression = FORMATS[name][0] if name in FORMATS else "zstd"
     spec = replace(
         spec,
-        columns=(spec.columns[0], Column("site", "int", "$.number"), spec.columns[2]),
+        columns=(spec.columns[0], Column(name="site", type="int", path="$.number"), spec.columns[2]),
         sink=replace(spec.sink, format=name, compression=compression, max_partitions=1),
         archive=replace(spec.archive, merge=Merge(min_files=2)),
     )
@@ -122,7 +126,7 @@ def test_the_overflow_partition_is_copied_too(name: str, tmp_path: Path) -> None
 
 def test_columns_that_came_later(world: World) -> None:
     """The late rows have a column that the published ones do not have."""
-    world.change_spec(columns=(*world.pipeline.columns, Column("more", "int", "$.more")))
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="more", type="int", path="$.more")))
     world.produce(record("later", 0.9) | {"more": 5})
     world.ingest("r3")
     world.change_spec(archive=replace(world.pipeline.archive, merge=Merge(min_files=2)))

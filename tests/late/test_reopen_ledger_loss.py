@@ -30,7 +30,7 @@ def history(world: World) -> None:
     world.ingest("r2")
     reopened(world)
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     assert world.replay(0).new
     world.produce(record("later", 0.4))
     world.ingest("r3")

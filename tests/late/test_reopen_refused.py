@@ -126,7 +126,7 @@ def test_clear_goes_on_with_one_that_died(world: World) -> None:
 def test_a_replay_finishes_one_that_died_first(world: World) -> None:
     world.context().ledger.windows.begin_generation("readings", window(0), 1, "reopen")
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     published = world.replay(0)
     assert (published.new, published.generation, published.rows) == (True, 3, 4)
     once(world, BOTH)

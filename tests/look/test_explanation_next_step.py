@@ -90,7 +90,9 @@ def test_a_generation_on_its_way_is_gone_on_with(world: World, kind: str, comman
 
 def test_a_count_that_nobody_has_asked_for_is_asked_by_the_run(world: World) -> None:
     """Not accepted unseen: who asks is the archive run, and it may be paused."""
-    world.change_spec(completeness=Completeness("topic", "kafka", topic="audit", poll_ms=60_000, patience_ms=None))
+    world.change_spec(
+        completeness=Completeness(source="topic", conn_id="kafka", topic="audit", poll_ms=60_000, patience_ms=None)
+    )
     found = told(world)
     assert "audit has not been asked" in found.summary
     assert found.next_step == f"its archive run asks: {BACKFILL}"

@@ -94,7 +94,10 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
     windows = replace(windows, on_silence=dice.choice(("hold", "close")))
     one = replace(one, windows=windows, archive=replace(one.archive, sla_ms=dice.choice((MINUTE, HOUR, 48 * HOUR))))
     if dice.random() < 0.5:
-        one = replace(one, completeness=Completeness("topic", "kafka", topic="audit", poll_ms=MINUTE, patience_ms=None))
+        one = replace(
+            one,
+            completeness=Completeness(source="topic", conn_id="kafka", topic="audit", poll_ms=MINUTE, patience_ms=None),
+        )
     if dice.random() < 0.6:
         one = replace(
             one, reopening=replace(one.reopening, after_ms=dice.choice((0, 99 * HOUR)), rows=dice.choice((0, 9, 9)))
@@ -139,7 +142,7 @@ def _more(dice: random.Random, one: Pipeline, start: int) -> Iterator[tuple[str,
             yield "generations", {**mine, **row, "epoch": 1, "spec_version": 1}
     if dice.random() < 0.2:
         kind = dice.choice(("loss_ahead", "data_loss", "held_window"))
-        told = dumps(Finding(kind, kind, "", "it was seen before", "look again"))
+        told = dumps(Finding(kind=kind, key=kind, subject="", what="it was seen before", advice="look again"))
         yield "notices", {**mine, "key": kind, "content": told, "first_ms": NOW - HOUR, "told_ms": NOW - HOUR}
     if dice.random() < 0.2:
         yield "losses", {**mine, "batch_id": 1, "partition": 0, "start": 0, "end": 7, "reason": "retention"}
@@ -157,7 +160,14 @@ def _topic(dice: random.Random, one: Pipeline) -> LogState:
         stable = max(start, read + waiting)
         parts[p] = Lane(start, stable, stable + dice.choice((0, 0, 40)))
     kept = dice.choice((None, 3 * HOUR, 999 * HOUR))
-    return LogState(one.source.topic, dice.choice(("t1",) * 7 + ("other",)), parts, kept, None, kept is not None)
+    return LogState(
+        topic=one.source.topic,
+        topic_id=dice.choice(("t1",) * 7 + ("other",)),
+        partitions=parts,
+        retention_ms=kept,
+        retention_bytes=None,
+        deletes=kept is not None,
+    )
 
 
 # ---------------------------------------------------------------- who is asked
@@ -205,7 +215,16 @@ def _ask(ledger: SqlLedger, made: list[Pipeline], topics: dict[str, tuple[LogSta
         measures.setdefault(measure.labels[0][1], []).append(measure)
     for one in made:
         status, topic = by_name[one.name], topics.get(one.name, (None, 0))[0]
-        ctx = Context(one, 1, ledger, Source(topic), None, Mock(), None, FakeClock(NOW))  # type: ignore[arg-type]
+        ctx = Context(
+            pipeline=one,
+            spec_version=1,
+            ledger=ledger,
+            source=Source(topic),
+            storage=None,
+            tables=Mock(),
+            launcher=None,
+            clock=FakeClock(NOW),
+        )  # type: ignore[arg-type]
         waits, due = status.next_window, next(iter(status.due), None)
         yield Asked(
             one,

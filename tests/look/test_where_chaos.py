@@ -102,7 +102,9 @@ class Chaos:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         spec = make_pipeline(f"file://{folder}/lake/readings")
         source = replace(spec.source, gaps="allow", on_data_loss="record")
-        spec = replace(spec, source=source, columns=(*spec.columns, Column("at", "bigint", "$.at", nullable=False)))
+        spec = replace(
+            spec, source=source, columns=(*spec.columns, Column(name="at", type="bigint", path="$.at", nullable=False))
+        )
         self.rng = rng
         self.world = World(folder, spec)
         self.world.kafka.reader = self._reader
@@ -263,7 +265,7 @@ class Chaos:
         else:
             name, site, _, at = self.world.pipeline.columns
             path = self.rng.choice(("$.value", "$.other"))
-            self.world.change_spec(columns=(name, site, Column("value", "int", path), at))
+            self.world.change_spec(columns=(name, site, Column(name="value", type="int", path=path), at))
             self.run(lambda world: self._publish(replay.replay, hour))
 
     def _publish(self, how: Callable[..., Any], hour: int) -> None:

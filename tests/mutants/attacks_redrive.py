@@ -14,7 +14,7 @@ def _odd(name: str, hour: float) -> dict[str, object]:
 
 def _mend(stage: Stage, path: str) -> None:
     id_, site, _ = stage.pipeline.columns
-    stage.change_spec(columns=(id_, site, Column("value", "int", path)))
+    stage.change_spec(columns=(id_, site, Column(name="value", type="int", path=path)))
 
 
 def _redriven(stage: Stage, run: str) -> redrive.Redriven:

@@ -30,7 +30,7 @@ def the_filter_changes_before_a_rebuild(stage: Stage) -> None:
 def a_column_comes_while_the_pipeline_runs(stage: Stage) -> None:
     """Whoever asks the catalogue while rows appear is told of each of their columns."""
     stage.hour_0_published()
-    stage.change_spec(columns=(*stage.pipeline.columns, Column("extra", "int", "$.extra")))
+    stage.change_spec(columns=(*stage.pipeline.columns, Column(name="extra", type="int", path="$.extra")))
     stage.produce(record("n", 1.5) | {"extra": 7})
     stage.run("r2")
 

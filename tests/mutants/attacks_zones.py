@@ -29,7 +29,9 @@ def _ms(text: str) -> int:
 def _local_days(stage: Stage, zone_data: str, now: str = "2023-05-01T00:00") -> Iterator[Hosts]:
     """By `new` zone data the night before 28 April 2023 is an hour shorter, so that all days from there on begin at
     21:00Z; by `old` they begin at 22:00Z."""
-    windows = Windows(DAY, ZONE, _ms("2023-04-26T22:00"), HOUR, idle="follow")
+    windows = Windows(
+        size_ms=DAY, timezone=ZONE, start_ms=_ms("2023-04-26T22:00"), watermark_delay_ms=HOUR, idle="follow"
+    )
     stage.change_spec(windows=windows, partition_by=("date", "site"))
     _at(stage, now)
     hosts = Hosts(stage.folder / "zones")

@@ -65,12 +65,12 @@ class Stage(World):
     def other_columns(self) -> None:
         """A spec under which a replay gives other content."""
         id_, site, _ = self.pipeline.columns
-        self.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+        self.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
     def other_sites(self) -> None:
         """A spec under which a replay gives other partition values: every row goes to the null site."""
         id_, _, value = self.pipeline.columns
-        self.change_spec(columns=(id_, Column("site", "string", "$.place"), value))
+        self.change_spec(columns=(id_, Column(name="site", type="string", path="$.place"), value))
 
     def lose_a_file(self, hour: int = 0) -> None:
         folder = self.folder / f"lake/readings/date=2013-01-05/hour={hour:02d}"

@@ -304,13 +304,30 @@ class Rig:
     def lookup(self, conn_id: str) -> Connection:
         """Connections of this process: the servers themselves."""
         if conn_id.startswith("kafka_"):
-            return Connection(conn_id, "kafka", extra={"bootstrap.servers": self.info.kafka_bootstrap})
+            return Connection(
+                conn_id=conn_id, conn_type="kafka", extra={"bootstrap.servers": self.info.kafka_bootstrap}
+            )
         if conn_id.startswith("hive_"):
             extra = {"auth_mechanism": "NONE"}
-            return Connection(conn_id, "hiveserver2", self.info.hive_host, self.info.hive_port, "tidegate", extra=extra)
+            return Connection(
+                conn_id=conn_id,
+                conn_type="hiveserver2",
+                host=self.info.hive_host,
+                port=self.info.hive_port,
+                login="tidegate",
+                extra=extra,
+            )
         host, port = self.info.postgres_host, self.info.postgres_port
         user, password = self.info.postgres_user, self.info.postgres_password
-        return Connection(conn_id, "postgres", host, port, user, password, self.info.ledger_url.rpartition("/")[2])
+        return Connection(
+            conn_id=conn_id,
+            conn_type="postgres",
+            host=host,
+            port=port,
+            login=user,
+            password=password,
+            schema=self.info.ledger_url.rpartition("/")[2],
+        )
 
     def _connection(self, conn_id: str, **fields: Any) -> None:
         self.api.call("POST", "/connections", {"connection_id": conn_id, **fields})

@@ -167,7 +167,7 @@ def start_service(rig: Rig, service: str) -> None:
     """Start it again; returns when it beats."""
     state = State.load(rig.stack.root)
     owner = Identity.parse(state.owner) if state.owner else None
-    launcher = Launcher(state.run_id, rig.stack.root / "logs", owner, state.add)
+    launcher = Launcher(run_id=state.run_id, logs=rig.stack.root / "logs", owner=owner, on_start=state.add)
     program = Program([airflow_binary(), service, "--skip-serve-logs"], rig.info.env, rig.stack.root / "airflow")
     kind = {"scheduler": "SchedulerJob", "triggerer": "TriggererJob"}[service]
     beat = "SELECT max(id) FROM job WHERE job_type = :k AND state = 'running'"

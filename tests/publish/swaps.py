@@ -61,7 +61,18 @@ class Life:
             self.storage.write_new(source, content)
             part = PartitionRows(0, 1, 0, 0)
             entries.append(
-                FileEntry(path, DATA, KEY.start_ms, (("site", value),), 1, len(content), 0, 0, number, (part,))
+                FileEntry(
+                    path=path,
+                    kind=DATA,
+                    window_ms=KEY.start_ms,
+                    values=(("site", value),),
+                    rows=1,
+                    bytes=len(content),
+                    min_event_ms=0,
+                    max_event_ms=0,
+                    checksum=number,
+                    partitions=(part,),
+                )
             )
             sources[path] = (source,)
         return assembly.collect(ctx, taken, entries, sources)

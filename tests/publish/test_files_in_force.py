@@ -64,7 +64,7 @@ def same_as_hive(world: World, generation: int, kind: str) -> WindowFiles:
 
 
 def another_column(world: World) -> None:
-    world.change_spec(columns=(*world.pipeline.columns, Column("note", "string", "$.id")))
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="note", type="string", path="$.id")))
 
 
 @pytest.mark.parametrize("swap", ["pointer", "directory"])

@@ -46,8 +46,8 @@ def row(at: float, texts: tuple[str, ...], name: str = "r") -> dict[str, Any]:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     spec = make_pipeline(f"file://{tmp_path}/lake/readings")
-    columns = (*spec.columns, *(Column(name, "string", f"$.{name}") for name in NAMES))
-    archive = ArchiveRun(1_800_000, merge=Merge(min_files=2))
+    columns = (*spec.columns, *(Column(name=name, type="string", path=f"$.{name}") for name in NAMES))
+    archive = ArchiveRun(sla_ms=1_800_000, merge=Merge(min_files=2))
     return World(tmp_path, replace(spec, columns=columns, partition_by=("date", "hour", *NAMES), archive=archive))
 
 

@@ -32,7 +32,7 @@ def world(tmp_path: Path) -> World:
     found.archive(0)
     id_, _, value = found.pipeline.columns
     sink = replace(found.pipeline.sink, metastore_conn_id="metastore_default")
-    found.change_spec(columns=(id_, Column("site", "string", "$.place"), value), sink=sink)
+    found.change_spec(columns=(id_, Column(name="site", type="string", path="$.place"), value), sink=sink)
     return found
 
 

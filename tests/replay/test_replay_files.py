@@ -48,7 +48,7 @@ def columns(world: World, *change: Column) -> None:
     world.change_spec(columns=(*world.pipeline.columns[:2], *change))
 
 
-WIDER, OTHER = Column("value", "int", "$.value"), Column("value", "smallint", "$.other")
+WIDER, OTHER = Column(name="value", type="int", path="$.value"), Column(name="value", type="smallint", path="$.other")
 
 
 def again(world: World, wanted: str = "auto", hour: int = 0) -> Published:
@@ -151,7 +151,7 @@ def test_a_second_replay_knows_by_which_columns_the_rows_are(world: World) -> No
 def test_a_column_that_must_be_decoded_is_refused_by_name(world: World) -> None:
     published(world)
     forgotten(world, 4)
-    columns(world, WIDER, Column("note", "string", "$.note"))
+    columns(world, WIDER, Column(name="note", type="string", path="$.note"))
     before = world.table()
     with pytest.raises(ReplayRefused) as e:
         again(world)
@@ -295,7 +295,7 @@ def test_the_null_partition_may_be_the_overflow_partition_too(tmp_path: Path, ca
 def test_times_that_cannot_be_read_back_from_orc_are_refused_for_what_they_are(tmp_path: Path) -> None:
     """Nothing is wrong with the file: queries read it, and so does a replay from Kafka."""
     spec = make_pipeline(f"file://{tmp_path}/lake/readings")
-    moment = Column("moment", "timestamp", "$.moment")
+    moment = Column(name="moment", type="timestamp", path="$.moment")
     world = World(tmp_path, replace(spec, columns=(*spec.columns, moment), sink=replace(spec.sink, format="orc")))
     world.produce(record("a", 0.1) | {"moment": "9999-12-31T00:00:00Z"}, record("far", 9.0))
     world.produce(record("b", 0.1, "b"), record("far", 9.0), partition=1)
@@ -341,7 +341,7 @@ def test_a_dry_run_says_what_would_change_and_leaves_nothing(world: World) -> No
         (),
     )  # type: ignore[arg-type,union-attr]
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, OTHER, Column("note", "string", "$.note")))
+    world.change_spec(columns=(id_, site, OTHER, Column(name="note", type="string", path="$.note")))
     (found,) = rehearse(world)
     assert (found.what, found.now.rows, found.then.rows) == (DIFFERS, 4, 4)  # type: ignore[union-attr]
     assert found.now.checksum != found.then.checksum  # type: ignore[union-attr]

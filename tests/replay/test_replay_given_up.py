@@ -25,7 +25,7 @@ from tidegate.workflow.replay import replay, rollback
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = begun(World(tmp_path))
-    made.change_spec(columns=(*made.pipeline.columns[:2], Column("value", "int", "$.other")))
+    made.change_spec(columns=(*made.pipeline.columns[:2], Column(name="value", type="int", path="$.other")))
     yield made
     made.close()
 

@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.ingest("r1")
     for hour in range(4):
         made.archive(hour)
-    made.change_spec(columns=(*made.pipeline.columns[:2], Column("value", "int", "$.other")))
+    made.change_spec(columns=(*made.pipeline.columns[:2], Column(name="value", type="int", path="$.other")))
     yield made
     made.close()
 

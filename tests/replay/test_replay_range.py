@@ -50,7 +50,7 @@ def spread(world: World, hours: range = HOURS, batches: int = 3, rounds: int = 1
 
 def other_columns(world: World) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
 
 def fewer_columns(world: World) -> None:
@@ -232,7 +232,7 @@ def test_a_window_that_todays_columns_cannot_decode_stops_no_other(world: World)
     world.ingest("wide")
     world.archive(4)
     id_, site, value = world.pipeline.columns
-    extra = Column("small", "tinyint", "$.value")
+    extra = Column(name="small", type="tinyint", path="$.value")
     world.change_spec(columns=(id_, site, value, extra))
     found = run(world, range(5))
     assert whats(found) == [REPLAYED] * 4 + [REFUSED]

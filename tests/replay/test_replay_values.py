@@ -102,9 +102,9 @@ def pipeline_of(folder: Path, rng: random.Random, name: str, codec: str, carried
     made = make_pipeline(f"file://{folder}/lake/readings")
     typed = FLAT if name == "text" else FLAT | NESTED
     id_, site, value = made.columns
-    columns = (id_, site, replace(value, nullable=False), Column("leg", "int", "$.leg"))
-    columns += (Column("note", "string", "$.note", convert="text"),)
-    columns += tuple(Column(n, kind, f"$.{n}") for n, kind in typed.items())
+    columns = (id_, site, replace(value, nullable=False), Column(name="leg", type="int", path="$.leg"))
+    columns += (Column(name="note", type="string", path="$.note", convert="text"),)
+    columns += tuple(Column(name=n, type=kind, path=f"$.{n}") for n, kind in typed.items())
     places, merge = rng.choice(PLACES), Merge(rng.choice((2, None)))
     unknown = "ignore" if name == "text" else rng.choice(("ignore", "capture"))
     print(f"partitions {places}, merged from {merge.min_files} files on, unknown fields: {unknown}")

@@ -29,7 +29,7 @@ def source(world: World, **changes: str) -> None:
 def other_columns(world: World) -> None:
     """A replay then has something new to publish, if it may."""
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
 
 def published_with_gaps(world: World) -> None:

@@ -109,7 +109,7 @@ def test_late_rows_are_taken_up_after_a_column_came(world: World) -> None:
     """No late rows have landed by the new columns: nobody has told the late table of them."""
     world.produce(record("late", 0.2) | {"place": "a", "other": 2})
     world.ingest("r2")
-    world.change_spec(columns=(*world.pipeline.columns, Column("more", "string", "$.more")))
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="more", type="string", path="$.more")))
     assert reopen.reopen(world.context(), window(0)).rows == 4
     assert world.table("__late") == []
 

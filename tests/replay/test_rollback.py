@@ -38,7 +38,13 @@ def begun(world: World) -> World:
     world.ingest("r1")
     world.archive(0)
     id_ = world.pipeline.columns[0]
-    world.change_spec(columns=(id_, Column("site", "string", "$.place"), Column("value", "int", "$.other")))
+    world.change_spec(
+        columns=(
+            id_,
+            Column(name="site", type="string", path="$.place"),
+            Column(name="value", type="int", path="$.other"),
+        )
+    )
     assert world.replay(0).generation == 2
     return world
 
@@ -353,6 +359,6 @@ def test_each_format(tmp_path: Path, form: str, kafka_columns: bool) -> None:
     world.archive(0)
     first = world.context().ledger.windows.generation("readings", window(0), 1)
     id_ = world.pipeline.columns[0]
-    world.change_spec(columns=(id_, Column("site", "string", "$.id"), world.pipeline.columns[2]))
+    world.change_spec(columns=(id_, Column(name="site", type="string", path="$.id"), world.pipeline.columns[2]))
     world.replay(0)
     assert rolled_back(world).digest == first.digest

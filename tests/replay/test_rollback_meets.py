@@ -33,7 +33,7 @@ def forgotten(world: World, step: Callable[[], object]) -> None:
 
 def value_from(world: World, path: str) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", path)))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path=path)))
 
 
 def test_numbers_with_a_hole_hold_no_swap_up(world: World) -> None:

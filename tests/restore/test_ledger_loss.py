@@ -55,7 +55,7 @@ def history(world: World) -> None:
 
 def change_columns(world: World) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
 
 @pytest.fixture

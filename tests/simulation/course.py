@@ -68,7 +68,15 @@ class Ledger:
         """`batches.planning_view`"""
         accepted = TOPIC_ID if self.batches else None
         not_open = tuple(sorted({*self.closing, *self.closed}))
-        return PlanningView(self.version, self.batches + 1, accepted, None, self.ends, not_open, self.facts)
+        return PlanningView(
+            version=self.version,
+            next_batch_id=self.batches + 1,
+            accepted_topic_id=accepted,
+            open_batch=None,
+            planned_ends=self.ends,
+            not_open=not_open,
+            facts=self.facts,
+        )
 
 
 class Course:
@@ -177,7 +185,7 @@ class Course:
     def _describe(self) -> LogState:
         topic = self.world.topic
         offsets = {p: Lane(g.begins, topic.readable(p), g.ends) for p, g in topic.logs.items()}
-        return LogState(TOPIC, TOPIC_ID, offsets)
+        return LogState(topic=TOPIC, topic_id=TOPIC_ID, partitions=offsets)
 
     def _commit(self, plan: Plan) -> None:
         """`batches.insert_plan`, and the job's first attempt."""
@@ -329,7 +337,16 @@ class Course:
         for then in self.ledger.landed.values():
             for r in then.receipt.ranges:
                 gaps = sum(len(g) for g in r.gaps)
-                total += Balance(r.range.count, r.read, gaps, r.data, r.late, r.dirty, r.filtered, r.dropped)
+                total += Balance(
+                    offsets=r.range.count,
+                    read=r.read,
+                    gaps=gaps,
+                    data=r.data,
+                    late=r.late,
+                    dirty=r.dirty,
+                    filtered=r.filtered,
+                    dropped=r.dropped,
+                )
         require(total.holds, ONE_PLACE, total.text())
 
     def _note(self, what: str, *of: object) -> None:
@@ -357,15 +374,15 @@ def pipeline_of(s: Setting) -> Pipeline:
         name="readings",
         owner="tests",
         tags=(),
-        source=Source("kafka", TOPIC, s.source_start, gaps=gaps, on_data_loss=s.on_data_loss),
+        source=Source(conn_id="kafka", topic=TOPIC, start=s.source_start, gaps=gaps, on_data_loss=s.on_data_loss),
         format=Format(),
-        columns=(Column("id", "string", "$.id"),),
+        columns=(Column(name="id", type="string", path="$.id"),),
         event_time=EventTime("$.at", future_skew_ms=s.skew, future=s.future),
         windows=windows,
         partition_by=("date", "hour", "minute"),
-        sink=Sink("hive", "lake.readings", "file:///lake", "file:///lake/_tidegate"),
-        ingest=IngestRun(None, s.max_records, "spark", {}),
-        archive=ArchiveRun(0),
+        sink=Sink(conn_id="hive", table="lake.readings", location="file:///lake", workdir="file:///lake/_tidegate"),
+        ingest=IngestRun(schedule=None, max_records=s.max_records, spark_conn_id="spark", spark_conf={}),
+        archive=ArchiveRun(sla_ms=0),
         late_policy=s.late,
     )
 

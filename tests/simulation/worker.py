@@ -54,7 +54,16 @@ def read(pipeline: Pipeline, plan: Plan, topic: Topic) -> tuple[Receipt, list[Fa
         results.append(result)
         files += _files(r.partition, mine)
     receipt = Receipt(
-        "a", plan.batch_id, 1, "n", plan.topic, plan.topic_id, 1, plan.rules_version, tuple(results), tuple(files)
+        attempt="a",
+        batch_id=plan.batch_id,
+        epoch=1,
+        nonce="n",
+        topic=plan.topic,
+        topic_id=plan.topic_id,
+        spec_version=1,
+        rules_version=plan.rules_version,
+        ranges=tuple(results),
+        files=tuple(files),
     )
     return receipt, fates
 
@@ -80,7 +89,17 @@ def _range(judge: _Judge, r: OffsetRange, topic: Topic) -> tuple[list[Fate], Ran
     gaps = subtract(whole, subtract(whole, missing)) if missing else ()
     data = n[DATA] + n["rerouted"]
     result = RangeResult(
-        r, len(fates), data, n[LATE], n[DIRTY], n["filtered"], n["dropped"], gaps, low, high, rerouted=n["rerouted"]
+        range=r,
+        read=len(fates),
+        data=data,
+        late=n[LATE],
+        dirty=n[DIRTY],
+        filtered=n["filtered"],
+        dropped=n["dropped"],
+        gaps=gaps,
+        min_event_ms=low,
+        max_event_ms=high,
+        rerouted=n["rerouted"],
     )
     return fates, result
 
@@ -92,7 +111,17 @@ def _files(partition: int, fates: list[Fate]) -> list[FileEntry]:
         if kind in (DATA, LATE, DIRTY):
             spans.setdefault((kind, window), []).append(offset)
     return [
-        FileEntry(f"{kind}/{window}/{partition}", kind, window, (), len(o), len(o), window, window, 0,
-                  (PartitionRows(partition, len(o), o[0], o[-1]),))
+        FileEntry(
+            path=f"{kind}/{window}/{partition}",
+            kind=kind,
+            window_ms=window,
+            values=(),
+            rows=len(o),
+            bytes=len(o),
+            min_event_ms=window,
+            max_event_ms=window,
+            checksum=0,
+            partitions=(PartitionRows(partition, len(o), o[0], o[-1]),),
+        )
         for (kind, window), o in spans.items()
-    ]  # fmt: skip
+    ]

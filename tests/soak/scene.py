@@ -84,19 +84,19 @@ class Scene:
             name=NAME,
             owner="soak",
             tags=(),
-            source=Source("kafka", self.topic),
+            source=Source(conn_id="kafka", topic=self.topic),
             format=Format(),
             columns=(
-                Column("id", "string", "$.id", nullable=False),
-                Column("site", "string", "$.site"),
-                Column("value", "int", "$.value"),
+                Column(name="id", type="string", path="$.id", nullable=False),
+                Column(name="site", type="string", path="$.site"),
+                Column(name="value", type="int", path="$.value"),
             ),
             event_time=EventTime("$.at"),
-            windows=Windows(HOUR, "UTC", T0, HOUR // 4, idle="follow"),
+            windows=Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR // 4, idle="follow"),
             partition_by=("date", "hour", "site"),
-            sink=Sink("hive", "lake.readings", location, f"{location}/_tidegate"),
-            ingest=IngestRun(None, self.max_records, "spark", {}),
-            archive=ArchiveRun(1_800_000),
+            sink=Sink(conn_id="hive", table="lake.readings", location=location, workdir=f"{location}/_tidegate"),
+            ingest=IngestRun(schedule=None, max_records=self.max_records, spark_conn_id="spark", spark_conf={}),
+            archive=ArchiveRun(sla_ms=1_800_000),
             dirty=DirtyLimits(None, None),
             clean=Cleaning(_KEPT_MS, _KEPT_MS, _KEPT_MS, None),
         )
@@ -120,15 +120,15 @@ class Scene:
 
         ledger = SqlLedger(self.ledger_url, actor)
         return Context(
-            self.pipeline,
-            ledger.pipelines.register(self.pipeline, fingerprint(self.pipeline)),
-            _Ledger(ledger, wrap),  # type: ignore[arg-type]
-            wrap("source", self.source()),
-            wrap("storage", LocalStorage()),
-            Hive(wrap("catalogue", self.catalogue())),
-            wrap("launcher", self.launcher(say)),
-            SystemClock(),
-            say,
+            pipeline=self.pipeline,
+            spec_version=ledger.pipelines.register(self.pipeline, fingerprint(self.pipeline)),
+            ledger=_Ledger(ledger, wrap),  # type: ignore[arg-type]
+            source=wrap("source", self.source()),
+            storage=wrap("storage", LocalStorage()),
+            tables=Hive(wrap("catalogue", self.catalogue())),
+            launcher=wrap("launcher", self.launcher(say)),
+            clock=SystemClock(),
+            say=say,
             request_ttl_ms=self.request_ttl_ms,
         )
 

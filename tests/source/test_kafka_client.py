@@ -99,7 +99,7 @@ def test_a_topic_that_is_missing_says_nothing_of_the_others(monkeypatch):
         def look(self, topic: str) -> LogState:
             if topic == "b":
                 raise SourceError("no topic b")
-            return LogState(topic, "id", {})
+            return LogState(topic=topic, topic_id="id", partitions={})
 
     monkeypatch.setattr(surroundings, "source", lambda *_a, **_k: Some())
     answers = topics(loaded("a", "b", "c"), 60.0)

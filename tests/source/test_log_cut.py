@@ -260,7 +260,7 @@ def test_a_replay_takes_no_record_that_has_taken_a_freed_offset(world: World, no
         decide(world, skip=False)
         world.ingest("r3")
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
     with pytest.raises(ReplayRefused, match=r"offsets \[6, 10\) belong to other records since the log was cut at 6"):
         world.replay(0)
 

@@ -51,7 +51,7 @@ def published(world: World) -> None:
 
 def other_columns(world: World) -> None:
     id_, site, *_ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", "$.other")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
 
 
 def test_a_whole_life_without_ids_and_marks(world: World) -> None:

@@ -77,7 +77,19 @@ def test_what_was_read_is_in_the_ledger(world: World) -> None:
     assert progress.landed is not None
     assert (progress.landed.batch_id, progress.landed.state) == (1, "LANDED")
     assert progress.landed.clock_ms == planned_at
-    assert progress.landed.partitions == {0: Look(0, 5, 0, 5, 5, size, planned_at - 1_000, None, 5)}
+    assert progress.landed.partitions == {
+        0: Look(
+            start=0,
+            end=5,
+            log_start=0,
+            high_watermark=5,
+            read=5,
+            bytes=size,
+            max_kafka_ms=planned_at - 1_000,
+            open_transaction_since_ms=None,
+            last_stable_offset=5,
+        )
+    }
     assert found[NAME].totals.ingested.bytes == size
     assert found[NAME].facts == ledger.windows.facts(NAME)
     assert found[NAME].progress == ledger.reads.progress([NAME], world.clock.now_ms())[NAME]

@@ -182,12 +182,17 @@ def test_what_can_never_succeed_is_refused_before_anything_starts(
 
 
 def test_the_doctor_names_connections_that_no_job_can_use() -> None:
-    standalone = Connection("spark_default", "spark", "spark://m:7077", extra={"deploy-mode": "cluster"})
+    standalone = Connection(
+        conn_id="spark_default", conn_type="spark", host="spark://m:7077", extra={"deploy-mode": "cluster"}
+    )
     two = [pipeline(), replace(pipeline(), name="other")]
     (found,) = impossible_jobs(two, {"spark_default": standalone})
     assert "no Python driver" in found.what
     assert "deploy mode" in found.mend
-    assert impossible_jobs(two, {"spark_default": Connection("spark_default", "spark", "yarn")}) == []
+    assert (
+        impossible_jobs(two, {"spark_default": Connection(conn_id="spark_default", conn_type="spark", host="yarn")})
+        == []
+    )
     assert impossible_jobs(two, {}) == []
 
 
@@ -215,7 +220,7 @@ def test_no_warm_session_where_the_settings_say_cluster(
 
 
 def test_a_broken_keytab_is_refused_and_not_quoted(tmp_path: Path) -> None:
-    connection = SparkConnection("s", "yarn", keytab="not base64!")
+    connection = SparkConnection(conn_id="s", master="yarn", keytab="not base64!")
     with pytest.raises(JobFailed, match="not base64") as caught:
         connection.options(tmp_path / "s")
     assert "not base64!" not in str(caught.value)

@@ -64,7 +64,9 @@ def pipeline(**spark_conf: str) -> Pipeline:
 
 
 def airflow_launcher(binary: Path, secrets: dict[str, str] | None = None, **spark_conf: str) -> AirflowSparkLauncher:
-    settings = Settings(Path("/pipelines"), spark_binary=str(binary), spark_driver_java_options="-XX:+UseSerialGC")
+    settings = Settings(
+        pipelines_folder=Path("/pipelines"), spark_binary=str(binary), spark_driver_java_options="-XX:+UseSerialGC"
+    )
     return AirflowSparkLauncher(pipeline(**spark_conf), lambda: secrets or {}, settings)
 
 

@@ -102,8 +102,8 @@ def spec() -> Pipeline:
     from engine_fixtures import pipeline
 
     made = pipeline("/x", partition_by=("date", "hour"), where="count > 5")
-    strict = Column("strict", "int", "$.strict", nullable=False)
-    return replace(made, columns=(*made.columns, strict, Column("twice", "int", "", expr="count * 2")))
+    strict = Column(name="strict", type="int", path="$.strict", nullable=False)
+    return replace(made, columns=(*made.columns, strict, Column(name="twice", type="int", path="", expr="count * 2")))
 
 
 def test_what_no_column_takes_is_counted_with_examples() -> None:
@@ -174,7 +174,7 @@ def test_a_child_process_answers_and_its_error_is_told() -> None:
 
 class Topic:
     def look(self, topic: str) -> LogState:
-        return LogState(topic, "topic-one", {0: Lane(0, 1000, 1000)})
+        return LogState(topic=topic, topic_id="topic-one", partitions={0: Lane(0, 1000, 1000)})
 
     def for_workers(self) -> ForWorkers:
         return ForWorkers({"bootstrap.servers": "127.0.0.1:1"}, {"sasl.password": "x"})

@@ -71,14 +71,31 @@ def test_settings_and_wiring_import_no_airflow_and_no_workers_library() -> None:
     ("connection", "url"),
     [
         (
-            Connection("l", "postgres", "db.example", 5433, "tide", "p@ss/word", "ledger"),
+            Connection(
+                conn_id="l",
+                conn_type="postgres",
+                host="db.example",
+                port=5433,
+                login="tide",
+                password="p@ss/word",
+                schema="ledger",
+            ),
             "postgresql+psycopg2://tide:p%40ss%2Fword@db.example:5433/ledger",
         ),
         (
-            Connection("l", "postgres", "db", None, "tide", None, "ledger", {"sslmode": "require", "cursor": "x"}),
+            Connection(
+                conn_id="l",
+                conn_type="postgres",
+                host="db",
+                port=None,
+                login="tide",
+                password=None,
+                schema="ledger",
+                extra={"sslmode": "require", "cursor": "x"},
+            ),
             "postgresql+psycopg2://tide@db/ledger?sslmode=require",
         ),
-        (Connection("l", "sqlite", "/var/ledger.db"), "sqlite:////var/ledger.db"),
+        (Connection(conn_id="l", conn_type="sqlite", host="/var/ledger.db"), "sqlite:////var/ledger.db"),
     ],
 )
 def test_the_ledgers_address(connection: Connection, url: str) -> None:
@@ -87,18 +104,18 @@ def test_the_ledgers_address(connection: Connection, url: str) -> None:
 
 def test_a_ledger_on_another_database_is_refused() -> None:
     with pytest.raises(LedgerError, match="mysql") as caught:
-        wiring.ledger_url(Connection("l", "mysql", "db"))
+        wiring.ledger_url(Connection(conn_id="l", conn_type="mysql", host="db"))
     assert not caught.value.retry
 
 
 @pytest.mark.parametrize(
     ("connection", "master"),
     [
-        (Connection("s", "spark", "local[2]"), "local[2]"),
-        (Connection("s", "spark", "yarn"), "yarn"),
-        (Connection("s", "spark", "spark://master", 7077), "spark://master:7077"),
-        (Connection("s", "spark", "master", 7077), "spark://master:7077"),
-        (Connection("s", "k8s", "https://cluster", 443), "k8s://https://cluster:443"),
+        (Connection(conn_id="s", conn_type="spark", host="local[2]"), "local[2]"),
+        (Connection(conn_id="s", conn_type="spark", host="yarn"), "yarn"),
+        (Connection(conn_id="s", conn_type="spark", host="spark://master", port=7077), "spark://master:7077"),
+        (Connection(conn_id="s", conn_type="spark", host="master", port=7077), "spark://master:7077"),
+        (Connection(conn_id="s", conn_type="k8s", host="https://cluster", port=443), "k8s://https://cluster:443"),
     ],
 )
 def test_the_spark_master_is_read_as_airflow_reads_it(connection: Connection, master: str) -> None:
@@ -107,9 +124,11 @@ def test_the_spark_master_is_read_as_airflow_reads_it(connection: Connection, ma
 
 def lookup_of(tmp_path: Path):
     connections = {
-        "kafka": Connection("kafka", "kafka", extra={"bootstrap.servers": "k:1", "sasl.password": "s3cret"}),
-        "hive": Connection("hive", "hiveserver2", "h", 10000),
-        "tidegate_ledger": Connection("tidegate_ledger", "sqlite", str(tmp_path / "ledger.db")),
+        "kafka": Connection(
+            conn_id="kafka", conn_type="kafka", extra={"bootstrap.servers": "k:1", "sasl.password": "s3cret"}
+        ),
+        "hive": Connection(conn_id="hive", conn_type="hiveserver2", host="h", port=10000),
+        "tidegate_ledger": Connection(conn_id="tidegate_ledger", conn_type="sqlite", host=str(tmp_path / "ledger.db")),
     }
 
     def lookup(conn_id: str) -> Connection:
@@ -136,13 +155,16 @@ def test_a_context_registers_the_spec_and_contacts_only_the_ledger(tmp_path: Pat
 @pytest.mark.parametrize(
     ("connection", "expected"),
     [
-        (Connection("r", "http", "registry", 8081), {"url": "http://registry:8081"}),
-        (Connection("r", "http", "registry", schema="https"), {"url": "https://registry"}),
+        (Connection(conn_id="r", conn_type="http", host="registry", port=8081), {"url": "http://registry:8081"}),
+        (Connection(conn_id="r", conn_type="http", host="registry", schema="https"), {"url": "https://registry"}),
         (
-            Connection("r", "http", "https://registry/base/", login="u", password="p"),
+            Connection(conn_id="r", conn_type="http", host="https://registry/base/", login="u", password="p"),
             {"url": "https://registry/base", "user": "u", "password": "p"},
         ),
-        (Connection("r", "http", "registry", login="u"), {"url": "http://registry", "user": "u", "password": ""}),
+        (
+            Connection(conn_id="r", conn_type="http", host="registry", login="u"),
+            {"url": "http://registry", "user": "u", "password": ""},
+        ),
     ],
 )
 def test_a_registry_travels_with_the_secrets(
@@ -161,4 +183,4 @@ def test_a_registry_travels_with_the_secrets(
 
 def test_a_registry_needs_a_host() -> None:
     with pytest.raises(TidegateError, match="connection r has no host"):
-        wiring.registry_secrets(Connection("r", "http"))
+        wiring.registry_secrets(Connection(conn_id="r", conn_type="http"))

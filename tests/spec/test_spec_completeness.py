@@ -25,26 +25,40 @@ def load(folder: Path, more: str) -> Pipeline:
         ("", None),
         (
             "{from: sql, conn_id: counts, query: 'select n::int from c where at = :start'}",
-            Completeness("sql", "counts", query="select n::int from c where at = :start"),
+            Completeness(source="sql", conn_id="counts", query="select n::int from c where at = :start"),
         ),
         (
             "{from: http, conn_id: counts, path: '/{start_ms}?{{x}}'}",
-            Completeness("http", "counts", path="/{start_ms}?{{x}}", count_path="$.count"),
+            Completeness(source="http", conn_id="counts", path="/{start_ms}?{{x}}", count_path="$.count"),
         ),
         (
             "{from: topic, topic: audit}",
-            Completeness("topic", "kafka_default", topic="audit", window_path="$.window", count_path="$.count"),
+            Completeness(
+                source="topic", conn_id="kafka_default", topic="audit", window_path="$.window", count_path="$.count"
+            ),
         ),
         (
             "{from: topic, topic: orders, conn_id: other, window: $.w, count: $.c.n, source: $.s, counts: all, "
             "tolerance: 0.01, patience: 6h, poll: 30s}",
             Completeness(
-                "topic", "other", None, None, "orders", "$.w", "$.c.n", "$.s", True, 0.01, "wait", 21_600_000, 30_000
+                source="topic",
+                conn_id="other",
+                query=None,
+                path=None,
+                topic="orders",
+                window_path="$.w",
+                count_path="$.c.n",
+                source_path="$.s",
+                late_too=True,
+                tolerance=0.01,
+                policy="wait",
+                patience_ms=21_600_000,
+                poll_ms=30_000,
             ),
         ),
         (
             "{from: sql, conn_id: c, query: 'select :end_ms', policy: warn}",
-            Completeness("sql", "c", query="select :end_ms", policy="warn"),
+            Completeness(source="sql", conn_id="c", query="select :end_ms", policy="warn"),
         ),
     ],
 )

@@ -62,8 +62,8 @@ def test_what_compiles(pipeline: Callable[..., Path]) -> None:
     found = load_file(pipeline())
     assert found.where == "total > 0"
     assert found.columns[2:] == (
-        Column("raw", "string", "$.country", hidden=True),
-        Column("country", "string", "", expr="upper(raw)"),
+        Column(name="raw", type="string", path="$.country", hidden=True),
+        Column(name="country", type="string", path="", expr="upper(raw)"),
     )
     assert [c.name for c in found.decoded_columns] == ["shop", "total", "raw"]
     assert [c.name for c in found.data_columns] == ["shop", "total"]

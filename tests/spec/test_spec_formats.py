@@ -215,13 +215,13 @@ def test_a_descriptor_set_without_its_imports_says_how_to_make_it(tmp_path):
 def test_raw_records_need_no_columns(tmp_path):
     pipeline = load(tmp_path, "type: raw", "", KAFKA)
     assert pipeline.columns == (
-        Column("key", "binary", "$.key"),
-        Column("value", "binary", "$.value"),
-        Column("headers", RAW_HEADERS, "$.headers"),
+        Column(name="key", type="binary", path="$.key"),
+        Column(name="value", type="binary", path="$.value"),
+        Column(name="headers", type=RAW_HEADERS, path="$.headers"),
     )
     assert pipeline.event_time == EventTime(None)
     line = load(tmp_path, "type: raw", "columns:\n- {name: line, type: string, from: $.value}\n", KAFKA)
-    assert line.columns == (Column("line", "string", "$.value"),)
+    assert line.columns == (Column(name="line", type="string", path="$.value"),)
 
 
 @pytest.mark.parametrize(

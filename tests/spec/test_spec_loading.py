@@ -39,7 +39,7 @@ def cards() -> Pipeline:
 
 
 def test_nested_quarter_hours_of_local_time(tram):
-    assert tram.columns[0] == Column("vehicle", "string", "$.vehicle.id", nullable=False)
+    assert tram.columns[0] == Column(name="vehicle", type="string", path="$.vehicle.id", nullable=False)
     assert tram.columns[3].type == "array<struct<stop:string,eta:timestamp,platform:string>>"
     assert tram.columns[5].type == "decimal(12,4)"
     assert tram.event_time == EventTime("$.measured_at", "iso8601", 120_000, "dirty")
@@ -60,7 +60,7 @@ def test_local_days_and_kafka_time_with_defaults(cards):
     assert cards.event_time == EventTime(None, "epoch_ms", 300_000, "dirty")
     assert cards.source.start == cards.windows.start_ms == 1709262000000  # local midnight, 03:00 UTC
     assert cards.columns[0] == Column(
-        "merchantcountry", "string", "$.merchantCountry"
+        name="merchantcountry", type="string", path="$.merchantCountry"
     )  # Hive's case, the message's path
     assert cards.dynamic_partitions == ("merchantcountry",)
     assert (cards.dirty.max_count, cards.dirty.max_ratio) == (1000, None)

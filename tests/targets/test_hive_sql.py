@@ -15,10 +15,10 @@ from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.targets.hive.link import is_definite, server_words
 
 TABLE = TableDef(
-    "lake.flights",
-    (("id", "BIGINT"), ("_topic", "string"), ("legs", "array<struct<order:int>>")),
-    (("date", "string"), ("_batch", "string")),
-    "file:///lake/flights/",
+    name="lake.flights",
+    columns=(("id", "BIGINT"), ("_topic", "string"), ("legs", "array<struct<order:int>>")),
+    partitions=(("date", "string"), ("_batch", "string")),
+    location="file:///lake/flights/",
     comment="it's",
     properties=(("tidegate.pipeline", "flights"), ("external.table.purge", "true")),
 )
@@ -94,7 +94,9 @@ def test_the_first_location_is_the_partitions() -> None:
 
 
 def test_only_missing_columns_come_with_their_statement() -> None:
-    found = sql.Description({"id": "bigint", "legs": "array<struct<order:int>>"}, dict(TABLE.partitions))
+    found = sql.Description(
+        columns={"id": "bigint", "legs": "array<struct<order:int>>"}, partitions=dict(TABLE.partitions)
+    )
     found.location, found.kind, found.serde = "file:///lake/flights", "EXTERNAL_TABLE", "a.ParquetHiveSerDe"
     with pytest.raises(CatalogueMismatch, match="column _topic string is missing") as refused:
         sql.check_same(TABLE, found)

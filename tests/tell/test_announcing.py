@@ -151,7 +151,7 @@ def test_a_warning_of_completeness_reaches_the_consumer(world: World) -> None:
     assert notice.certificate is not None
 
     def warned(action: str) -> Any:
-        found = Comparison("short", action, "3 rows fewer than audit says", "audit")
+        found = Comparison(verdict="short", action=action, text="3 rows fewer than audit says", source="audit")
         return rules.extra(world.pipeline, replace(notice, certificate=replace(notice.certificate, completeness=found)))
 
     assert warned("warn")["warning"] == "3 rows fewer than audit says"
@@ -160,7 +160,9 @@ def test_a_warning_of_completeness_reaches_the_consumer(world: World) -> None:
 
 def test_a_warning_is_not_said_of_a_reopened_window_as_if_nothing_had_come_since(world: World) -> None:
     """The rows that were missing when it was closed may be in it by now; nobody asks again: the warning stays."""
-    world.change_spec(completeness=Completeness("topic", "kafka", topic="audit", poll_ms=60_000, policy="warn"))
+    world.change_spec(
+        completeness=Completeness(source="topic", conn_id="kafka", topic="audit", poll_ms=60_000, policy="warn")
+    )
     hours(world, "a")
     world.truth.counts[window(0).start_ms] = 2
     published(world)

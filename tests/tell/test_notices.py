@@ -205,7 +205,11 @@ def test_the_table_changes_its_columns(world: World) -> None:
     told(world, people)
     assert people.take() == [], "another version of the spec, the same columns"
     world.change_spec(
-        columns=(*world.pipeline.columns[:2], Column("value", "bigint", "$.value"), Column("x", "int", "$.x"))
+        columns=(
+            *world.pipeline.columns[:2],
+            Column(name="value", type="bigint", path="$.value"),
+            Column(name="x", type="int", path="$.x"),
+        )
     )
     told(world, people)
     (message,) = people.got
@@ -404,7 +408,9 @@ def test_the_daily_check_sees_sums_that_do_not_balance(world: World) -> None:
 def test_the_shape_that_the_page_promises() -> None:
     page = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
     shown = json.loads(page.split("```json")[1].split("```")[0])
-    body = payload("flights", "data", Message(Notice(Finding("alarm", "k", "s", "w"), 1), RAISED), 2)
+    body = payload(
+        "flights", "data", Message(Notice(Finding(kind="alarm", key="k", subject="s", what="w"), 1), RAISED), 2
+    )
     assert list(shown) == list(body)
     for kind, severity in KINDS.items():
         assert f"| `{kind}` | {severity} |" in page

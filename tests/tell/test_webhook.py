@@ -85,7 +85,7 @@ def receiver() -> Iterator[Any]:
 
 
 def hook(receiver: Receiver, timeout_s: float = 60.0, **fields: Any) -> Webhook:
-    return Webhook(Connection("alerts", "http", receiver.url, **fields), timeout_s)
+    return Webhook(Connection(conn_id="alerts", conn_type="http", host=receiver.url, **fields), timeout_s)
 
 
 def test_a_message_arrives_whole(receiver) -> None:
@@ -140,13 +140,13 @@ def test_nobody_there(receiver) -> None:
     gone = one.url
     one.close()
     with pytest.raises(NotTold, match="127.0.0.1"):
-        Webhook(Connection("alerts", "http", gone)).send(BODY)
+        Webhook(Connection(conn_id="alerts", conn_type="http", host=gone)).send(BODY)
 
 
 @pytest.mark.parametrize("host", [None, "http://[broken", "http://h:port"])
 def test_an_address_that_is_none(host: str | None) -> None:
     with pytest.raises(TidegateError) as e:
-        Webhook(Connection("alerts", "http", host, extra={"path": SECRET})).send(BODY)
+        Webhook(Connection(conn_id="alerts", conn_type="http", host=host, extra={"path": SECRET})).send(BODY)
     assert "hush" not in str(e.value)
 
 

@@ -21,7 +21,10 @@ def compiled(spec: PlainSpec, location: str = "/nowhere") -> Pipeline:
 
 
 def pipeline_of(spec: PlainSpec, location: str, form: Format) -> Pipeline:
-    columns = tuple(Column(c.name, c.type, path_text(c.path), c.nullable, convert=c.convert) for c in spec.columns)
+    columns = tuple(
+        Column(name=c.name, type=c.type, path=path_text(c.path), nullable=c.nullable, convert=c.convert)
+        for c in spec.columns
+    )
     return replace(
         pipeline(location),
         columns=columns,

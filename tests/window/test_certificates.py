@@ -52,11 +52,14 @@ def test_which_batches_ranges_and_counts(world: World) -> None:
         (1, 3, window(0).start_ms, 1),
         (2, 1, window(0).start_ms, 1),
     ]
-    assert found.partitions == (PartitionGround(0, 3, 0, 4, 2, 5, 0), PartitionGround(1, 1, 0, 0, 1, 1, 0))
+    assert found.partitions == (
+        PartitionGround(partition=0, rows=3, first=0, last=4, batches=2, offsets=5, gaps=0),
+        PartitionGround(partition=1, rows=1, first=0, last=0, batches=1, offsets=1, gaps=0),
+    )
     assert found.ranges == (
-        RangeGround(1, 0, 0, 3, 2, 0, 2),
-        RangeGround(1, 1, 0, 1, 1, 0, 0),
-        RangeGround(2, 0, 3, 5, 1, 4, 4),
+        RangeGround(batch_id=1, partition=0, start=0, end=3, rows=2, first=0, last=2),
+        RangeGround(batch_id=1, partition=1, start=0, end=1, rows=1, first=0, last=0),
+        RangeGround(batch_id=2, partition=0, start=3, end=5, rows=1, first=4, last=4),
     )
     assert (found.closing_batch, found.range_count, found.gaps, found.losses) == (3, 3, 0, ())
     ledger = world.context().ledger
@@ -146,7 +149,7 @@ def test_an_hour_without_rows_rests_on_nothing(world: World) -> None:
 
 def test_what_lies_between_redriven_rows_is_no_gap(world: World) -> None:
     world.pipeline = replace(world.pipeline, columns=world.pipeline.columns[:2])
-    number = Column("value", "int", "$.value", nullable=False)
+    number = Column(name="value", type="int", path="$.value", nullable=False)
     world.change_spec(columns=(*world.pipeline.columns, number))
     odd = [{"id": name, "at": T0 + 1, "other": 1} for name in "ab"]
     world.produce(odd[0], record("c", 0.1), record("d", 3.1), odd[1])
@@ -157,13 +160,13 @@ def test_what_lies_between_redriven_rows_is_no_gap(world: World) -> None:
     world.archive(0)
     found = grounds(world)
     assert [(b.batch_id, b.kind, b.rows) for b in found.batches] == [(1, "ingest", 1), (2, "redrive", 2)]
-    assert found.partitions == (PartitionGround(0, 3, 0, 3, 2, 4, 0),)
+    assert found.partitions == (PartitionGround(partition=0, rows=3, first=0, last=3, batches=2, offsets=4, gaps=0),)
     assert found.gap_intervals == ()
 
 
 def test_a_redrive_that_was_given_up_has_lost_nothing(world: World) -> None:
     """Its rows stay dirty rows: no offset of the topic was left unread."""
-    number = Column("value", "int", "$.value", nullable=False)
+    number = Column(name="value", type="int", path="$.value", nullable=False)
     world.change_spec(columns=(*world.pipeline.columns[:2], number))
     world.produce({"id": "a", "at": T0 + 1, "other": 1}, record("b", 0.1))
     world.ingest("r1")

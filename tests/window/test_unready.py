@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def live(world: World, **windows: object) -> None:
-    start = Windows(HOUR, "UTC", T0 + 97 * HOUR, HOUR, idle="wait")
+    start = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0 + 97 * HOUR, watermark_delay_ms=HOUR, idle="wait")
     world.change_spec(windows=replace(start, **windows))
 
 

@@ -48,7 +48,9 @@ class Life:
     ) -> None:
         folder.mkdir()
         spec: Pipeline = make_pipeline(f"file://{folder}/lake/readings")
-        windows = Windows(size_ms, ZONE, ms("2023-04-24T22:00"), HOUR, idle="follow")
+        windows = Windows(
+            size_ms=size_ms, timezone=ZONE, start_ms=ms("2023-04-24T22:00"), watermark_delay_ms=HOUR, idle="follow"
+        )
         names = ("date", "site") if size_ms == DAY else ("date", "hour", "site")
         spec = replace(spec, windows=windows, partition_by=names, reopening=Reopening(age_ms=None), **changes)
         self.hosts, self.world = hosts, World(folder, spec)

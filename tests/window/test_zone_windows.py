@@ -59,7 +59,7 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_evening_that_comes_twice_belongs_to_the_day_that_has_begun() -> None:
-    windows = Windows(DAY_MS, "America/St_Johns", ms(1975, 1, 1, 3, 30), 0)
+    windows = Windows(size_ms=DAY_MS, timezone="America/St_Johns", start_ms=ms(1975, 1, 1, 3, 30), watermark_delay_ms=0)
     begins, ends = ms(2010, 11, 7, 2, 30), ms(2010, 11, 8, 3, 30)
     assert window_end(begins, windows) == ends
     assert problems(Place("America/St_Johns", DAY_MS, windows.start_ms, ms(2010, 11, 7, 2, 31), HOUR_MS)) == []

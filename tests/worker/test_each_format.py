@@ -54,7 +54,11 @@ def pipeline_of(location: str, name: str) -> Pipeline:
     run = made.archive
     return replace(
         made,
-        columns=(*made.columns, Column("said", "string", "$.said"), Column("moment", "timestamp", "$.at")),
+        columns=(
+            *made.columns,
+            Column(name="said", type="string", path="$.said"),
+            Column(name="moment", type="timestamp", path="$.at"),
+        ),
         sink=replace(made.sink, format=name, compression=FORMATS[name][0]),
         archive=replace(run, merge=replace(run.merge, min_files=2)),
     )
@@ -186,7 +190,7 @@ def test_clear_heals_and_a_replay_changes_nothing(world: World) -> None:
 def test_a_time_that_orc_cannot_keep_is_dirty(world: World) -> None:
     """Kafka's own missing timestamp is null there, and the row is read like any other."""
     early = record("early", 2.6) | {"when": "1969-12-31T23:59:59.5Z"}
-    columns = (*world.pipeline.columns[:-1], Column("moment", "timestamp", "$.when"))
+    columns = (*world.pipeline.columns[:-1], Column(name="moment", type="timestamp", path="$.when"))
     world.change_spec(columns=columns)
     world.produce(early, record("fine", 2.7) | {"when": "1969-12-31T23:59:59Z"})
     world.ingest("r5")
@@ -204,7 +208,18 @@ def test_a_redrive_reads_the_dirty_records_again(shared: World) -> None:
     (path,) = files_of(shared, "lake/readings/_tidegate/dirty")
     (row,) = rows_of(shared, path, "dirty")
     parts = (PartitionRows(row["_partition"], 1, row["_offset"], row["_offset"]),)
-    entry = FileEntry(path.name, "dirty", None, (), 1, path.stat().st_size, None, None, 0, parts)
+    entry = FileEntry(
+        path=path.name,
+        kind="dirty",
+        window_ms=None,
+        values=(),
+        rows=1,
+        bytes=path.stat().st_size,
+        min_event_ms=None,
+        max_event_ms=None,
+        checksum=0,
+        partitions=parts,
+    )
     reader = DirtyReader([Source(1, entry, (f"file://{path}",))], lambda uri: LocalStorage().open_existing(uri))
     (chunk,) = reader.read(OffsetRange("readings", 0, 0, 100))
     assert (chunk.offsets, chunk.values) == ([2], [b'{"not": \n json'])

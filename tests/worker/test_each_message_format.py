@@ -150,7 +150,7 @@ def test_a_batch_waits_for_the_registry_and_is_then_read_as_planned(tmp_path: Pa
 
 def test_raw_records_whatever_they_are(tmp_path: Path) -> None:
     made = make_pipeline(f"file://{tmp_path}/lake/readings")
-    columns = tuple(Column(part, types[0], f"$.{part}") for part, types in RAW_PARTS.items())
+    columns = tuple(Column(name=part, type=types[0], path=f"$.{part}") for part, types in RAW_PARTS.items())
     made = replace(
         made, format=Format("raw"), columns=columns, event_time=EventTime(None), partition_by=("date", "hour")
     )

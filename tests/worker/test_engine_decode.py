@@ -24,7 +24,10 @@ def spec_of(columns: tuple[Column, ...], **changes):
 
 def decode_one(kind: str, literal: str, *, vectorised: bool, nullable: bool = True):
     """The value that a column of `kind` gets from a JSON literal, or DIRTY; neighbours must not change."""
-    spec = spec_of((Column("c", kind, "$.c", nullable), Column("n", "int", "$.n")), event_time=EventTime(None))
+    spec = spec_of(
+        (Column(name="c", type=kind, path="$.c", nullable=nullable), Column(name="n", type="int", path="$.n")),
+        event_time=EventTime(None),
+    )
     message = b'{"n":2,"c":' + literal.encode("utf-8", "surrogatepass") + b"}"
     decoded = JsonDecoder(spec, vectorised=vectorised).decode(
         chunk_of([b'{"n":1}', message, b'{"n":3}'] if nullable else [message])
@@ -236,7 +239,9 @@ def test_null_is_dirty_where_the_column_is_not_nullable(kind, vectorised):
     ],
 )
 def test_a_message_that_is_no_row_does_not_shift_its_neighbours(message, reason, vectorised):
-    decoder = JsonDecoder(spec_of((Column("c", "string", "$.c"),), event_time=EventTime(None)), vectorised=vectorised)
+    decoder = JsonDecoder(
+        spec_of((Column(name="c", type="string", path="$.c"),), event_time=EventTime(None)), vectorised=vectorised
+    )
     decoded = decoder.decode(chunk_of([b'{"c":"one"}', message, b'{ "c" :\n"three"}', b'{"c":"fo\\nur"}']))
     assert set(decoded.bad) == {1}
     assert reason in decoded.bad[1].reason
@@ -262,7 +267,7 @@ def test_a_message_that_is_no_row_does_not_shift_its_neighbours(message, reason,
     ],
 )
 def test_paths(message, expected, vectorised):
-    columns = (Column("n", "int", "$.a.b"), Column("m", "string", '$."a"."c"'))
+    columns = (Column(name="n", type="int", path="$.a.b"), Column(name="m", type="string", path='$."a"."c"'))
     decoded = JsonDecoder(spec_of(columns, event_time=EventTime(None)), vectorised=vectorised).decode(
         chunk_of([message])
     )
@@ -276,12 +281,12 @@ def test_paths(message, expected, vectorised):
 @pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
 def test_one_value_for_several_columns_and_the_event_time(vectorised):
     columns = (
-        Column("n", "bigint", "$.t"),
-        Column("x", "double", "$.t"),
-        Column("w", "timestamp", "$.t"),
-        Column("upper", "string", "$.T"),
-        Column("whole", "struct<b:int>", "$.a"),
-        Column("part", "int", "$.a.b"),
+        Column(name="n", type="bigint", path="$.t"),
+        Column(name="x", type="double", path="$.t"),
+        Column(name="w", type="timestamp", path="$.t"),
+        Column(name="upper", type="string", path="$.T"),
+        Column(name="whole", type="struct<b:int>", path="$.a"),
+        Column(name="part", type="int", path="$.a.b"),
     )
     decoded = JsonDecoder(spec_of(columns, event_time=EventTime("$.t")), vectorised=vectorised).decode(
         chunk_of([b'{"t":1357358706123,"T":"up","a":{"b":7}}'])
@@ -326,7 +331,7 @@ EVENT_TIMES = [
 @pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
 @pytest.mark.parametrize(("form", "literal", "expected"), EVENT_TIMES)
 def test_event_time(form, literal, expected, vectorised):
-    spec = spec_of((Column("c", "int", "$.c"),), event_time=EventTime("$.when.at", form))
+    spec = spec_of((Column(name="c", type="int", path="$.c"),), event_time=EventTime("$.when.at", form))
     decoded = JsonDecoder(spec, vectorised=vectorised).decode(
         chunk_of([b'{"when":{"at":%s}}' % literal.encode(), b'{"c":1}'])
     )
@@ -340,7 +345,9 @@ def test_event_time(form, literal, expected, vectorised):
 
 @pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
 def test_unknown_fields_are_captured_as_json_text(vectorised):
-    spec = spec_of((Column("c", "int", "$.c"),), event_time=EventTime("$.t"), format=Format("json", "capture"))
+    spec = spec_of(
+        (Column(name="c", type="int", path="$.c"),), event_time=EventTime("$.t"), format=Format("json", "capture")
+    )
     decoded = JsonDecoder(spec, vectorised=vectorised).decode(
         chunk_of([b'{"c":1,"t":1,"x":{"y":[1.50,"\xc3\xbc"]},"z":null,"s":"q"}', b'{"c":2,"t":2}'])
     )
@@ -352,15 +359,15 @@ def test_unknown_fields_are_captured_as_json_text(vectorised):
 
 
 COLUMNS = (
-    Column("i", "int", "$.i"),
-    Column("s", "string", "$.s"),
-    Column("d", "double", "$.d"),
-    Column("p", "decimal(9,3)", "$.n.p"),
-    Column("h", "decimal(20,3)", "$.n.h"),
-    Column("w", "timestamp", "$.w"),
-    Column("y", "date", "$.y"),
-    Column("b", "boolean", "$.b", nullable=False),
-    Column("a", "array<int>", "$.n.a"),
+    Column(name="i", type="int", path="$.i"),
+    Column(name="s", type="string", path="$.s"),
+    Column(name="d", type="double", path="$.d"),
+    Column(name="p", type="decimal(9,3)", path="$.n.p"),
+    Column(name="h", type="decimal(20,3)", path="$.n.h"),
+    Column(name="w", type="timestamp", path="$.w"),
+    Column(name="y", type="date", path="$.y"),
+    Column(name="b", type="boolean", path="$.b", nullable=False),
+    Column(name="a", type="array<int>", path="$.n.a"),
 )
 PAIR = [JsonDecoder(spec_of(COLUMNS, event_time=EventTime("$.w", "epoch_ms")), vectorised=v) for v in (True, False)]
 

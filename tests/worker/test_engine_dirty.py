@@ -56,7 +56,18 @@ class Files:
 def entry(path: str, rows: list[tuple[int, int]]) -> FileEntry:
     parts = {p: [o for q, o in rows if q == p] for p, _ in rows}
     told = tuple(PartitionRows(p, len(o), min(o), max(o)) for p, o in sorted(parts.items()))
-    return FileEntry(path, "dirty", None, (), len(rows), 9, None, None, 1, told)
+    return FileEntry(
+        path=path,
+        kind="dirty",
+        window_ms=None,
+        values=(),
+        rows=len(rows),
+        bytes=9,
+        min_event_ms=None,
+        max_event_ms=None,
+        checksum=1,
+        partitions=told,
+    )
 
 
 def read(files: Files, sources: list[Source], partition: int, start: int, end: int) -> list[int]:
@@ -154,7 +165,10 @@ def test_kafka_is_connected_to_only_if_a_part_needs_it() -> None:
     files = Files()
     source = files.add("f", [(0, 1)])
     floor = Floor(0, ())
-    parts = (JobPart(1, 0, floor, (), sources=(source,)), JobPart(2, 0, floor, ()))
+    parts = (
+        JobPart(batch_id=1, clock_ms=0, floor=floor, ranges=(), sources=(source,)),
+        JobPart(batch_id=2, clock_ms=0, floor=floor, ranges=()),
+    )
     pipeline = to_plain(make_pipeline("file:///lake/t"))
     plan = ReplayPlan(
         attempt="a", attempt_dir="file:///a", pipeline=pipeline, bootstrap={}, topic="t", topic_id="id", parts=parts,

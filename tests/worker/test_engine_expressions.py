@@ -55,12 +55,12 @@ INPUTS = {
 
 
 def spec(*computed: Column, where: str | None = None) -> Pipeline:
-    columns = (*(Column(name, kind, f"$.{name}") for name, (kind, _) in INPUTS.items()), *computed)
+    columns = (*(Column(name=name, type=kind, path=f"$.{name}") for name, (kind, _) in INPUTS.items()), *computed)
     return replace(pipeline("/x"), columns=columns, where=where, partition_by=("date", "hour"))
 
 
 def computed(kind: str, expr: str, nullable: bool = True) -> Column:
-    return Column("out", kind, "", nullable, expr)
+    return Column(name="out", type=kind, path="", nullable=nullable, expr=expr)
 
 
 def inputs() -> pa.Table:
@@ -145,7 +145,10 @@ def test_a_row_that_has_no_value_is_dirty_and_its_neighbours_are_not(kind, expr,
 
 def test_an_error_in_one_column_is_not_another_columns():
     """Both have the failing part in common."""
-    one, two = Column("one", "int", "", True, "cast(s as int)"), Column("two", "int", "", True, "cast(s as int) + 1")
+    one, two = (
+        Column(name="one", type="int", path="", nullable=True, expr="cast(s as int)"),
+        Column(name="two", type="int", path="", nullable=True, expr="cast(s as int) + 1"),
+    )
     found = Expressions(spec(one, two, where="cast(s as int) > 0")).compute(inputs())
     assert found.table.select(["one", "two"]).to_pydict() == {"one": [None, 7, None], "two": [None, 8, None]}
     assert found.kept.to_pylist() == [False, True, False]
@@ -158,7 +161,10 @@ def test_null_where_null_may_not_be():
 
 
 def test_columns_may_read_columns_that_come_after_them():
-    last, first = Column("z", "int", "", True, "y + 1"), Column("y", "tinyint", "", True, "i")
+    last, first = (
+        Column(name="z", type="int", path="", nullable=True, expr="y + 1"),
+        Column(name="y", type="tinyint", path="", nullable=True, expr="i"),
+    )
     found = Expressions(spec(last, first)).compute(inputs())
     assert found.table.column_names == [*INPUTS, "z", "y"]
     assert found.table["z"].to_pylist() == [8, -2, None]
@@ -215,15 +221,21 @@ def test_refusals_say_what_to_write(kind, expr, said):
 
 
 def test_a_column_named_like_a_word_of_sql_is_told_to_be_quoted():
-    reserved = replace(spec(), columns=(Column("order", "int", "$.order"),), where="order > 1")
+    reserved = replace(spec(), columns=(Column(name="order", type="int", path="$.order"),), where="order > 1")
     with pytest.raises(Refused, match='order is a word of SQL: write the column as "order"'):
         Expressions(reserved)
     Expressions(replace(reserved, where='"order" > 1'))
 
 
 def test_every_problem_is_told_at_once():
-    one, two = Column("one", "int", "", True, "nosuch"), Column("two", "int", "", True, "random()")
-    circle = Column("x", "int", "", True, "y"), Column("y", "int", "", True, "x")
+    one, two = (
+        Column(name="one", type="int", path="", nullable=True, expr="nosuch"),
+        Column(name="two", type="int", path="", nullable=True, expr="random()"),
+    )
+    circle = (
+        Column(name="x", type="int", path="", nullable=True, expr="y"),
+        Column(name="y", type="int", path="", nullable=True, expr="x"),
+    )
     with pytest.raises(Refused) as refused:
         Expressions(spec(one, two, *circle, where="i"))
     assert [name for name, _ in refused.value.problems] == ["one", "two", "x", "y", "where"]
@@ -268,10 +280,12 @@ def run(plan, topic):
 def test_rows_go_to_dirty_then_filtered_then_late_then_data(tmp_path):
     base = pipeline(tmp_path)
     columns = (
-        Column("site", "string", "", True, "lower(raw_site)"),  # a partition column, computed
-        Column("count", "int", "$.count"),
-        Column("double", "tinyint", "", True, "count * 2"),
-        Column("raw_site", "string", "$.site", True, None, True),
+        Column(
+            name="site", type="string", path="", nullable=True, expr="lower(raw_site)"
+        ),  # a partition column, computed
+        Column(name="count", type="int", path="$.count"),
+        Column(name="double", type="tinyint", path="", nullable=True, expr="count * 2"),
+        Column(name="raw_site", type="string", path="$.site", nullable=True, expr=None, hidden=True),
     )
     filtered = replace(base, columns=columns, where="count <> 13 and raw_site <> 'gone'")
     closed = Floor(DAY_ONE, (Interval(DAY_ONE, DAY_ONE + HOUR),))
@@ -305,7 +319,7 @@ def test_rows_go_to_dirty_then_filtered_then_late_then_data(tmp_path):
 
 def test_captured_fields_and_kafkas_time_go_with_computed_columns(tmp_path):
     base = pipeline(tmp_path, event_time=EventTime(None), format=Format(unknown_fields="capture"))
-    twice = Column("twice", "int", "", expr="count * 2")
+    twice = Column(name="twice", type="int", path="", expr="count * 2")
     made = replace(base, columns=(*base.columns, twice), where="count > 1")
     plan = job_plan(made, [(0, 0, 2)])
     receipt = run(plan, {0: records([event(count=1, odd="x"), event(count=2, odd="y")])})
@@ -340,7 +354,11 @@ def test_the_decoder_keeps_what_it_said_of_a_bad_message():
 
 def test_a_replay_filters_by_the_pinned_where_and_computes_by_todays_columns(tmp_path):
     then = replace(pipeline(tmp_path), where="count > 1")
-    today = replace(then, where="count > 2", columns=(*then.columns, Column("twice", "int", "", True, "count * 2")))
+    today = replace(
+        then,
+        where="count > 2",
+        columns=(*then.columns, Column(name="twice", type="int", path="", nullable=True, expr="count * 2")),
+    )
     ingest = job_plan(then, [(0, 0, 3)])
     (part,) = ingest.parts
     plan = replay_plan_of(
@@ -359,8 +377,8 @@ def test_columns_that_do_not_read_each_other_share_a_select(tmp_path: Path) -> N
     """DuckDB needs ten seconds for a chunk in a hundred nested selects."""
 
     def selects(*texts: str) -> int:
-        columns = (Column(f"c{n}", "int", None, expr=text) for n, text in enumerate(texts))
-        spec = pipeline(tmp_path, columns=(Column("site", "string", "$.site"), *columns))
+        columns = (Column(name=f"c{n}", type="int", path=None, expr=text) for n, text in enumerate(texts))
+        spec = pipeline(tmp_path, columns=(Column(name="site", type="string", path="$.site"), *columns))
         expressions = Expressions(spec)
         found = expressions.compute(pa.table({"site": ["x", None]})).table
         assert found["c0"].to_pylist() == [1, None]

@@ -168,7 +168,18 @@ def test_bad_records_take_nobody_with_them(tmp_path, size, enough, monkeypatch):
 
 def test_pieces_that_leave_a_hole_are_no_receipt():
     def piece(start: int, end: int) -> RangeResult:
-        return RangeResult(OffsetRange("t", 0, start, end), end - start, end - start, 0, 0, 0, 0, (), 5, 9)
+        return RangeResult(
+            range=OffsetRange("t", 0, start, end),
+            read=end - start,
+            data=end - start,
+            late=0,
+            dirty=0,
+            filtered=0,
+            dropped=0,
+            gaps=(),
+            min_event_ms=5,
+            max_event_ms=9,
+        )
 
     whole = OffsetRange("t", 0, 0, 30)
     merged = merge(whole, [piece(20, 30), piece(0, 20)])
@@ -180,7 +191,7 @@ def test_pieces_that_leave_a_hole_are_no_receipt():
 
 @pytest.mark.parametrize("offsets", [[3, 2], [2, 2], [9, 10], [-1, 0]])
 def test_a_source_that_delivers_something_else_is_not_believed(offsets):
-    tally = Tally(OffsetRange("t", 0, 0, 10))
+    tally = Tally(range=OffsetRange("t", 0, 0, 10))
     with pytest.raises(JobError, match="delivered offsets"):
         tally.consume(Chunk(offsets, [0] * 2, [None] * 2, [None] * 2))
 
@@ -218,22 +229,33 @@ def test_ranges_that_are_decoded_together_are_counted_apart(tmp_path, enough, mo
 
 
 def test_a_tally_counts_bytes_of_keys_and_values_and_the_largest_kafka_timestamp():
-    tally = Tally(OffsetRange("t", 0, 0, 10))
+    tally = Tally(range=OffsetRange("t", 0, 0, 10))
     tally.consume(Chunk([0, 1], [5_000, 7_000], [b"k", None], [b"abc", None]))
     tally.consume(Chunk([2, 3], [6_000, -1], [None, b""], [b"", b"\x00\xff"], known_bytes=2))
     found = tally.result(4, 0, 0)
     assert (found.bytes, found.max_kafka_ms) == (6, 7_000)
-    without = Tally(OffsetRange("t", 0, 0, 10))
+    without = Tally(range=OffsetRange("t", 0, 0, 10))
     without.consume(Chunk([5], [-1], [None], [None]))
     assert (without.result(1, 0, 0).bytes, without.result(1, 0, 0).max_kafka_ms) == (0, None)
-    nothing = Tally(OffsetRange("t", 0, 0, 10)).result(0, 0, 0)
+    nothing = Tally(range=OffsetRange("t", 0, 0, 10)).result(0, 0, 0)
     assert (nothing.bytes, nothing.max_kafka_ms) == (0, None)
 
 
 def test_pieces_of_a_range_add_up_their_bytes_and_keep_the_largest_kafka_timestamp():
     def piece(start: int, size: int, newest: int | None) -> RangeResult:
         return RangeResult(
-            OffsetRange("t", 0, start, start + 5), 5, 5, 0, 0, 0, 0, (), 5, 9, bytes=size, max_kafka_ms=newest
+            range=OffsetRange("t", 0, start, start + 5),
+            read=5,
+            data=5,
+            late=0,
+            dirty=0,
+            filtered=0,
+            dropped=0,
+            gaps=(),
+            min_event_ms=5,
+            max_event_ms=9,
+            bytes=size,
+            max_kafka_ms=newest,
         )
 
     merged = merge(OffsetRange("t", 0, 0, 15), [piece(0, 10, 900), piece(5, 7, None), piece(10, 0, 800)])

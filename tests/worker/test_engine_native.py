@@ -110,7 +110,7 @@ def test_doubles_are_rounded_as_python_does(rng: random.Random) -> None:
         near = rng.randrange(1 << 53, 1 << 54) + 0.5  # half way between two doubles, and next to it
         texts.append(f"{int(near)}{rng.choice(['', '.5', '.49999999999999999999', '.50000000000000000001'])}")
     texts = [t for t in texts if t not in ("nan", "inf", "-inf")]
-    rows, look = run(spec(Column("c", "double", "$.c")), *(b'{"c":%s}' % t.encode() for t in texts))
+    rows, look = run(spec(Column(name="c", type="double", path="$.c")), *(b'{"c":%s}' % t.encode() for t in texts))
     assert look == []
     for text, row in zip(texts, rows, strict=True):
         assert struct.pack("d", row["c"]) == struct.pack("d", float(text)), text
@@ -119,7 +119,7 @@ def test_doubles_are_rounded_as_python_does(rng: random.Random) -> None:
 def test_floats_are_the_nearest_of_the_nearest_double(rng: random.Random) -> None:
     texts = [f"{rng.uniform(-2, 2) * 2.0 ** rng.randrange(-150, 127):.17g}" for _ in range(3_000)]
     texts += ["16777217", "3.4028235e38", "3.4028235677973366e38", "1.401298464324817e-45", "7e-46"]
-    of = spec(Column("c", "float", "$.c"))
+    of = spec(Column(name="c", type="float", path="$.c"))
     rows, look = run(of, *(b'{"c":%s}' % t.encode() for t in texts))
     for i, text in enumerate(texts):
         expected = struct.unpack("f", struct.pack("f", float(text)))[0]
@@ -144,7 +144,9 @@ def test_five_hundred_levels_and_not_one_more(place: str, vectorised: bool) -> N
             _nested(500 - around, r'"\u00e9[[{"'), _nested(501 - around), json.dumps("[" * 600 + r"\"[{")
         )
     )  # fmt: skip
-    of = spec(Column("c", "array<int>", "$.c"), Column("b", "int", "$.a.b"), unknown="capture")
+    of = spec(
+        Column(name="c", type="array<int>", path="$.c"), Column(name="b", type="int", path="$.a.b"), unknown="capture"
+    )
     decoded = JsonDecoder(of, vectorised=vectorised).decode(chunk_of([fits, not_quite, brackets, b"[" * 100_000]))
     assert {i: why.reason for i, why in decoded.bad.items()} == {1: "nested too deeply", 3: "nested too deeply"}
     assert [decoded.table["c"][i].as_py() for i in (0, 2)] == [[1], [1]]
@@ -155,7 +157,7 @@ def test_five_hundred_levels_and_not_one_more(place: str, vectorised: bool) -> N
 @pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
 def test_a_path_ends_where_messages_end(vectorised: bool) -> None:
     for levels, dirty in ((499, False), (500, True)):
-        of = spec(Column("c", "array<int>", "$" + ".k" * levels))
+        of = spec(Column(name="c", type="array<int>", path="$" + ".k" * levels))
         message = b'{"k":' * levels + b"[7]" + b"}" * levels
         decoded = JsonDecoder(of, vectorised=vectorised).decode(chunk_of([message]))
         assert bool(decoded.bad) == dirty
@@ -165,7 +167,7 @@ def test_a_path_ends_where_messages_end(vectorised: bool) -> None:
 def test_a_column_may_be_as_deep_as_a_message() -> None:
     """Deeper types than the library reads come as text."""
     kind = "array<" * 40 + "int" + ">" * 40
-    of = spec(Column("c", kind, "$.c"))
+    of = spec(Column(name="c", type=kind, path="$.c"))
     assert unreadable(of) == ["c"]
     message = b'{"c":' + b"[" * 40 + b"7" + b"]" * 40 + b"}"
     decoded = JsonDecoder(of).decode(chunk_of([message, message.replace(b"7", b'"7"')]))
@@ -206,7 +208,7 @@ KEYS = [
 @pytest.mark.parametrize("unknown", ["ignore", "capture"])
 def test_keys(unknown: str) -> None:
     """In one chunk, in any order: what an object looked like before is only a guess about the next one."""
-    of = spec(Column("c", "int", "$.c"), Column("b", "int", "$.a.b"), unknown=unknown)
+    of = spec(Column(name="c", type="int", path="$.c"), Column(name="b", type="int", path="$.a.b"), unknown=unknown)
     fast, slow = JsonDecoder(of), JsonDecoder(of, vectorised=False)
     for order in (KEYS, KEYS[::-1], KEYS[::2] + KEYS[1::2] + KEYS):
         decoded = fast.decode(chunk_of([message for message, _ in order]))
@@ -224,7 +226,7 @@ def test_keys(unknown: str) -> None:
 
 def test_a_key_is_not_taken_for_another_that_begins_alike() -> None:
     names = [b"k" * n for n in range(1, 40)]
-    of = spec(*(Column(f"c{len(n)}", "int", f"$.{n.decode()}") for n in names))
+    of = spec(*(Column(name=f"c{len(n)}", type="int", path=f"$.{n.decode()}") for n in names))
     whole = b"{" + b",".join(b'"%s":%d' % (n, len(n)) for n in names) + b"}"
     some = b"{" + b",".join(b'"%s":%d' % (n, len(n)) for n in names[::3]) + b"}"
     rows = sure(of, whole, some, whole, some[:-1] + b"}" + b" " * 40)
@@ -234,7 +236,7 @@ def test_a_key_is_not_taken_for_another_that_begins_alike() -> None:
 
 def test_strings_of_every_length_and_alignment() -> None:
     texts = [("x" * n)[: n - 1] + end for n in range(1, 70) for end in ("x", "é", "日", "😀", '"', "\\", "\n", "\x7f")]
-    of = spec(Column("c", "string", "$.c"))
+    of = spec(Column(name="c", type="string", path="$.c"))
     plain = [json.dumps({"c": t}, ensure_ascii=False).encode() for t in texts]
     assert [row["c"] for row in sure(of, *plain)] == texts
     escaped = [json.dumps({"c": t}).encode() for t in texts]
@@ -283,7 +285,7 @@ NO_NUMBER = [
     ['{"z":%s,"c":1}', '{"c":1,"z":%s}', '{"c":1,"z": [1, %s ]}', '{"z":{"c":%s},"c":1}', '{"c":1,"z":%s,"y":nan}'],
 )
 def test_what_is_no_finite_number_is_a_row_where_no_column_looks(place: str, version: int, unknown: str) -> None:
-    of = spec(Column("c", "int", "$.c"), unknown=unknown)
+    of = spec(Column(name="c", type="int", path="$.c"), unknown=unknown)
     for texts, all_sure in ((NON_FINITE, "nan" not in place), (RARE, False), (NO_NUMBER, False)):
         values = [(place % text).encode() for text in texts]
         fast, slow = (JsonDecoder(of, version, vectorised=v).decode(chunk_of(values)) for v in (True, False))
@@ -296,7 +298,12 @@ def test_what_is_no_finite_number_is_a_row_where_no_column_looks(place: str, ver
 def test_what_is_no_finite_number_is_dirty_where_a_column_looks() -> None:
     kinds = ["int", "double", "float", "decimal(5,2)", "string", "boolean", "date", "timestamp", "array<double>"]
     for convert in (None, "text"):
-        of = spec(*(Column(f"c{i}", k, f"$.c{i}", convert=convert if i < 8 else None) for i, k in enumerate(kinds)))
+        of = spec(
+            *(
+                Column(name=f"c{i}", type=k, path=f"$.c{i}", convert=convert if i < 8 else None)
+                for i, k in enumerate(kinds)
+            )
+        )
         values = [b'{"c%d":%s}' % (i, text) for i in range(9) for text in (b"NaN", b"-Infinity", b"[NaN]")]
         fast, slow = (JsonDecoder(of, vectorised=v).decode(chunk_of(values)) for v in (True, False))
         assert fast.bad == slow.bad
@@ -334,7 +341,7 @@ NO_TEXTS = [
 def test_texts_of_numbers_and_numbers_as_texts() -> None:
     """The library is sure of what is plain; of anything else only the row rules know."""
     for kind, texts in TEXTS.items():
-        of = spec(Column("c", kind, "$.c", convert="text"))
+        of = spec(Column(name="c", type=kind, path="$.c", convert="text"))
         sure(of, *(b'{"c":%s}' % text.encode() for text in texts))
         values = [b'{"c":%s}' % text.encode() for text in NO_TEXTS]
         fast, slow = (JsonDecoder(of, vectorised=v).decode(chunk_of(values)) for v in (True, False))
@@ -345,7 +352,7 @@ def test_texts_of_numbers_and_numbers_as_texts() -> None:
 def test_short_keys_in_any_order(rng: random.Random) -> None:
     """More of them than are remembered, some with escapes, each with a value of its own."""
     names = [f"k{i}" for i in range(300)] + ["a" * 14, "a" * 15, "a" * 16, "é", "q", "a b"]
-    of = spec(*(Column(f"c{i}", "int", f'$."{n}"') for i, n in enumerate(names)))
+    of = spec(*(Column(name=f"c{i}", type="int", path=f'$."{n}"') for i, n in enumerate(names)))
     values = []
     for _ in range(12):
         some = rng.sample(range(len(names)), 200)
@@ -363,7 +370,7 @@ HALVES = [r"\ud83d", r"\ude00", r"\ud83dx", r"\ud83d\u0041", r"\ude00\ud83d", r"
 def test_half_of_a_surrogate_pair_is_no_character_anywhere(place: str, vectorised: bool) -> None:
     whole = [r"\ud83d\ude00", r"\uDBFF\uDFFF\ud7ff\ue000", r"\\ud83d", r"\\\ud83d\ude00"]
     chunk = chunk_of([(place % text).encode() for text in HALVES + whole])
-    decoded = JsonDecoder(spec(Column("c", "string", "$.c")), vectorised=vectorised).decode(chunk)
+    decoded = JsonDecoder(spec(Column(name="c", type="string", path="$.c")), vectorised=vectorised).decode(chunk)
     assert set(decoded.bad) == set(range(len(HALVES)))
     assert {why.reason for why in decoded.bad.values()} == {"an escape that is no character (half of a surrogate pair)"}
 
@@ -399,7 +406,7 @@ def test_names_of_another_language_are_left_to_python(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_event_times_by_a_pattern(pattern: str, rng: random.Random) -> None:
     """Whole ones, and what is nearly one: each by both."""
-    of = replace(spec(Column("c", "int", "$.c")), event_time=EventTime("$.t", pattern))
+    of = replace(spec(Column(name="c", type="int", path="$.c")), event_time=EventTime("$.t", pattern))
     texts = []
     for _ in range(1_500):
         moment = datetime(1, 1, 1, tzinfo=timezone(timedelta(minutes=rng.randrange(-1439, 1440))))
@@ -422,7 +429,7 @@ def test_event_times_by_a_pattern(pattern: str, rng: random.Random) -> None:
 
 
 def test_captured_values_are_spelled_as_the_row_rules_spell_them() -> None:
-    of = spec(Column("c", "int", "$.c"), unknown="capture")
+    of = spec(Column(name="c", type="int", path="$.c"), unknown="capture")
     every = "".join(map(chr, range(0x30))) + "\\\x7f\x80\xff\u2028\uffff😀"
     for values in ({"x": every}, {every: [1, {"": every, "b": None}]}, {"x": {}, "y": [], "z": "/"}):
         for ascii in (True, False):
@@ -431,7 +438,11 @@ def test_captured_values_are_spelled_as_the_row_rules_spell_them() -> None:
 
 
 def test_a_large_chunk_of_large_messages() -> None:
-    of = spec(Column("c", "string", "$.c"), Column("a", "array<int>", "$.a"), Column("m", "map<string,string>", "$.m"))
+    of = spec(
+        Column(name="c", type="string", path="$.c"),
+        Column(name="a", type="array<int>", path="$.a"),
+        Column(name="m", type="map<string,string>", path="$.m"),
+    )
     value = {"c": "long " * 60_000, "a": list(range(50_000)), "m": {f"k{i}": "v" * i for i in range(900)}}
     message = json.dumps(value).encode()
     rows, look = run(of, message, b"{}", message[:-1], message)
@@ -442,7 +453,7 @@ def test_a_large_chunk_of_large_messages() -> None:
 
 def test_nothing_of_a_message_that_is_given_up_stays() -> None:
     kind = "struct<a:array<string>,m:map<string,array<struct<x:string,y:int>>>>"
-    of = spec(Column("c", kind, "$.c"), Column("s", "string", "$.s"), unknown="capture")
+    of = spec(Column(name="c", type=kind, path="$.c"), Column(name="s", type="string", path="$.s"), unknown="capture")
     value = {"a": ["one", None, "two"], "m": {"k": [{"x": "y", "y": 1}, {"x": None, "y": None}]}}
     whole = json.dumps({"s": "text", "u": [1, "zwei"], "c": value}).encode()
     chunk = [piece for n in range(len(whole)) for piece in (whole[:n], whole)] * 12
@@ -521,7 +532,7 @@ def test_processors_without_sse2_read_the_same(
     assert not isinstance(library, str), library
     for name in CASES:
         assert compare(name, rng.randrange(2**32), 200, library)["sure"] > 10
-    program = Program(library, spec(Column("c", "string", "$.c")))
+    program = Program(library, spec(Column(name="c", type="string", path="$.c")))
     for n in range(20):
         for code in range(0x30):
             body = b"x" * n + bytes([code]) + b"y" * (20 - n)

@@ -117,7 +117,7 @@ def test_a_login_is_sent_and_its_refusal_is_told_without_it(fake):
 def test_a_job_finds_it_in_its_secrets_and_asks_once(fake, monkeypatch):
     fake.login = ("me", "hunter2")
     port = int(fake.url.rpartition(":")[2])
-    connection = Connection("r", "http", "127.0.0.1", port, login="me", password="hunter2")
+    connection = Connection(conn_id="r", conn_type="http", host="127.0.0.1", port=port, login="me", password="hunter2")
     made = spec(Format("avro", avro=AvroFormat("confluent", registry_conn_id="r")), {"c": "int"})
     with secrets_file(registry_secrets(connection)) as path:
         monkeypatch.setenv("TIDEGATE_SECRETS_FILE", str(path))

@@ -34,7 +34,9 @@ CLOSED = Floor(DAY_ONE, (Interval(DAY_ONE, DAY_ONE + HOUR),))
 
 
 def part(batch: int, floor: Floor, *ranges: tuple[int, int, int], pinned=None) -> JobPart:
-    return JobPart(batch, CLOCK, floor, tuple(OffsetRange(TOPIC, *r) for r in ranges), pinned=pinned)
+    return JobPart(
+        batch_id=batch, clock_ms=CLOCK, floor=floor, ranges=tuple(OffsetRange(TOPIC, *r) for r in ranges), pinned=pinned
+    )
 
 
 def replay_plan(spec, *parts: JobPart, window: int = DAY_ONE):
@@ -80,7 +82,11 @@ def test_membership_is_pinned_and_columns_are_todays(tmp_path):
     old = pipeline(tmp_path)
     new = replace(
         old,
-        columns=(*old.columns[:2], Column("count", "bigint", "$.count"), Column("note", "string", "$.note")),
+        columns=(
+            *old.columns[:2],
+            Column(name="count", type="bigint", path="$.count"),
+            Column(name="note", type="string", path="$.note"),
+        ),
         event_time=replace(old.event_time, path="$.elsewhere"),
     )
     topic = {0: records([event(note="n", count=1), event(note="m", count=2**40)])}
@@ -95,7 +101,7 @@ def test_the_field_of_the_event_time_is_no_unknown_one(tmp_path):
     """By the spec that decided; nor is it in rows that no column's change concerns."""
     old = pipeline(tmp_path)
     old = replace(old, format=replace(old.format, unknown_fields="capture"))
-    new = replace(old, columns=(*old.columns, Column("note", "string", "$.note")))
+    new = replace(old, columns=(*old.columns, Column(name="note", type="string", path="$.note")))
     values = [event(note="n"), event(other=1), event(at=DAY_ONE, z={"at": 1}), event()]
     plan = replay_plan(new, part(5, OPEN, (0, 0, 4), pinned=to_plain(old)))
     rows = all_rows(plan, run(plan, {0: records(values)}), DATA)
@@ -104,7 +110,7 @@ def test_the_field_of_the_event_time_is_no_unknown_one(tmp_path):
 
 def test_a_replay_is_refused_when_todays_columns_cannot_decode_data(tmp_path):
     old = pipeline(tmp_path)
-    new = replace(old, columns=(*old.columns[:2], Column("count", "tinyint", "$.count")))
+    new = replace(old, columns=(*old.columns[:2], Column(name="count", type="tinyint", path="$.count")))
     topic = {0: records([event(count=1), event(DAY_ONE + HOUR, count=1000), event(count=1000)])}
     plan = replay_plan(new, part(5, OPEN, (0, 0, 3), pinned=to_plain(old)))
     with pytest.raises(JobError, match=r"replay refused.*offset 2: count: 1000 does not fit in 8 bits") as e:
@@ -118,9 +124,9 @@ def test_a_replay_is_refused_when_todays_columns_cannot_decode_data(tmp_path):
 @pytest.mark.parametrize("todays", [False, True], ids=["the same columns", "other columns"])
 def test_each_part_goes_by_the_rules_of_its_batch(tmp_path, todays):
     old = pipeline(tmp_path)
-    columns = (*old.columns, Column("info", "struct<a:int>", "$.info"))
+    columns = (*old.columns, Column(name="info", type="struct<a:int>", path="$.info"))
     old = replace(old, columns=columns, format=replace(old.format, unknown_fields="capture"))
-    spec = replace(old, columns=(*old.columns, Column("note", "string", "$.note"))) if todays else old
+    spec = replace(old, columns=(*old.columns, Column(name="note", type="string", path="$.note"))) if todays else old
     topic = {0: records([b'{"at":%d,"site":"a","count":1,"info":{"a":1,"b":2}}' % DAY_ONE] * 2)}
     first, second = (part(b, OPEN, (0, b, b + 1), pinned=to_plain(old) if todays else None) for b in (0, 1))
     plan = replay_plan(spec, replace(first, rules_version=2), second)

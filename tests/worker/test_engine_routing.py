@@ -48,7 +48,7 @@ def run(plan, topic, **options):
     st.sampled_from([900_000, HOUR, 6 * HOUR, 24 * HOUR]),
 )
 def test_many_windows_at_once_are_the_ones_that_the_core_gives(moments, zone, size):
-    windows = Windows(size, zone, DAY_ONE, 0)
+    windows = Windows(size_ms=size, timezone=zone, start_ms=DAY_ONE, watermark_delay_ms=0)
     moments += [window_start(m, windows) for m in moments] + [window_end(m, windows) - 1 for m in moments]
     assert window_starts(pa.array(moments, pa.int64()), windows).to_pylist() == [
         window_start(m, windows) for m in moments
@@ -123,7 +123,7 @@ def test_every_partition_value_has_its_place(tmp_path):
 )
 def test_partition_values_of_other_types_are_spelled_as_hive_does(tmp_path, kind, value, text):
     spec = pipeline(tmp_path)
-    spec = replace(spec, columns=(Column("site", kind, "$.site"), *spec.columns[1:]))
+    spec = replace(spec, columns=(Column(name="site", type=kind, path="$.site"), *spec.columns[1:]))
     (file,) = run(job_plan(spec, [(0, 0, 1)]), {0: records([event(site=value)])}).files
     assert file.values == (("site", text),)
 

@@ -44,7 +44,7 @@ def other_host(world: World, ahead_ms: int) -> None:
 
 def decode(world: World, source: str) -> None:
     id_, site, _ = world.pipeline.columns
-    world.change_spec(columns=(id_, site, Column("value", "int", f"$.{source}")))
+    world.change_spec(columns=(id_, site, Column(name="value", type="int", path=f"$.{source}")))
 
 
 @pytest.mark.parametrize("ahead_ms", [-15 * MINUTE, 15 * MINUTE], ids=["slow", "fast"])

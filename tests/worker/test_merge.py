@@ -94,7 +94,22 @@ def assert_whole(world: World, files: int | None = None) -> None:
 
 def source(name: str, size: int, values: tuple = (("site", "a"),), batch: int = 1) -> Source:
     part = PartitionRows(0, 2, batch, batch + 1)
-    return Source(batch, FileEntry(name, DATA, 0, values, 2, size, 5, 6, 2**64 - 1, (part,)), (name,))
+    return Source(
+        batch,
+        FileEntry(
+            path=name,
+            kind=DATA,
+            window_ms=0,
+            values=values,
+            rows=2,
+            bytes=size,
+            min_event_ms=5,
+            max_event_ms=6,
+            checksum=2**64 - 1,
+            partitions=(part,),
+        ),
+        (name,),
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,9 +205,9 @@ TYPES = {
 
 @pytest.mark.parametrize("kafka_columns", [True, False])
 def test_every_type_comes_through(world: World, kafka_columns: bool) -> None:
-    columns = tuple(Column(name, kind, f"$.{name}") for name, (kind, _) in TYPES.items())
+    columns = tuple(Column(name=name, type=kind, path=f"$.{name}") for name, (kind, _) in TYPES.items())
     world.change_spec(
-        columns=(*world.pipeline.columns, *columns, Column("n", "bigint", "$.n")),
+        columns=(*world.pipeline.columns, *columns, Column(name="n", type="bigint", path="$.n")),
         partition_by=("date", "hour", "site", "n"),
         format=Format("json", "capture"),
         kafka_columns=kafka_columns,
@@ -227,7 +242,7 @@ def rows_of(world: World, folders: list[Path]) -> list[str]:
 def test_a_column_that_came_later_is_not_lost(world: World) -> None:
     for number in range(4):
         if number == 2:
-            world.change_spec(columns=(*world.pipeline.columns, Column("new", "int", "$.new")))
+            world.change_spec(columns=(*world.pipeline.columns, Column(name="new", type="int", path="$.new")))
         world.produce({**record(f"a{number}", 0.1), "new": number})
         if number == 3:
             world.produce(record("later", 2.5))

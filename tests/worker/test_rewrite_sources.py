@@ -35,7 +35,18 @@ def written(rows: pa.Table = ROWS) -> bytes:
 
 
 CONTENT = written()
-ENTRY = FileEntry("f.parquet", DATA, 0, (), 3, len(CONTENT), None, None, file_checksum(ROWS, DATA, ()), ())
+ENTRY = FileEntry(
+    path="f.parquet",
+    kind=DATA,
+    window_ms=0,
+    values=(),
+    rows=3,
+    bytes=len(CONTENT),
+    min_event_ms=None,
+    max_event_ms=None,
+    checksum=file_checksum(ROWS, DATA, ()),
+    partitions=(),
+)
 SOURCE = Source(1, ENTRY, ("gone/f.parquet", "here/f.parquet"))
 
 

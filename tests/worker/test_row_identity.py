@@ -317,7 +317,7 @@ def test_another_duckdb_changes_no_checksum(world: World, monkeypatch: pytest.Mo
     assert world.replay(0).note == "unchanged"
     assert replay.replay(world.context(), window(0), "files").note == "unchanged"
     columns = world.pipeline.columns
-    world.change_spec(columns=(*columns[:2], Column("value", "int", "$.other")))
+    world.change_spec(columns=(*columns[:2], Column(name="value", type="int", path="$.other")))
     assert world.replay(0).generation == 4
     world.change_spec(columns=columns)
     ctx = world.context()

@@ -45,7 +45,7 @@ MINUTES = EventTime("$.t", "%Y-%m-%d %H:%M")
 def test_each_reason_is_counted_once(reason: str, columns: Any, time: EventTime | None, message: str) -> None:
     of = replace(
         pipeline("/nowhere"),
-        columns=tuple(Column(*c) for c in columns),
+        columns=tuple(Column(name=name, type=kind, path=path) for name, kind, path in columns),
         event_time=time or EventTime(None),
         format=Format("json", "capture"),
         partition_by=("date",),

@@ -14,7 +14,13 @@ from tidegate.spec import load_file
 from tidegate.targets.hive import sql
 from tidegate.targets.hive.formats import TEXT, differences, read_properties, row_format
 
-TABLE = TableDef("lake.t", (("words", "string"),), (("date", "string"),), "file:///lake/t", "text")
+TABLE = TableDef(
+    name="lake.t",
+    columns=(("words", "string"),),
+    partitions=(("date", "string"),),
+    location="file:///lake/t",
+    format="text",
+)
 DETAILS = [
     ("words", "string", ""),
     ("# Partition Information", "", ""),

@@ -195,8 +195,8 @@ def test_a_plan_pins_what_a_worker_of_the_release_before_knows_where_it_says_the
 
 
 def test_files_do_not_hold_what_a_struct_with_fewer_fields_left_unknown() -> None:
-    before = policy("capture", columns=(Column("s", "struct<a:int,b:int>", "$.s", hidden=True),))
-    today = policy("capture", columns=(Column("s", "struct<a:int>", "$.s", hidden=True),))
+    before = policy("capture", columns=(Column(name="s", type="struct<a:int,b:int>", path="$.s", hidden=True),))
+    today = policy("capture", columns=(Column(name="s", type="struct<a:int>", path="$.s", hidden=True),))
     assert needing_decoding(today, [before]) == ("_extra",)
     assert needing_decoding(before, [before]) == ()
 
@@ -212,7 +212,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def taking_a_part(world: World, unknown: str) -> None:
-    columns = (*world.pipeline.columns, Column("temperature", "int", "$.reading.value"))
+    columns = (*world.pipeline.columns, Column(name="temperature", type="int", path="$.reading.value"))
     world.change_spec(columns=columns, format=replace(world.pipeline.format, unknown_fields=unknown))
 
 
@@ -252,13 +252,15 @@ def test_a_batch_stops_at_a_field_inside_and_goes_on_with_its_column(world: Worl
     taking_a_part(world, "fail")
     world.produce(record("a0", 0.1), odd("b0", 1.2) | {"gate": None}, record("c0", 2.5))
     world.produce(record("d0", 3.5), partition=1)
-    world.change_spec(columns=(*world.pipeline.columns, Column("gate", "string", "$.gate")))
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="gate", type="string", path="$.gate")))
     ingest.plan(world.context(), "r1")
     with pytest.raises(BatchRefused) as refused:
         ingest.write(world.context(), "r1")
     assert "unknown field '$.reading.unit', for example \"C\" (partition 0, offset 1" in str(refused.value)
     assert "- {name: reading_unit, type: string, from: $.reading.unit}" in refused.value.advice
-    world.change_spec(columns=(*world.pipeline.columns, Column("reading_unit", "string", "$.reading.unit")))
+    world.change_spec(
+        columns=(*world.pipeline.columns, Column(name="reading_unit", type="string", path="$.reading.unit"))
+    )
     assert world.ingest("r1") == 1
     for hour in (0, 1):
         world.archive(hour)

@@ -27,7 +27,7 @@ class ConnectionMissing(TidegateError):
     """No such connection, or one that cannot be read. The message never holds its value, which may be a secret."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Connection:
     """An Airflow connection; what it does not say is None, or an empty dict."""
 

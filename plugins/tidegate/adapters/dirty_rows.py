@@ -32,7 +32,13 @@ class LineDirty(ABC):
         told = self._ask({"before": files, "after": list(after), "examples": EXAMPLES})
         found = [
             Change(
-                field, reason, rows, readable, tuple(map(tuple, still)), tuple(Example(*e) for e in examples), varies
+                field=field,
+                reason=reason,
+                rows=rows,
+                readable=readable,
+                still=tuple(map(tuple, still)),
+                examples=tuple(Example(*e) for e in examples),
+                varies=varies,
             )
             for field, reason, varies, rows, readable, still, examples in told["groups"]
         ]

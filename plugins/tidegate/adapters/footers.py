@@ -68,7 +68,7 @@ def _asked(f: RowsSought) -> list[Any]:
 def footer_of(line: Mapping[str, Any]) -> Footer:
     """One file's line."""
     if "error" in line:
-        return Footer(line["path"], error=str(line["error"]))
+        return Footer(path=line["path"], error=str(line["error"]))
     coordinates, parts = line.get("coordinates"), line["partitions"]
     return Footer(
         path=line["path"],

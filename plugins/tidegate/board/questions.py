@@ -38,7 +38,7 @@ class Choice:
     label: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Question:
     """One page. `seen` tells what was shown: what is sent back must still be so. `obstacle`: why it can't be done now.
 
@@ -66,7 +66,7 @@ def gather(reach: Reach, pipeline: Pipeline, do: str, given: Mapping[str, str]) 
     if do == RESET:
         return _reset(reach, pipeline)
     if not any(given.get(key) for key in ("window", "from", "until")):
-        return Question(do, TITLES[do], pipeline.name, picks=True)
+        return Question(do=do, title=TITLES[do], subject=pipeline.name, picks=True)
     it = _asked(pipeline, do, given)
     kind = {REPLAY: _replay, REOPEN: _reopen, ROLLBACK: _rollback}[do]
     return kind(reach, pipeline, it, given)
@@ -122,7 +122,16 @@ def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
         happens.append(f"{missing:,} of the windows were never published: they are refused, the others are rebuilt.")
     title = f"Replay {_which(it.windows)}"
     return Question(
-        REPLAY, title, subject_of(it.windows), tuple(happens), tuple(facts), "", obstacle, "", _fields(it), asked=it
+        do=REPLAY,
+        title=title,
+        subject=subject_of(it.windows),
+        happens=tuple(happens),
+        facts=tuple(facts),
+        quote="",
+        obstacle=obstacle,
+        seen="",
+        fields=_fields(it),
+        asked=it,
     )
 
 
@@ -177,15 +186,15 @@ def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
     obstacle = "" if ready else "No late rows wait for these windows."
     seen = hashlib.sha256(repr([(c.window.start_ms, c.over) for c in ready]).encode()).hexdigest()[:16]
     return Question(
-        REOPEN,
-        f"Reopen {_which(it.windows)}",
-        subject_of(it.windows),
-        happens,
-        tuple(facts),
-        "",
-        obstacle,
-        seen,
-        _fields(it),
+        do=REOPEN,
+        title=f"Reopen {_which(it.windows)}",
+        subject=subject_of(it.windows),
+        happens=happens,
+        facts=tuple(facts),
+        quote="",
+        obstacle=obstacle,
+        seen=seen,
+        fields=_fields(it),
         tick=tick,
         asked=it,
     )
@@ -218,16 +227,16 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
         "The generation in force now is retired: it can be gone back to as long as its files are there.",
     )
     return Question(
-        ROLLBACK,
-        f"Roll back {iso(it.windows[0].start_ms)}",
-        subject_of(it.windows),
-        happens,
-        tuple(facts),
-        "",
-        obstacle,
-        "" if current is None else str(current.number),
-        _fields(it),
-        choices,
+        do=ROLLBACK,
+        title=f"Roll back {iso(it.windows[0].start_ms)}",
+        subject=subject_of(it.windows),
+        happens=happens,
+        facts=tuple(facts),
+        quote="",
+        obstacle=obstacle,
+        seen="" if current is None else str(current.number),
+        fields=_fields(it),
+        choices=choices,
         asked=it,
     )
 
@@ -252,15 +261,15 @@ def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Ques
         "Its failed write task is cleared.",
     )
     return Question(
-        RELEASE,
-        f"Release batch {batch}",
-        f"batch {batch}",
-        happens,
-        (("Batch", str(batch)),),
-        refused.partition("\n")[0],
-        obstacle,
-        seen_of(refused),
-        (("batch", str(batch)),),
+        do=RELEASE,
+        title=f"Release batch {batch}",
+        subject=f"batch {batch}",
+        happens=happens,
+        facts=(("Batch", str(batch)),),
+        quote=refused.partition("\n")[0],
+        obstacle=obstacle,
+        seen=seen_of(refused),
+        fields=(("batch", str(batch)),),
     )
 
 
@@ -270,7 +279,7 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
     found = reset.survey(reach.context(pipeline))
     if not isinstance(found, reset.Recreated):
         obstacle = f"Topic {found.topic} ({found.topic_id}) is the accepted one: there is nothing to accept."
-        return Question(RESET, TITLES[RESET], found.topic_id, obstacle=obstacle)
+        return Question(do=RESET, title=TITLES[RESET], subject=found.topic_id, obstacle=obstacle)
     topic = found.topic
     facts = [
         ("Topic", topic.topic),
@@ -297,7 +306,9 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
         facts.append(("Given up", lost))
         happens.append("The open batch becomes ABANDONED; its offsets stay in the ledger as a term of the balance.")
     seen = seen_of(f"{found.old} {topic.topic_id} {found.given_up and found.given_up.plan.batch_id}")
-    return Question(RESET, TITLES[RESET], topic.topic_id, tuple(happens), tuple(facts), seen=seen)
+    return Question(
+        do=RESET, title=TITLES[RESET], subject=topic.topic_id, happens=tuple(happens), facts=tuple(facts), seen=seen
+    )
 
 
 def seen_of(text: str) -> str:

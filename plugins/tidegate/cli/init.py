@@ -226,9 +226,11 @@ def _probe(asked: _Asked, form: Mapping[str, Any]) -> Pipeline:
     )
     found = load_text(folder / f"{w.name}.yaml", content)
     # Avro's reader wants a column; of the others none must keep a field out of `_extra`
-    columns = (Column("probe", "string", "$.tidegate_init"),) if form["type"] in ("avro", "protobuf") else ()
+    columns = (
+        (Column(name="probe", type="string", path="$.tidegate_init"),) if form["type"] in ("avro", "protobuf") else ()
+    )
     if form["type"] == "raw":
-        columns = (Column("value", "binary", "$.value"),)
+        columns = (Column(name="value", type="binary", path="$.value"),)
     return replace(found, columns=columns, format=format_alone(form, folder), event_time=EventTime(None))
 
 

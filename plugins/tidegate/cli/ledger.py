@@ -197,4 +197,12 @@ class _Unregistered:
         from tidegate.core.batch.planning import PlanningView
         from tidegate.core.window.watermark import TopicFacts
 
-        return PlanningView(0, 1, None, None, {}, (), TopicFacts(None, None, ()))
+        return PlanningView(
+            version=0,
+            next_batch_id=1,
+            accepted_topic_id=None,
+            open_batch=None,
+            planned_ends={},
+            not_open=(),
+            facts=TopicFacts(None, None, ()),
+        )

@@ -56,19 +56,19 @@ class SqlBatches:
             at = ends.reach(c, name, pipeline.topic_id)
             not_open = select(w.c.start_ms).where(w.c.pipeline == name, w.c.state != "OPEN").order_by(w.c.start_ms)
             return PlanningView(
-                pipeline.version,
-                pipeline.next_batch_id,
-                pipeline.topic_id,
-                self._open(c, name),
-                at.ends,
-                tuple(c.scalars(not_open)),
-                topic_facts(c, name),
-                ends.begun(c, name),
-                at.newest,
-                at.epochs,
-                resumptions.open_cuts(c, [name]).get(name, ()),
-                at.skipped,
-                resumptions.rewound(c, name, pipeline.topic_id),
+                version=pipeline.version,
+                next_batch_id=pipeline.next_batch_id,
+                accepted_topic_id=pipeline.topic_id,
+                open_batch=self._open(c, name),
+                planned_ends=at.ends,
+                not_open=tuple(c.scalars(not_open)),
+                facts=topic_facts(c, name),
+                begun=ends.begun(c, name),
+                newest=at.newest,
+                epochs=at.epochs,
+                cuts=resumptions.open_cuts(c, [name]).get(name, ()),
+                skipped=at.skipped,
+                rewound=resumptions.rewound(c, name, pipeline.topic_id),
             )
 
     def get(self, name: str, batch_id: int) -> Batch:

@@ -40,14 +40,14 @@ class SqlCleaning:
                 unpublished = self._unpublished(c, name, part)
                 for r in c.execute(select(b).where(b.c.pipeline == name, b.c.batch_id.in_(part))):
                     found[r.batch_id] = BatchFacts(
-                        r.batch_id,
-                        r.state,
-                        r.epoch,
-                        bool(r.side_moved),
-                        r.landed_ms,
-                        r.cleaned_ms,
-                        r.batch_id == newest,
-                        tuple(unpublished.get(r.batch_id, ())),
+                        batch_id=r.batch_id,
+                        state=r.state,
+                        epoch=r.epoch,
+                        side_moved=bool(r.side_moved),
+                        landed_ms=r.landed_ms,
+                        cleaned_ms=r.cleaned_ms,
+                        newest=r.batch_id == newest,
+                        unpublished=tuple(unpublished.get(r.batch_id, ())),
                     )
         return found
 
@@ -108,20 +108,20 @@ class SqlCleaning:
                             continue
                         newer = sum(o.state == RETIRED and o.number > r.number for o in all_of)
                         found[window_ms, r.number] = GenerationFacts(
-                            window_ms,
-                            r.number,
-                            r.state,
-                            r.epoch,
-                            r.kind,
-                            r.location,
-                            r.built_ms,
-                            r.retired_ms,
-                            r.cleaned_ms,
-                            current,
-                            newer,
-                            tuple(doubts[window_ms]),
-                            window_ms in blocked,
-                            any(o.state in UNFINISHED and o.number != r.number for o in all_of),
+                            window_ms=window_ms,
+                            number=r.number,
+                            state=r.state,
+                            epoch=r.epoch,
+                            kind=r.kind,
+                            location=r.location,
+                            built_ms=r.built_ms,
+                            retired_ms=r.retired_ms,
+                            cleaned_ms=r.cleaned_ms,
+                            current=current,
+                            newer_retired=newer,
+                            doubts=tuple(doubts[window_ms]),
+                            blocked=window_ms in blocked,
+                            working=any(o.state in UNFINISHED and o.number != r.number for o in all_of),
                         )
         return found
 

@@ -50,11 +50,11 @@ def _facts(c: Connection, name: str, batch: Any) -> TopicFacts:
 def partition_facts(p: Any) -> PartitionFacts:
     """Of a row of `batch_partitions`."""
     return PartitionFacts(
-        p.partition,
-        p.max_event_ms,
-        bool(p.drained),
-        p.advanced_ms,
-        p.open_transaction_since_ms,
-        p.last_stable_offset,
-        p.timed_ms,
+        partition=p.partition,
+        max_event_ms=p.max_event_ms,
+        drained=bool(p.drained),
+        advanced_ms=p.advanced_ms,
+        open_transaction_since_ms=p.open_transaction_since_ms,
+        last_stable_offset=p.last_stable_offset,
+        timed_ms=p.timed_ms,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import and_, case, func, or_, select
@@ -46,9 +47,16 @@ def grounds_of(c: Connection, name: str, key: WindowKey, batches: Iterable[int],
     gaps, gap_ranges = _gaps(c, mine)
     losses, loss_count = _losses(c, name, _while_open(c, name, key, ids, closing))
     return Grounds(
-        closing, _batches(c, mine, set(came_late)), _partitions(c, mine), ranges, range_count, gaps, gap_ranges, losses,
-        loss_count,
-    )  # fmt: skip
+        closing_batch=closing,
+        batches=_batches(c, mine, set(came_late)),
+        partitions=_partitions(c, mine),
+        ranges=ranges,
+        range_count=range_count,
+        gap_intervals=gaps,
+        gap_ranges=gap_ranges,
+        losses=losses,
+        loss_count=loss_count,
+    )
 
 
 def _with_ranges() -> Any:
@@ -66,16 +74,16 @@ def _batches(c: Connection, mine: Any, late: set[int]) -> tuple[BatchGround, ...
         floor = loads(Floor, row.floor)
         result.append(
             BatchGround(
-                row.batch_id,
-                row.kind,
-                int(row.rows),
-                row.batch_id in late,
-                int(row.rerouted),
-                row.spec_version,
-                row.clock_ms,
-                row.landed_ms,
-                floor.low_ms,
-                len(floor.closed),
+                batch_id=row.batch_id,
+                kind=row.kind,
+                rows=int(row.rows),
+                late=row.batch_id in late,
+                rerouted=int(row.rerouted),
+                spec_version=row.spec_version,
+                clock_ms=row.clock_ms,
+                landed_ms=row.landed_ms,
+                floor_ms=floor.low_ms,
+                closed_above=len(floor.closed),
             )
         )
     return tuple(result)
@@ -93,14 +101,17 @@ def _partitions(c: Connection, mine: Any) -> tuple[PartitionGround, ...]:
     found = c.execute(
         select(t.c.partition, *sums).select_from(source).where(mine).group_by(t.c.partition).order_by(t.c.partition)
     )
-    return tuple(PartitionGround(*(int(v) for v in row)) for row in found)
+    names = [f.name for f in fields(PartitionGround)]
+    return tuple(PartitionGround(**dict(zip(names, map(int, row), strict=True))) for row in found)
 
 
 def _ranges(c: Connection, mine: Any) -> tuple[tuple[RangeGround, ...], int]:
     columns = [t.c.batch_id, t.c.partition, r.c.start, r.c.end, t.c.rows, t.c.min_offset, t.c.max_offset]
     found = select(*columns).select_from(_with_ranges()).where(mine).order_by(t.c.batch_id, t.c.partition)
     count = c.scalar(select(func.count()).select_from(_with_ranges()).where(mine))
-    return tuple(RangeGround(*row) for row in c.execute(found.limit(MAX_RANGES))), int(count or 0)
+    names = [f.name for f in fields(RangeGround)]
+    ranges = (dict(zip(names, row, strict=True)) for row in c.execute(found.limit(MAX_RANGES)))
+    return tuple(RangeGround(**r) for r in ranges), int(count or 0)
 
 
 def _gaps(c: Connection, mine: Any) -> tuple[Any, int]:

@@ -50,20 +50,20 @@ class AuditReads(Snapshots):
             duties = select(func.count()).where(b.c.pipeline == name, b.c.state == "LANDED", b.c.side_moved.is_(False))
             kept = select(func.count()).where(owners.c.pipeline == name, owners.c.cleared.is_(False))
             return Spine(
-                name,
-                pipeline.next_batch_id,
-                pipeline.topic_id,
-                {state: count for state, count in c.execute(states.order_by(b.c.state))},
-                {row.batch_id: row.state for row in c.execute(unlanded)},
-                int(c.scalar(duties) or 0) + int(c.scalar(kept) or 0) + len(reopenings.duties(c, name)),
-                tuple(
+                name=name,
+                next_batch_id=pipeline.next_batch_id,
+                topic_id=pipeline.topic_id,
+                states={state: count for state, count in c.execute(states.order_by(b.c.state))},
+                unlanded={row.batch_id: row.state for row in c.execute(unlanded)},
+                unmoved=int(c.scalar(duties) or 0) + int(c.scalar(kept) or 0) + len(reopenings.duties(c, name)),
+                losses=tuple(
                     LossRow(x.batch_id, x.partition, x.start, x.end, x.reason)
                     for x in rows_of(c, schema.losses, pipeline=name)
                 ),
-                {w.start_ms: window_row(w) for w in rows_of(c, schema.windows, pipeline=name)},
-                tuple(_without_files(c, name)),
-                newest_event(c, name),
-                resumptions.decided(c, name),
+                windows={w.start_ms: window_row(w) for w in rows_of(c, schema.windows, pipeline=name)},
+                generations=tuple(_without_files(c, name)),
+                newest_event=newest_event(c, name),
+                resumptions=resumptions.decided(c, name),
             )
 
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:

@@ -157,7 +157,15 @@ class BoardReads(Snapshots):
         dirty = DirtyShare(batch_id, sum(x.dirty for x in balances), samples(receipt))
         count, size = sum(x[2] for x in files), sum(int(x[4]) for x in files)
         more = max(0, len(shares) - _WINDOWS)
-        detail = BatchDetail(count, size, tuple(shares[:_WINDOWS]), more, tuple(losses), dirty, slow(receipt))
+        detail = BatchDetail(
+            files=count,
+            bytes=size,
+            windows=tuple(shares[:_WINDOWS]),
+            more_windows=more,
+            losses=tuple(losses),
+            dirty=dirty,
+            slow=slow(receipt),
+        )
         return found[0], detail, newest
 
     def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:
@@ -218,9 +226,9 @@ def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, an
     current = next((x for x in generations if x.state == CURRENT), None)
     newer = next((x for x in reversed(generations) if x.state not in (CURRENT, RETIRED, DISCARDED)), None)
     return Mark(
-        start,
-        "OPEN" if row is None else row.state,
-        None if row is None else row.blocked,
+        start_ms=start,
+        state="OPEN" if row is None else row.state,
+        blocked=None if row is None else row.blocked,
         number=current and current.number,
         kind=current and current.kind,
         rows=current and current.rows,

@@ -141,7 +141,14 @@ def window_row(row: Any) -> WindowRow:
 
 def window_total(row: Any) -> WindowTotal:
     return WindowTotal(
-        row.window_ms, row.batch_id, row.kind, row.partition, row.rows, row.min_offset, row.max_offset, row.rerouted
+        window_ms=row.window_ms,
+        batch_id=row.batch_id,
+        kind=row.kind,
+        partition=row.partition,
+        rows=row.rows,
+        min_offset=row.min_offset,
+        max_offset=row.max_offset,
+        rerouted=row.rerouted,
     )
 
 

@@ -305,15 +305,15 @@ def _look(part: Any, planned: Any | None) -> Look:
     else:
         start, read, size, newest = planned.start, planned.read or 0, planned.bytes or 0, planned.max_kafka_ms
     return Look(
-        start,
-        part.planned_end,
-        part.log_start,
-        part.high_watermark,
-        read,
-        size,
-        newest,
-        part.open_transaction_since_ms,
-        part.last_stable_offset,
+        start=start,
+        end=part.planned_end,
+        log_start=part.log_start,
+        high_watermark=part.high_watermark,
+        read=read,
+        bytes=size,
+        max_kafka_ms=newest,
+        open_transaction_since_ms=part.open_transaction_since_ms,
+        last_stable_offset=part.last_stable_offset,
     )
 
 

@@ -92,7 +92,10 @@ class _Look:
             for part in self._between_cuts(era, partition, offset)
         )
         if self._accepted is not None and not any(life.accepted for life in lives):
-            lives = (Life(self._accepted, True), *lives)  # accepted by an operator, nothing of it planned yet
+            lives = (
+                Life(topic_id=self._accepted, accepted=True),
+                *lives,
+            )  # accepted by an operator, nothing of it planned yet
         return OffsetFacts(partition, offset, lives)
 
     def _between_cuts(self, era: _Era, partition: int, offset: int) -> list[_Era]:
@@ -114,7 +117,7 @@ class _Look:
         return ends is not None and (part.begins or 0) <= offset < ends[1]
 
     def _life(self, era: _Era, partition: int, offset: int) -> Life:
-        life = Life(era.topic_id, era.topic_id == self._accepted)
+        life = Life(topic_id=era.topic_id, accepted=era.topic_id == self._accepted)
         ends = self._reach(era, partition)
         if ends is None and era.begins is not None:
             ends = era.begins, era.begins  # decided, and not planned yet
@@ -128,7 +131,7 @@ class _Look:
             loss = next((x for x in self._lost(partition) if x.start <= offset < x.end and self._of(era, x)), None)
             if loss is not None:
                 values |= {"loss": loss, "loss_planned_ms": self._batch(loss.batch_id)[0].planned_ms}
-        return Life(era.topic_id, era.topic_id == self._accepted, **values)
+        return Life(topic_id=era.topic_id, accepted=era.topic_id == self._accepted, **values)
 
     def _of(self, era: _Era, loss: LossRow) -> bool:
         return era.first <= loss.batch_id <= era.last

@@ -191,11 +191,11 @@ def _window(start_ms: int, batches: list[LateBatch], made: list[Any], blocked: s
     current = next((row.number for row in made if row.state == CURRENT), None)
     reopenings = [row for row in made if row.kind == REOPEN]
     return LateWindow(
-        start_ms,
-        tuple(batches),
-        current,
-        sum(row.state != DISCARDED for row in reopenings),
-        any(row.state in UNFINISHED for row in made),
-        blocked,
-        sum(row.state == DISCARDED and row.number > (current or 0) for row in reopenings),
+        start_ms=start_ms,
+        batches=tuple(batches),
+        current=current,
+        reopened=sum(row.state != DISCARDED for row in reopenings),
+        working=any(row.state in UNFINISHED for row in made),
+        blocked=blocked,
+        refused=sum(row.state == DISCARDED and row.number > (current or 0) for row in reopenings),
     )

@@ -70,7 +70,16 @@ def decided(c: Connection, name: str, **where: Any) -> tuple[Resumption, ...]:
     """Of cut logs; oldest first."""
     found = (r for r in rows_of(c, s, pipeline=name, **where) if r.after_batch)
     return tuple(
-        Resumption(r.partition, r.after_batch, r.topic_id, r.offset, r.lost_start, r.leader_epoch, r.why) for r in found
+        Resumption(
+            partition=r.partition,
+            after_batch=r.after_batch,
+            topic_id=r.topic_id,
+            offset=r.offset,
+            lost_start=r.lost_start,
+            leader_epoch=r.leader_epoch,
+            why=r.why,
+        )
+        for r in found
     )
 
 
@@ -89,7 +98,11 @@ def keep_starts(c: Connection, plan: Plan, why: str) -> None:
         return
     begun = {p.partition: p.start for p in plan.partitions} | {x.partition: x.start for x in plan.losses}
     for partition, offset in begun.items():
-        put(c, plan.pipeline, Resumption(partition, 0, plan.topic_id, offset, why=why))
+        put(
+            c,
+            plan.pipeline,
+            Resumption(partition=partition, after_batch=0, topic_id=plan.topic_id, offset=offset, why=why),
+        )
 
 
 def taken_up(c: Connection, plan: Plan, newest: int) -> None:

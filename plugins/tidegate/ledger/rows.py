@@ -48,16 +48,16 @@ def file_values(entry: FileEntry) -> dict[str, Any]:
 def file_entry(row: Row) -> FileEntry:
     """`row` of batch_files or generation_files."""
     return FileEntry(
-        row.path,
-        row.kind,
-        row.window_ms,
-        tuple((c, v) for c, v in json.loads(row.partition_values)),
-        row.rows,
-        row.bytes,
-        row.min_event_ms,
-        row.max_event_ms,
-        int(row.checksum),
-        tuple(from_plain(PartitionRows, p) for p in json.loads(row.partitions)),
+        path=row.path,
+        kind=row.kind,
+        window_ms=row.window_ms,
+        values=tuple((c, v) for c, v in json.loads(row.partition_values)),
+        rows=row.rows,
+        bytes=row.bytes,
+        min_event_ms=row.min_event_ms,
+        max_event_ms=row.max_event_ms,
+        checksum=int(row.checksum),
+        partitions=tuple(from_plain(PartitionRows, p) for p in json.loads(row.partitions)),
     )
 
 
@@ -92,31 +92,31 @@ def receipt(text: str, files: list[FileEntry]) -> Receipt:
 def plan(batch: Row, ranges: list[Row], partitions: list[Row], losses: list[Row], sources: list[Row]) -> Plan:
     starts = {r.partition: r.start for r in ranges}
     return Plan(
-        batch.pipeline,
-        batch.batch_id,
-        batch.revision,
-        batch.spec_version,
-        batch.rules_version,
-        batch.topic,
-        batch.topic_id,
-        batch.clock_ms,
-        loads(Floor, batch.floor),
-        tuple(
+        pipeline=batch.pipeline,
+        batch_id=batch.batch_id,
+        revision=batch.revision,
+        spec_version=batch.spec_version,
+        rules_version=batch.rules_version,
+        topic=batch.topic,
+        topic_id=batch.topic_id,
+        clock_ms=batch.clock_ms,
+        floor=loads(Floor, batch.floor),
+        partitions=tuple(
             PartitionPlan(
-                p.partition,
-                starts.get(p.partition, p.planned_end),
-                p.planned_end,
-                p.log_start,
-                p.last_stable_offset,
-                p.high_watermark,
-                p.leader_epoch,
+                partition=p.partition,
+                start=starts.get(p.partition, p.planned_end),
+                end=p.planned_end,
+                log_start=p.log_start,
+                last_stable_offset=p.last_stable_offset,
+                high_watermark=p.high_watermark,
+                leader_epoch=p.leader_epoch,
             )
             for p in partitions
         ),
-        tuple(Loss(x.partition, x.start, x.end, x.reason) for x in losses),
-        batch.kind,
-        tuple(DirtySource(s.source, s.partition, s.rows, s.min_offset, s.max_offset) for s in sources),
-        None if batch.zone is None else loads(ZoneData, batch.zone),
+        losses=tuple(Loss(x.partition, x.start, x.end, x.reason) for x in losses),
+        kind=batch.kind,
+        sources=tuple(DirtySource(s.source, s.partition, s.rows, s.min_offset, s.max_offset) for s in sources),
+        zone=None if batch.zone is None else loads(ZoneData, batch.zone),
     )
 
 

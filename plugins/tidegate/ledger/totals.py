@@ -112,7 +112,7 @@ def _newer(c: Connection, spans: Mapping[str, tuple[int, int]]) -> dict[str, Tot
     for at in range(0, len(asked), ROWS):
         part = asked[at : at + ROWS]
         for row in _rows(c, _RANGES, part):
-            sums = Sums(*(int(getattr(row, f.name) or 0) for f in fields(Sums)))
+            sums = Sums(**{f.name: int(getattr(row, f.name) or 0) for f in fields(Sums)})
             one = Totals(ingested=sums) if row.kind == INGEST else Totals(redriven=sums)
             found[row.pipeline] = found.get(row.pipeline, Totals()) + one
         for row in _rows(c, _TAKEN, part):

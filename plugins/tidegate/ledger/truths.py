@@ -77,7 +77,15 @@ def stored_answer(c: Connection, name: str, key: WindowKey) -> Answer | None:
 
 
 def answer_of(row: Any) -> Answer:
-    return Answer(row.source, row.rows, row.expected, row.problem, row.asked_ms, row.since_ms, row.accepted)
+    return Answer(
+        source=row.source,
+        rows=row.rows,
+        expected=row.expected,
+        problem=row.problem,
+        asked_ms=row.asked_ms,
+        since_ms=row.since_ms,
+        accepted=row.accepted,
+    )
 
 
 def _still(name: str, key: WindowKey, answer: Answer) -> Any:

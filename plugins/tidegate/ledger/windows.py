@@ -87,28 +87,47 @@ class SqlWindows:
         batches = tuple(r.batch_id for r in made)
         late = tuple(r.batch_id for r in made if r.kind == LATE)
         if row.state == BUILDING:
-            return BuildingGeneration(name, key, number, row.epoch, row.nonce, row.kind, batches, late)
+            return BuildingGeneration(
+                pipeline=name,
+                window=key,
+                number=number,
+                epoch=row.epoch,
+                nonce=row.nonce,
+                kind=row.kind,
+                batches=batches,
+                late=late,
+            )
         files = tuple(rows.file_entry(r) for r in rows_of(c, schema.generation_files, **where))
         if row.state in (BUILT, SWAPPING, DISCARDED):
             return BuiltGeneration(
-                name, key, number, row.epoch, row.kind, batches, row.directory, files, row.digest, row.state,
-                row.location, late,
-            )  # fmt: skip
+                pipeline=name,
+                window=key,
+                number=number,
+                epoch=row.epoch,
+                kind=row.kind,
+                batches=batches,
+                directory=row.directory,
+                files=files,
+                digest=row.digest,
+                state=row.state,
+                location=row.location,
+                late=late,
+            )
         return PublishedGeneration(
-            name,
-            key,
-            number,
-            row.kind,
-            batches,
-            row.location,
-            files,
-            row.digest,
-            row.published_ms,
-            row.state,
-            row.announced_ms is not None,
-            row.epoch,
-            late,
-            row.spec_version,
+            pipeline=name,
+            window=key,
+            number=number,
+            kind=row.kind,
+            batches=batches,
+            location=row.location,
+            files=files,
+            digest=row.digest,
+            published_ms=row.published_ms,
+            state=row.state,
+            announced=row.announced_ms is not None,
+            epoch=row.epoch,
+            late=late,
+            spec_version=row.spec_version,
         )
 
     def holds(self, generation: BuildingGeneration) -> bool:

@@ -24,7 +24,7 @@ KUBERNETES_SECRETS = "spark.kubernetes.driverEnv.TIDEGATE_SECRETS_FILE"
 """Where the driver finds them on Kubernetes in cluster mode: a mounted Secret. `--files` would upload them in clear."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SparkConnection:
     """`deploy_mode` is the one in force: the connection's, else the one of the pipeline's settings, else client.
 
@@ -44,7 +44,7 @@ class SparkConnection:
         extra = connection.extra
         mode = extra.get("deploy-mode") or conf.get("spark.submit.deployMode") or CLIENT
         named = {key: extra.get(key) or None for key in ("queue", "namespace", "principal", "keytab")}
-        return cls(connection.conn_id, master_of(connection), str(mode), **named)
+        return cls(conn_id=connection.conn_id, master=master_of(connection), deploy_mode=str(mode), **named)
 
     @property
     def yarn(self) -> bool:

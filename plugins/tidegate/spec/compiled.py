@@ -88,7 +88,15 @@ def fingerprint(pipeline: Pipeline) -> str:
 
 def _column(spec: ColumnSpec) -> Column:
     path = "" if spec.expr is not None else spec.from_ or f"$.{spec.name}"
-    return Column(spec.name.lower(), spec.type, path, spec.nullable, spec.expr, spec.hidden, spec.convert)
+    return Column(
+        name=spec.name.lower(),
+        type=spec.type,
+        path=path,
+        nullable=spec.nullable,
+        expr=spec.expr,
+        hidden=spec.hidden,
+        convert=spec.convert,
+    )
 
 
 def _source(spec: SourceSection, timezone: str) -> Source:

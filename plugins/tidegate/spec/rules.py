@@ -147,7 +147,7 @@ def _window_start(start: datetime, size_ms: int, timezone: str) -> Iterator[Prob
 
 
 def _day_before(local: datetime) -> datetime:
-    windows = Windows(DAY_MS, str(local.tzinfo), start_ms=0, watermark_delay_ms=0)
+    windows = Windows(size_ms=DAY_MS, timezone=str(local.tzinfo), start_ms=0, watermark_delay_ms=0)
     return datetime.fromtimestamp(window_start(epoch_ms(local), windows) / 1000, local.tzinfo)
 
 
@@ -186,7 +186,9 @@ def _time_partitions(spec: PipelineSpec) -> Iterator[Problem]:
 
 def _shared_directory(spec: PipelineSpec, names: tuple[str, ...]) -> Iterator[Problem]:
     start_ms, zone = epoch_ms(local_instant(spec.windows.start, spec.windows.timezone)), spec.windows.timezone
-    windows = Windows(spec.windows.size, zone, start_ms, spec.windows.watermark_delay)
+    windows = Windows(
+        size_ms=spec.windows.size, timezone=zone, start_ms=start_ms, watermark_delay_ms=spec.windows.watermark_delay
+    )
     shared = shared_directory(windows, names)
     if shared is not None:
         first, second = (iso(ms) for ms in shared)

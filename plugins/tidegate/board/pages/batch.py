@@ -23,7 +23,7 @@ class NoBatch(Exception):
     """The pipeline has no batch of this number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """`newest`: the pipeline's newest batch."""
 
@@ -66,4 +66,12 @@ def gather(reach: Reach, name: str, batch_id: int) -> Page:
         raise NoBatch(batch_id)
     events = reads.event_page(name, EVENTS, None, f"batch {batch_id}")
     runs = runs_named([x.run for x in reads.bindings(name, batch_id)])
-    return Page(pipeline, batch, detail, tuple(events), runs, newest, time.time_ns() // 1_000_000)
+    return Page(
+        pipeline=pipeline,
+        batch=batch,
+        detail=detail,
+        events=tuple(events),
+        runs=runs,
+        newest=newest,
+        now_ms=time.time_ns() // 1_000_000,
+    )

@@ -71,7 +71,7 @@ class Period:
         return Interval(day_start(self.first, zone), day_start(self.after, zone))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calendar:
     """`previous` and `next` are names of periods, None at the ends; `choices` are all, newest first (none for days)."""
 
@@ -148,14 +148,17 @@ def calendar(windows: Windows, period: Period, marks: Sequence[Mark], judge: Jud
         Row(label, weekend, tuple(cells.get(column) for column in columns))
         for (label, weekend), cells in _trimmed(list(placed.items()))
     ]
+    previous, following, choices = _neighbours(windows, period, now_ms)
     return Calendar(
-        period,
-        tuple(_column_label(period.kind, column, columns) for column in columns),
-        tuple(rows),
-        *_neighbours(windows, period, now_ms),
-        counts,
-        _name(windows, period.kind, windows.start_ms),
-        _name(windows, period.kind, now_ms),
+        period=period,
+        columns=tuple(_column_label(period.kind, column, columns) for column in columns),
+        rows=tuple(rows),
+        previous=previous,
+        next=following,
+        choices=choices,
+        counts=counts,
+        oldest=_name(windows, period.kind, windows.start_ms),
+        newest=_name(windows, period.kind, now_ms),
     )
 
 

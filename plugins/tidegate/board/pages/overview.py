@@ -64,7 +64,7 @@ class Line:
         return {k: v for k, v in found.items() if v or k == "published"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """`lines` of the page; `total` names match `search` and `show`. `pending` YAMLs have not been parsed yet."""
 
@@ -104,19 +104,19 @@ def gather(reach: Reach, search: str = "", show: str = ALL, number: int = 1) -> 
     lines = [few[name] for name in mine] if few else list(_lines(reach, folder, mine, now_ms))
     waits = (waits - {line.name for line in lines}) | _waiting(lines)  # they were looked at closely
     return Page(
-        tuple(lines),
-        len(found),
-        len(names),
-        len(waits - broken),
-        len(broken),
-        len(set(folder.names) - set(folder.specs)),
-        number,
-        pages,
-        search,
-        show,
-        str(folder.path),
-        str(folder.error or ""),
-        now_ms,
+        lines=tuple(lines),
+        total=len(found),
+        pipelines=len(names),
+        attention=len(waits - broken),
+        broken=len(broken),
+        pending=len(set(folder.names) - set(folder.specs)),
+        number=number,
+        pages=pages,
+        search=search,
+        show=show,
+        folder=str(folder.path),
+        folder_error=str(folder.error or ""),
+        now_ms=now_ms,
     )
 
 

@@ -35,7 +35,7 @@ class PartitionLag:
     high_watermark: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """`asked_ms`: when Kafka answered (UTC ms), else `silence` says why not. `spec_error`: the YAML is broken, and
     what is shown is by the spec that the ledger has."""
@@ -100,16 +100,16 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
     shown = calendar.period_of(pipeline.windows, period, at_ms)
     error = reach.broken(name)
     return Page(
-        pipeline,
-        found,
-        calendar.calendar(pipeline.windows, shown, reads.marks(name, shown.interval), judge, now_ms),
-        tuple(_lags(found, topic)),
-        tuple(reads.dirty_shares(name, DIRTY_BATCHES)),
-        asked_ms,
-        reach.topics.silence(pipeline),
-        address,
-        "" if error is None else str(error),
-        now_ms,
+        pipeline=pipeline,
+        status=found,
+        calendar=calendar.calendar(pipeline.windows, shown, reads.marks(name, shown.interval), judge, now_ms),
+        lags=tuple(_lags(found, topic)),
+        dirty=tuple(reads.dirty_shares(name, DIRTY_BATCHES)),
+        asked_ms=asked_ms,
+        silence=reach.topics.silence(pipeline),
+        address=address,
+        spec_error="" if error is None else str(error),
+        now_ms=now_ms,
     )
 
 

@@ -24,7 +24,7 @@ class NoWindow(Exception):
     """What the address names is no window."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """`files`: of each generation (files, bytes). `runs` are Airflow's of this window, newest first."""
 
@@ -78,13 +78,13 @@ def gather(reach: Reach, name: str, window: str) -> Page:
     marks: list[Mark] = reads.marks(name, Interval(key.start_ms, key.start_ms + 1))
     state = judge.state(key, marks[0] if marks else None)
     return Page(
-        pipeline,
-        found,
-        state,
-        MEANINGS[state],
-        reads.file_counts(name, key),
-        runs_of_window(pipeline, key, found.view.events),
-        window_start(key.start_ms - 1, pipeline.windows),
-        key.end_ms,
-        now_ms,
+        pipeline=pipeline,
+        explanation=found,
+        state=state,
+        meaning=MEANINGS[state],
+        files=reads.file_counts(name, key),
+        runs=runs_of_window(pipeline, key, found.view.events),
+        previous_ms=window_start(key.start_ms - 1, pipeline.windows),
+        next_ms=key.end_ms,
+        now_ms=now_ms,
     )

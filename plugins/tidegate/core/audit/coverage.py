@@ -23,7 +23,7 @@ Columns = tuple[tuple[str, str], ...]
 """(name, Hive type) of what a file holds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Footer:
     """What a file says of itself. `partitions`: Kafka partition -> (rows, min offset, max offset), from its metadata;
     `coordinates`: the same from its rows, None where they were not read, as is `batches`, the smallest and largest id

@@ -32,7 +32,7 @@ class Problem:
     advice: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Totals:
     """Of all LANDED batches. `data` + `reopened` = `published` + `waiting`; `abandoned` and `lost` are offsets nobody
     will read. `reopened` of the late rows are in generations that took them up."""
@@ -116,8 +116,15 @@ class Books:
 
     def totals(self) -> Totals:
         lost = sum(x.end - x.start for x in self._spine.losses)
-        counted = (self._published, self._waiting, self._abandoned, lost, self._unfinished, self._reopened)
-        return Totals(self._balance, *counted)
+        return Totals(
+            balance=self._balance,
+            published=self._published,
+            waiting=self._waiting,
+            abandoned=self._abandoned,
+            lost=lost,
+            unfinished=self._unfinished,
+            reopened=self._reopened,
+        )
 
     def sums(self) -> Iterator[Problem]:
         """When all has been seen: batch ids without a hole, and the balance of the whole pipeline."""

@@ -115,7 +115,7 @@ class ReopenPlan(RewritePlan):
     late: tuple[Merge, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobPart:
     """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's.
 
@@ -131,7 +131,7 @@ class JobPart:
     zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """One window of a replay: its rows and a receipt of its own go to `attempt_dir` (a URI), as if it were alone.
 

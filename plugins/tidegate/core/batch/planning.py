@@ -19,7 +19,7 @@ from tidegate.core.window.watermark import PartitionFacts, TopicFacts, global_wa
 from tidegate.core.window.zonedata import pinned
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanningView:
     """The ledger at one instant. A plan commits only if the pipeline's `version` is still this one (R5)."""
 
@@ -73,21 +73,29 @@ def plan_batch(
     starts, losses = _starts(pipeline, view, topic, first_offsets)
     ends = _ends(pipeline, topic, starts)
     partitions = tuple(
-        PartitionPlan(p, starts[p], ends[p], o.log_start, o.last_stable_offset, o.high_watermark, o.leader_epoch)
+        PartitionPlan(
+            partition=p,
+            start=starts[p],
+            end=ends[p],
+            log_start=o.log_start,
+            last_stable_offset=o.last_stable_offset,
+            high_watermark=o.high_watermark,
+            leader_epoch=o.leader_epoch,
+        )
         for p, o in sorted(topic.partitions.items())
     )
     plan = Plan(
-        pipeline.name,
-        view.next_batch_id,
-        1,
-        spec_version,
-        rules_for(pipeline),
-        topic.topic,
-        topic.topic_id,
-        clock_ms,
-        floor_of(pipeline.windows, view.not_open, clock_ms, pipeline.late_policy),
-        partitions,
-        losses,
+        pipeline=pipeline.name,
+        batch_id=view.next_batch_id,
+        revision=1,
+        spec_version=spec_version,
+        rules_version=rules_for(pipeline),
+        topic=topic.topic,
+        topic_id=topic.topic_id,
+        clock_ms=clock_ms,
+        floor=floor_of(pipeline.windows, view.not_open, clock_ms, pipeline.late_policy),
+        partitions=partitions,
+        losses=losses,
         zone=pinned(pipeline.windows, horizon_ms(pipeline.event_time, clock_ms)),
     )
     if plan.ranges or losses:
@@ -189,7 +197,9 @@ def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | Non
     known = {p.partition: p for p in before.partitions}
     rows = []
     for p in plan.partitions:
-        old = known.get(p.partition, PartitionFacts(p.partition, None, False, None))
+        old = known.get(
+            p.partition, PartitionFacts(partition=p.partition, max_event_ms=None, drained=False, advanced_ms=None)
+        )
         events = [e for e in (old.max_event_ms, max_event_ms.get(p.partition)) if e is not None]
         timed = old.timed_ms
         if max_event_ms.get(p.partition) is not None:

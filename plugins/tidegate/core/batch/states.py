@@ -20,7 +20,7 @@ OPEN_STATES = (PLANNED, WRITING, SEALED)
 OVER_STATES = (LANDED, ABANDONED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
     """One Kafka partition in a plan: what will be read, and what the broker said at plan time (offsets exclusive)."""
 
@@ -67,7 +67,7 @@ class DirtySource:
     max_offset: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything that decides what a batch is, pinned before anything is read (R1). `clock_ms` is the ingest clock.
 

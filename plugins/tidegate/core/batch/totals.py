@@ -18,7 +18,7 @@ def _added(one: S, other: S) -> S:
     return type(one)(*(a + b for a, b in pairs))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sums:
     """Over ranges of LANDED batches of one kind. `bytes`: keys and values as Kafka delivered them; `unaccounted`, range
     by range, what `read` differs by from what its records became."""
@@ -95,15 +95,15 @@ class Totals:
         one, two = self.ingested, self.redriven
         offsets, read = one.offsets + two.read - self.taken, one.read + two.read - self.taken
         return Balance(
-            offsets,
-            read,
-            offsets - read,
-            one.data + two.data,
-            one.late + two.late,
-            self.dirty_now,
-            one.filtered + two.filtered,
-            one.dropped + two.dropped,
-            one.rerouted + two.rerouted,
+            offsets=offsets,
+            read=read,
+            gaps=offsets - read,
+            data=one.data + two.data,
+            late=one.late + two.late,
+            dirty=self.dirty_now,
+            filtered=one.filtered + two.filtered,
+            dropped=one.dropped + two.dropped,
+            rerouted=one.rerouted + two.rerouted,
         )
 
 

@@ -20,7 +20,7 @@ from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RET
 # ---------------------------------------------------------------- facts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchFacts:
     """`newest`: no batch was planned after it. `unpublished`: windows (start, UTC ms) that it owes rows to and that
     have no generation in force which was made of it."""
@@ -35,7 +35,7 @@ class BatchFacts:
     unpublished: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GenerationFacts:
     """`current`: number of the window's generation in force. `newer_retired`: how many retired ones came after it.
     `doubts`: locations of catalogue changes of the window that may still be executed. `blocked`: by an alarm.

@@ -89,9 +89,17 @@ def compare(settings: Completeness, answer: Answer | None, now_ms: int) -> Compa
     action, until_ms, then = _consequence(settings, verdict, answer, now_ms)
     text = f"{words}; {then}" if then else words
     if answer is None:
-        return Comparison(verdict, action, text, source)
+        return Comparison(verdict=verdict, action=action, text=text, source=source)
     return Comparison(
-        verdict, action, text, source, answer.rows, answer.expected, answer.asked_ms, until_ms, answer.accepted
+        verdict=verdict,
+        action=action,
+        text=text,
+        source=source,
+        rows=answer.rows,
+        expected=answer.expected,
+        asked_ms=answer.asked_ms,
+        until_ms=until_ms,
+        accepted=answer.accepted,
     )
 
 

@@ -225,7 +225,7 @@ class Cause:
     varies: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Change:
     """Rows that are dirty for one reason in one field, and what a redrive makes of them: `readable` of them are dirty
     no more, the others are for the reasons in `still` (field, reason, rows). `examples`: of readable rows, if any."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Balance:
     """Rows of a batch, a range or a whole pipeline. `offsets` planned = `read` + `gaps`.
 
@@ -23,7 +23,7 @@ class Balance:
     rerouted: int = 0
 
     def __add__(self, other: Balance) -> Balance:
-        return Balance(*(a + b for a, b in zip(self.terms(), other.terms(), strict=True)))
+        return Balance(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
     def terms(self) -> tuple[int, ...]:
         counted = (self.offsets, self.read, self.gaps, self.data, self.late, self.dirty, self.filtered, self.dropped)

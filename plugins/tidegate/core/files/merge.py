@@ -105,16 +105,16 @@ def sum_of(sources: Iterable[Source], path: str, size: int) -> FileEntry:
     highs = [e.max_event_ms for e in entries if e.max_event_ms is not None]
     first = entries[0]
     return FileEntry(
-        path,
-        first.kind,
-        first.window_ms,
-        first.values,
-        sum(e.rows for e in entries),
-        size,
-        min(lows, default=None),
-        max(highs, default=None),
-        sum(e.checksum for e in entries) % CHECKSUM_MODULUS,
-        add_up(p for e in entries for p in e.partitions),
+        path=path,
+        kind=first.kind,
+        window_ms=first.window_ms,
+        values=first.values,
+        rows=sum(e.rows for e in entries),
+        bytes=size,
+        min_event_ms=min(lows, default=None),
+        max_event_ms=max(highs, default=None),
+        checksum=sum(e.checksum for e in entries) % CHECKSUM_MODULUS,
+        partitions=add_up(p for e in entries for p in e.partitions),
     )
 
 

@@ -52,7 +52,7 @@ class BatchRows:
         return self.batch_id, self.partition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """One closed file. `path` is relative to the attempt's directory. Event times are UTC ms, inclusive; None if dirty.
 
@@ -73,7 +73,7 @@ class FileEntry:
     partitions: tuple[PartitionRows, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RangeResult:
     """What was met while reading one planned range. `read` is counted where records are consumed.
 
@@ -109,7 +109,7 @@ class DirtySample:
     raw: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """`attempt` names the directory; `ranges` has one entry for each planned range, in the plan's order. `slow`:
     messages that were decoded one by one, and why; `slow_seconds`: CPU time that they took."""

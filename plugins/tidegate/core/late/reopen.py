@@ -42,7 +42,7 @@ class LateBatch:
     settled: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LateWindow:
     """A window for which late rows wait. `current`: its generation in force, None if it was never published.
 

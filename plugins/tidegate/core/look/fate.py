@@ -29,7 +29,7 @@ SETTLED = frozenset({PUBLISHED, LATE, DIRTY, FILTERED, DROPPED, GAP, BEFORE_STAR
 """Nothing more will happen to it, and nothing is wrong."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fate:
     """One answer. `words` say it whole; `next_step` is what to do, empty for nothing. Times are UTC ms."""
 
@@ -82,7 +82,9 @@ def _decide(facts: OffsetFacts, life: Life, search: Search, around: Surroundings
             return _landed(facts, life, life.batch, search, around)
         if state == "ABANDONED":
             at = "" if life.ended_ms is None else f" at {_at(life.ended_ms)}"
-            return Fate(ABANDONED, f"never read: batch {life.batch.batch_id} was abandoned{at}: {life.abandoned}")
+            return Fate(
+                kind=ABANDONED, words=f"never read: batch {life.batch.batch_id} was abandoned{at}: {life.abandoned}"
+            )
         return _open(life.batch, around.now.name)
     if life.loss is not None:
         return _lost(life.loss, life.loss_planned_ms)
@@ -91,13 +93,13 @@ def _decide(facts: OffsetFacts, life: Life, search: Search, around: Surroundings
     if facts.offset < life.first_offset:
         start = around.now.source.start
         words = f"below where this pipeline began to read: offset {life.first_offset:,} (source.start: {start})"
-        return Fate(BEFORE_START, words)
+        return Fate(kind=BEFORE_START, words=words)
     if facts.offset >= life.planned_end:
         return _beyond(facts, life.planned_end, life, around)
     return Fate(
-        MISSING,
-        "in no batch, and not recorded as lost: the ledger has a hole here",
-        f"tidegate audit {around.now.name}",
+        kind=MISSING,
+        words="in no batch, and not recorded as lost: the ledger has a hole here",
+        next_step=f"tidegate audit {around.now.name}",
     )
 
 
@@ -105,36 +107,48 @@ def _open(batch: BatchRow, name: str) -> Fate:
     about = f"in open batch {batch.batch_id}, planned {_at(batch.planned_ms)}"
     if batch.blocked:
         why = f"blocked by an alarm: {_line(batch.blocked)}"
-        return Fate(OPEN, f"{about}: {why}", unblocking(name, f"batch {batch.batch_id}"), reason=why)
+        return Fate(
+            kind=OPEN, words=f"{about}: {why}", next_step=unblocking(name, f"batch {batch.batch_id}"), reason=why
+        )
     refusal = batch.refusal
     if refusal is not None:
         why = f"refused: {_line(refusal.said)}"
         step = refusal.helps(name, batch.batch_id)
-        return Fate(OPEN, f"{about}, attempt {batch.epoch} was {why}", step, reason=why)
+        return Fate(kind=OPEN, words=f"{about}, attempt {batch.epoch} was {why}", next_step=step, reason=why)
     running = f"nothing if {name}.ingest is running; otherwise look at its last run"
     if batch.released and batch.state == "WRITING":
         words = f"{about}: it may land with its dirty rows, released by {_line(batch.released)}"
-        return Fate(OPEN, words, f"nothing if {name}.ingest is running; otherwise clear the write task of its last run")
+        return Fate(
+            kind=OPEN,
+            words=words,
+            next_step=f"nothing if {name}.ingest is running; otherwise clear the write task of its last run",
+        )
     if batch.state == "PLANNED":
-        return Fate(OPEN, f"{about}: PLANNED, nobody has begun to write it", running)
+        return Fate(kind=OPEN, words=f"{about}: PLANNED, nobody has begun to write it", next_step=running)
     if batch.state == "WRITING":
-        return Fate(OPEN, f"{about}: WRITING, attempt {batch.epoch} is at work or has died", running)
-    return Fate(OPEN, f"{about}: SEALED, attempt {batch.epoch} is complete and lands next", running)
+        return Fate(
+            kind=OPEN, words=f"{about}: WRITING, attempt {batch.epoch} is at work or has died", next_step=running
+        )
+    return Fate(
+        kind=OPEN, words=f"{about}: SEALED, attempt {batch.epoch} is complete and lands next", next_step=running
+    )
 
 
 def _lost(loss: LossRow, planned_ms: int | None) -> Fate:
     when = "" if planned_ms is None else f" at {_at(planned_ms)}"
     words = f"lost to {loss.reason}: offsets [{loss.start:,}, {loss.end:,}) were gone when batch {loss.batch_id} "
-    return Fate(LOST, f"{words}was planned{when}", batch_id=loss.batch_id, planned_ms=planned_ms, reason=loss.reason)
+    return Fate(
+        kind=LOST, words=f"{words}was planned{when}", batch_id=loss.batch_id, planned_ms=planned_ms, reason=loss.reason
+    )
 
 
 def _unknown_partition(facts: OffsetFacts, life: Life, around: Surroundings) -> Fate:
     p, topic = facts.partition, around.topic
     if topic is None:
         words = f"no batch has partition {p} yet; whether it exists could not be asked: {around.silence}"
-        return Fate(UNDECIDED, words)
+        return Fate(kind=UNDECIDED, words=words)
     if topic.is_another(life.topic_id) or p not in topic.partitions:
-        return Fate(NO_PARTITION, f"topic {topic.topic} has no partition {p}")
+        return Fate(kind=NO_PARTITION, words=f"topic {topic.topic} has no partition {p}")
     # before the first batch nothing is due that the log no longer has; what comes later is read from its beginning
     return _beyond(facts, 0 if facts.lives else topic.partitions[p].log_start, life, around)
 
@@ -144,27 +158,36 @@ def _beyond(facts: OffsetFacts, planned_end: int, life: Life, around: Surroundin
     name, behind = around.now.name, facts.offset - planned_end
     if not life.accepted:
         words = f"never read: topic {life.topic_id} was read up to {planned_end:,}, then it was recreated"
-        return Fate(NEVER_READ, words)
+        return Fate(kind=NEVER_READ, words=words)
     if around.topic is None:
         words = f"in no batch yet: planned up to {planned_end:,}; whether the record exists could not be asked: "
-        return Fate(UNDECIDED, words + around.silence, behind=behind)
+        return Fate(kind=UNDECIDED, words=words + around.silence, behind=behind)
     if around.topic.is_another(life.topic_id):
         words = f"never read: reading had come to {planned_end:,} when the topic was recreated"
-        return Fate(NEVER_READ, f"{words} (it is {around.topic.topic_id} now)", f"tidegate source reset {name}")
+        return Fate(
+            kind=NEVER_READ,
+            words=f"{words} (it is {around.topic.topic_id} now)",
+            next_step=f"tidegate source reset {name}",
+        )
     offsets = around.topic.partitions.get(facts.partition)
     if offsets is None or facts.offset >= offsets.high_watermark:
         end = 0 if offsets is None else offsets.high_watermark
-        return Fate(NO_RECORD, f"no such record yet: partition {facts.partition} ends at {end:,}")
+        return Fate(kind=NO_RECORD, words=f"no such record yet: partition {facts.partition} ends at {end:,}")
     if facts.offset < offsets.log_start:
         words = f"retention has passed it before it was read: the log begins at {offsets.log_start:,} now"
         record = around.now.source.on_data_loss == "record"
         step = "nothing: the next plan records the loss" if record else "see source.on_data_loss: the next plan stops"
-        return Fate(LOST, words, step, reason="retention")
+        return Fate(kind=LOST, words=words, next_step=step, reason="retention")
     if facts.offset >= offsets.last_stable_offset and around.now.source.isolation == "read_committed":
         words = f"not read yet: an open transaction holds everything from {offsets.last_stable_offset:,} on"
-        return Fate(NOT_READ, words, "end or abort the producer's transaction", behind=behind)
+        return Fate(kind=NOT_READ, words=words, next_step="end or abort the producer's transaction", behind=behind)
     words = f"not read yet: {behind:,} behind (planned up to {planned_end:,})"
-    return Fate(NOT_READ, words, f"nothing if {name}.ingest is running; see: tidegate status {name}", behind=behind)
+    return Fate(
+        kind=NOT_READ,
+        words=words,
+        next_step=f"nothing if {name}.ingest is running; see: tidegate status {name}",
+        behind=behind,
+    )
 
 
 def _redriven(ids: tuple[int, ...], batch: BatchRow, search: Search) -> str:
@@ -183,7 +206,7 @@ def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, aro
     assert row is not None, "the batch is the one whose range holds the offset"
     if any(facts.offset in gap for gap in row.gaps):
         words = "a gap: no record was delivered here (compaction, an aborted transaction or a control record)"
-        return Fate(GAP, f"{words}, as {_batch(batch)} found")
+        return Fate(kind=GAP, words=f"{words}, as {_batch(batch)} found")
     if search.found is not None:
         return _seen(life, batch, search.found, around)
     unwritten = _unwritten(row)
@@ -197,9 +220,9 @@ def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, aro
         }
         both = "in no file: it was filtered or dropped"
         kind = unwritten[0]
-        return Fate(kind, f"{reasons[kind] if len(unwritten) == 1 else both} ({_batch(batch)})")
+        return Fate(kind=kind, words=f"{reasons[kind] if len(unwritten) == 1 else both} ({_batch(batch)})")
     words = f"{_batch(batch)} read it, but no file has it"
-    return Fate(MISSING, words, f"tidegate audit {around.now.name} --deep")
+    return Fate(kind=MISSING, words=words, next_step=f"tidegate audit {around.now.name} --deep")
 
 
 def _unwritten(row: RangeRow) -> tuple[str, ...]:
@@ -214,7 +237,7 @@ def _seen(life: Life, batch: BatchRow, seen: Sighting, around: Surroundings) -> 
     event = seen.event_ms
     if event is None and entry.min_event_ms is not None and entry.min_event_ms == entry.max_event_ms:
         event = entry.min_event_ms  # all rows of the file have the same
-    base = Fate("", "", event_ms=event, window_ms=entry.window_ms, file=seen.uri)
+    base = Fate(kind="", words="", event_ms=event, window_ms=entry.window_ms, file=seen.uri)
     if entry.kind == DIRTY:
         raw = f": {seen.raw}" if seen.raw else ""
         words = f"dirty: {seen.field + ': ' if seen.field else ''}{seen.reason}{raw}; {_batch(batch)}"
@@ -299,10 +322,10 @@ def _unseen(life: Life, batch: BatchRow, search: Search, unwritten: tuple[str, .
         return replace(fate, words=f"{fate.words} (by the ledger; its file was not read: {search.unread})", file=file)
     words = sorted({_words_of(c) for c in search.candidates} | set(unwritten))
     return Fate(
-        UNDECIDED,
-        f"{_batch(batch)}, landed {_at(batch.landed_ms)}; one of: {', '.join(words)}. Its file was not read: "
+        kind=UNDECIDED,
+        words=f"{_batch(batch)}, landed {_at(batch.landed_ms)}; one of: {', '.join(words)}. Its file was not read: "
         f"{search.unread}",
-        "ask again when the files can be read",
+        next_step="ask again when the files can be read",
     )
 
 

@@ -10,7 +10,7 @@ from tidegate.core.look.views import LossRow
 from tidegate.core.window.answer import Answer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mark:
     """One window of which the ledger knows something. `number`, `kind`, `rows` and `published_ms` are of the generation
     in force, `building` is the state of a newer one. `late` rows wait in the late table."""
@@ -53,7 +53,7 @@ class WindowShare:
     late: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchDetail:
     """What a batch left; `windows` are the first of them, `more_windows` are not listed; `slow`: messages that took the
     slow path."""

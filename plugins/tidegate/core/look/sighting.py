@@ -37,7 +37,7 @@ class Earlier:
     files: tuple[FileEntry, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Life:
     """What the ledger knows of an offset under one topic id.
 

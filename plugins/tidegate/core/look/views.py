@@ -26,7 +26,7 @@ class RangeRow:
     gaps: tuple[Interval, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchRow:
     """`ends` are the planned ends (exclusive) of every Kafka partition, `log_starts` the broker's at plan time.
 
@@ -87,7 +87,7 @@ class WindowRow:
     blocked: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GenerationRow:
     """`directory` is where it was assembled, `location` where it lies (URIs). `cleaned_ms`: its files are deleted.
 
@@ -121,7 +121,7 @@ class GenerationRow:
         return self.state == CURRENT and batch_id in self.late
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WindowTotal:
     """What one batch brought for a window from one Kafka partition; offsets inclusive. `kind`: data | late.
 
@@ -185,7 +185,7 @@ class WindowView:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spine:
     """Where everything of a pipeline stands, in one snapshot, without files; an audit reads details page by page.
 

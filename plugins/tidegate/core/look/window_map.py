@@ -91,7 +91,7 @@ class Judge:
 
     def state(self, window: WindowKey, mark: Mark | None) -> str:
         """One of MEANINGS."""
-        known = mark or Mark(window.start_ms, WINDOW_OPEN)
+        known = mark or Mark(start_ms=window.start_ms, state=WINDOW_OPEN)
         if known.blocked:
             return ALARM
         if known.number is not None:

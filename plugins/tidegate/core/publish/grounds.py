@@ -19,7 +19,7 @@ MAX_GAPS = 100
 MAX_LOSSES = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchGround:
     """`rows` of the window came with this batch; `late` if they had come late for it and were taken up.
 
@@ -38,7 +38,7 @@ class BatchGround:
     closed_above: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PartitionGround:
     """One Kafka partition: the window's rows lie between `first` and `last` (offsets, inclusive) of `batches` batches,
     which read `offsets` offsets and met no record at `gaps` of them."""
@@ -52,7 +52,7 @@ class PartitionGround:
     gaps: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RangeGround:
     """The planned range `[start, end)` of one batch; the window's rows lie between `first` and `last`, inclusive."""
 
@@ -86,7 +86,7 @@ class Lost:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grounds:
     """`ranges`, `gap_intervals` and `losses` are the first of `range_count`, `gap_ranges` (ranges that have gaps) and
     `loss_count`. `closing_batch`: batches from this one on took the window's rows for late."""

@@ -22,7 +22,7 @@ class TableFile:
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WindowFiles:
     """What a reader by path reads of a window: `files` are all of its rows, each once.
 

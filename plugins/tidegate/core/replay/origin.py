@@ -182,7 +182,7 @@ def lost(span: OwedSpan, files: Iterable[FileEntry]) -> str | None:
 # ---------------------------------------------------------------- the decision
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Span:
     """What one batch owes a window from one Kafka partition, and what could give it.
 

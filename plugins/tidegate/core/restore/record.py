@@ -46,7 +46,7 @@ class Decoder:
     spec: Pipeline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GenerationRecord:
     """`hwm/published/...`: a generation as it was built, about to be renamed from `directory` to `location` (URIs).
 

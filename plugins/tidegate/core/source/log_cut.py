@@ -35,7 +35,7 @@ class Cut:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resumption:
     """Where the batch after `after_batch` goes on in a partition: at `offset`. With a `lost_start` offsets
     `[lost_start, offset)` are a loss of it; without one it reads again from where the log was cut."""
@@ -57,7 +57,15 @@ class Resumption:
 def resumption(cut: Cut, skip: bool, why: str) -> Resumption:
     """`skip`: go on at the planned end, and record what took the freed offsets as lost; else read on from the cut."""
     offset, lost = (cut.end, cut.start) if skip else (cut.start, None)
-    return Resumption(cut.partition, cut.after_batch, cut.topic_id, offset, lost, cut.leader_epoch, why)
+    return Resumption(
+        partition=cut.partition,
+        after_batch=cut.after_batch,
+        topic_id=cut.topic_id,
+        offset=offset,
+        lost_start=lost,
+        leader_epoch=cut.leader_epoch,
+        why=why,
+    )
 
 
 def doubtful(ends: Mapping[int, int], epochs: Mapping[int, int], topic: LogState) -> dict[int, tuple[int, int]]:

@@ -49,7 +49,7 @@ class Lane:
     leader_epoch: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LogState:
     """`retention_ms` and `retention_bytes` (of one lane) are None where nothing is deleted for that reason.
 

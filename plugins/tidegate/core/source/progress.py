@@ -14,7 +14,7 @@ def begins(ends: Mapping[int, int], partition: int, log_start: int) -> int:
     return ends.get(partition, 0 if ends else log_start)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """One Kafka partition as one batch met it: the planned range `[start, end)` (empty if nothing was new), the log's
     bounds at plan time, and, once it is sealed, what was read."""

@@ -55,7 +55,7 @@ SEGMENT_BYTES = 1024**3
 NEVER, AHEAD, PASSING, UNKNOWN = "never", "ahead", "passing", "unknown"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LossForecast:
     """`state`: never | ahead (in `at_pace_ms`) | passing (the next unread records may be deleted at any moment, or are
     gone) | unknown (`reason` says why).
@@ -168,18 +168,28 @@ def forecast(topic: LogState, progress: Progress, now_ms: int) -> tuple[LossFore
 def _partition(case: _Case) -> LossForecast:
     progress, offsets, unread = case.progress, case.offsets, case.unread
     if progress.newest is None:
-        return LossForecast(case.number, UNKNOWN, reason="no batch has been planned yet", unread=unread)
+        return LossForecast(partition=case.number, state=UNKNOWN, reason="no batch has been planned yet", unread=unread)
     if progress.topic_id != case.topic.topic_id:
-        return LossForecast(case.number, UNKNOWN, reason="the topic was recreated: its offsets are not the ledger's")
+        return LossForecast(
+            partition=case.number, state=UNKNOWN, reason="the topic was recreated: its offsets are not the ledger's"
+        )
     if offsets.log_start > case.next:
         gone = f"offsets [{case.next}, {offsets.log_start}) are gone already"
-        return LossForecast(case.number, PASSING, 0, 0, reason=gone, unread=unread)
+        return LossForecast(
+            partition=case.number, state=PASSING, at_pace_ms=0, stopped_ms=0, reason=gone, unread=unread
+        )
     if not case.topic.traits.expires:
-        return LossForecast(case.number, NEVER, reason="this kind of source forgets nothing", unread=unread)
+        return LossForecast(
+            partition=case.number, state=NEVER, reason="this kind of source forgets nothing", unread=unread
+        )
     if case.topic.deletes is False:
-        return LossForecast(case.number, NEVER, reason="the topic is compacted, nothing is deleted", unread=unread)
+        return LossForecast(
+            partition=case.number, state=NEVER, reason="the topic is compacted, nothing is deleted", unread=unread
+        )
     if case.topic.deletes is None:
-        return LossForecast(case.number, UNKNOWN, reason="the topic's settings may not be read", unread=unread)
+        return LossForecast(
+            partition=case.number, state=UNKNOWN, reason="the topic's settings may not be read", unread=unread
+        )
     behind = None if case.position_ms is None else case.now_ms - case.position_ms
     return _earlier(case, [_by_time(case), _by_bytes(case)], behind)
 
@@ -190,8 +200,8 @@ def _earlier(case: _Case, limits: list[_Limit], behind: int | None) -> LossForec
     first = min(known, key=lambda x: (x.at_pace, inf if x.stopped is None else x.stopped), default=None)
     doubts = [x.why for x in limits if x.at_pace is None]
     found = LossForecast(
-        case.number,
-        UNKNOWN,
+        partition=case.number,
+        state=UNKNOWN,
         stopped_ms=_least([x.stopped for x in limits]),
         room_ms=_least([x.room for x in limits]),
         behind_ms=behind,

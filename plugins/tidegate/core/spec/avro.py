@@ -49,7 +49,7 @@ _LOGICAL = {
 _NESTING = 200
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Schema:
     """`type` is a primitive's name, or fixed, enum, array, map, record, union; `logical` a logical type that is valid
     there, or empty. A record may hold itself."""
@@ -111,18 +111,18 @@ class _Parser:
         if not isinstance(kind, str):  # {"type": {...}}
             return self.schema(kind, namespace, depth + 1)
         if kind in PRIMITIVES:
-            return self._logical(Schema(kind), value)
+            return self._logical(Schema(type=kind), value)
         if kind == "array":
-            return Schema("array", items=self.schema(_get(value, "items"), namespace, depth + 1))
+            return Schema(type="array", items=self.schema(_get(value, "items"), namespace, depth + 1))
         if kind == "map":
-            return Schema("map", items=self.schema(_get(value, "values"), namespace, depth + 1))
+            return Schema(type="map", items=self.schema(_get(value, "values"), namespace, depth + 1))
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(kind, value, namespace, depth)
         return self._named(kind, namespace)
 
     def _named(self, word: str, namespace: str) -> Schema:
         if word in PRIMITIVES:
-            return Schema(word)
+            return Schema(type=word)
         full = word if "." in word or not namespace else f"{namespace}.{word}"
         found = self._names.get(full) or self._names.get(word)
         if found is None:
@@ -135,7 +135,7 @@ class _Parser:
             raise ValueError("a union without branches")
         if any(b.type == "union" for b in branches):
             raise ValueError("a union in a union")
-        return Schema("union", branches=branches)
+        return Schema(type="union", branches=branches)
 
     def _definition(self, kind: str, value: dict[str, Any], namespace: str, depth: int) -> Schema:
         name = _get(value, "name")
@@ -149,7 +149,7 @@ class _Parser:
             name = f"{namespace}.{name}" if namespace else name
         if name in self._names:
             raise ValueError(f"the type {name!r} is defined twice")
-        found = self._names[name] = Schema("record" if kind == "error" else kind, name=name)
+        found = self._names[name] = Schema(type="record" if kind == "error" else kind, name=name)
         if kind == "fixed":
             found.size = _whole(_get(value, "size"), "size")
             return self._logical(found, value)

@@ -18,7 +18,7 @@ from tidegate.core.spec.proposals import scalar, value_of
 _COMMENT_AT, _LONGEST = 48, 120
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What the author of the pipeline has said; `location` is empty where there is no place by default.
 
@@ -34,7 +34,7 @@ class Wanted:
     event_time: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Draft:
     """`records`: of the topic; `looked`: messages of the sample, `decoded` of them; `gaps`: offsets of the sample at
     which there is no record."""
@@ -135,7 +135,17 @@ def draft(wanted: Wanted, messages: Sequence[Message], records: int, gaps: int, 
         lag_ms=sorted(lags)[len(lags) // 2] if lags else 0,
     )
     others = tuple(c for c in found if c != time)
-    return Draft(wanted, records, len(messages), len(decoded), columns, time, others, windows, gaps)
+    return Draft(
+        wanted=wanted,
+        records=records,
+        looked=len(messages),
+        decoded=len(decoded),
+        columns=columns,
+        time=time,
+        others=others,
+        windows=windows,
+        gaps=gaps,
+    )
 
 
 def _time(asked: str, found: Sequence[TimeField], root: Field) -> TimeField | None:

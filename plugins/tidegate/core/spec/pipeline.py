@@ -16,7 +16,7 @@ KAFKA = "kafka"
 """The kind of source of every pipeline that does not name one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """`options`: keys that only this kind of source has, and their values as text, in order of the keys."""
 
@@ -83,7 +83,7 @@ class Format:
     protobuf: ProtobufFormat | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Column:
     """`path`: where the value is in the message, `$.a.b`; `type`: a Hive type, lower case, e.g. `decimal(10,2)`.
 
@@ -111,7 +111,7 @@ class EventTime:
     future: str = "dirty"  # dirty | accept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Windows:
     """`start_ms` is the start of the first window; rows of windows that ended before it are late. `idle_max_lag_ms`:
     beyond the delay, how old the newest event may be for `idle: clock` to trust the clock; None: always."""
@@ -127,7 +127,7 @@ class Windows:
     idle_max_lag_ms: int | None = 86_400_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sink:
     conn_id: str
     table: str  # database.table
@@ -147,7 +147,7 @@ class DirtyLimits:
     max_ratio: float | None = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IngestRun:
     """`spark_session` per_batch: each job has a spark-submit of its own; warm: one driver takes them in turn.
     `task_buffer`: bytes of decoded rows that one Spark task gathers before it writes them. `task_records`: how many
@@ -173,7 +173,7 @@ class Merge:
     local_size: int = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArchiveRun:
     sla_ms: int
     pool: str = "tidegate_archive"
@@ -207,7 +207,7 @@ class Cleaning:
     quarantine_ms: int | None = 30 * 86_400_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Completeness:
     """Another system's count of each window. `source`: sql | http | topic; what does not belong to it is None.
 
@@ -251,7 +251,7 @@ class Notify:
 TELL_ALL = Notify()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """One topic into one table."""
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tidegate.core.base.partitions import PartitionValues
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TableDef:
     """An external table. Columns are (name, Hive type) in order; partition columns likewise."""
 

@@ -23,7 +23,7 @@ LONGEST_TEXT = 1000
 Value = str | int | bool | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Notice:
     """A CURRENT generation, as the ledger knows it. Times are UTC ms.
 

@@ -62,7 +62,7 @@ class NotTold(TidegateError):
         self.this_one = this_one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """`key` is the same for as long as it is the same condition; `once`: it happened, and has no end."""
 
@@ -209,18 +209,32 @@ def of_event(event: Happening, columns: str = "") -> Finding | None:
     if event.what == "spec registered":
         if not columns:
             return None
-        return Finding("schema_change", key, event.subject, f"{event.subject} changes the columns: {columns}", "", True)
+        return Finding(
+            kind="schema_change",
+            key=key,
+            subject=event.subject,
+            what=f"{event.subject} changes the columns: {columns}",
+            advice="",
+            once=True,
+        )
     if event.what == "topic accepted":
         before = _field(event.detail, "before")
         what = f"the topic was recreated and accepted by {event.actor}: it is {event.subject}, before it was {before}"
         return Finding(
-            "source_reset", key, event.subject, what, "offsets of the new topic are read from its start", True
+            kind="source_reset",
+            key=key,
+            subject=event.subject,
+            what=what,
+            advice="offsets of the new topic are read from its start",
+            once=True,
         )
     if event.what == "abandoned" and _field(event.detail, "kind") == REDRIVE:
         return None  # its rows stay what they were
     if event.what == "abandoned":
         what = f"{event.subject} was given up by {event.actor}: {_field(event.detail, 'reason')}"
-        return Finding("data_loss", key, event.subject, what, "its records are in no table", True)
+        return Finding(
+            kind="data_loss", key=key, subject=event.subject, what=what, advice="its records are in no table", once=True
+        )
     losses = _field(event.detail, "losses")
     if event.what != "planned" or not isinstance(losses, list) or not losses:
         return None
@@ -228,7 +242,7 @@ def of_event(event: Happening, columns: str = "") -> Finding | None:
     places = ", ".join(f"partition {x['partition']}: {x['start']} to {x['end']}" for x in losses[:5])
     what = f"{those(lost, 'offset', 'were')} gone from the topic before {event.subject} read them ({places})"
     advice = "the ledger has recorded them as lost; give the topic a longer retention, or the pipeline more room"
-    return Finding("data_loss", key, event.subject, what, advice, True)
+    return Finding(kind="data_loss", key=key, subject=event.subject, what=what, advice=advice, once=True)
 
 
 def _field(detail: Any, name: str) -> Any:
@@ -240,7 +254,15 @@ def of_audit(name: str, outcome: AuditOutcome | None) -> list[Finding]:
         return []
     problems = many(outcome.problems, "problem")
     what = f"the audit of {iso(outcome.at_ms)} found {problems}, the first: {outcome.first}"
-    return [Finding(AUDIT_FAILED, "audit", "audit", what, outcome.advice or f"tidegate audit {name} shows them all")]
+    return [
+        Finding(
+            kind=AUDIT_FAILED,
+            key="audit",
+            subject="audit",
+            what=what,
+            advice=outcome.advice or f"tidegate audit {name} shows them all",
+        )
+    ]
 
 
 def columns_changed(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     pass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """What another system said of a window when it was last asked. Times are UTC ms.
 
@@ -26,7 +26,7 @@ class Answer:
     accepted: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """What a certificate says of it. `verdict`: complete | short | over | unknown; `action`: hold | publish | warn.
 

@@ -38,7 +38,7 @@ class Window:
     newest: int  # highest generation number ever begun, 0 if none
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildingGeneration:
     """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal | reopen.
 
@@ -55,7 +55,7 @@ class BuildingGeneration:
     state = BUILDING
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuiltGeneration:
     """Complete in `directory` (a URI), not yet in force; also SWAPPING and DISCARDED.
 
@@ -76,7 +76,7 @@ class BuiltGeneration:
     late: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedGeneration:
     """In force (CURRENT) or once in force (RETIRED); `location` is where it lies (a URI): what is CURRENT has the
     catalogue point there.

@@ -268,9 +268,17 @@ def take(generation: BuildingGeneration, nonce: str, above: int = 0) -> Step[Bui
 def built(generation: BuildingGeneration, directory: str, files: tuple[FileEntry, ...]) -> BuiltGeneration:
     """What it is once `build` is done."""
     return BuiltGeneration(
-        generation.pipeline, generation.window, generation.number, generation.epoch, generation.kind,
-        generation.batches, directory, files, content_digest(files), late=generation.late,
-    )  # fmt: skip
+        pipeline=generation.pipeline,
+        window=generation.window,
+        number=generation.number,
+        epoch=generation.epoch,
+        kind=generation.kind,
+        batches=generation.batches,
+        directory=directory,
+        files=files,
+        digest=content_digest(files),
+        late=generation.late,
+    )
 
 
 def build(generation: BuildingGeneration, built: BuiltGeneration) -> Step[BuiltGeneration]:
@@ -287,9 +295,15 @@ def build(generation: BuildingGeneration, built: BuiltGeneration) -> Step[BuiltG
 
 def take_back(generation: BuiltGeneration, nonce: str) -> Step[BuildingGeneration]:
     after = BuildingGeneration(
-        generation.pipeline, generation.window, generation.number, generation.epoch, nonce, generation.kind,
-        generation.batches, generation.late,
-    )  # fmt: skip
+        pipeline=generation.pipeline,
+        window=generation.window,
+        number=generation.number,
+        epoch=generation.epoch,
+        nonce=nonce,
+        kind=generation.kind,
+        batches=generation.batches,
+        late=generation.late,
+    )
     return _step(TAKE_BACK, generation, after, {"nonce": nonce})
 
 
@@ -308,9 +322,18 @@ def publish(
     generation: BuiltGeneration, location: str, now_ms: int, certificate: str, **more: object
 ) -> Step[PublishedGeneration]:
     after = PublishedGeneration(
-        generation.pipeline, generation.window, generation.number, generation.kind, generation.batches, location,
-        generation.files, generation.digest, now_ms, epoch=generation.epoch, late=generation.late,
-    )  # fmt: skip
+        pipeline=generation.pipeline,
+        window=generation.window,
+        number=generation.number,
+        kind=generation.kind,
+        batches=generation.batches,
+        location=location,
+        files=generation.files,
+        digest=generation.digest,
+        published_ms=now_ms,
+        epoch=generation.epoch,
+        late=generation.late,
+    )
     detail = {"location": location, "certificate": certificate, **more}
     return _step(PUBLISH, generation, after, {"location": location}, detail)
 

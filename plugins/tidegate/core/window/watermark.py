@@ -29,7 +29,7 @@ from tidegate.core.window.answer import Comparison
 from tidegate.core.window.states import WindowKey
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PartitionFacts:
     """What the ledger knows of one Kafka partition after its newest LANDED batch. All times UTC ms.
 
@@ -70,7 +70,7 @@ class Held:
     ALONE = "alone"  # no other partition has ever had a record
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PartitionWatermark:
     """`basis`: own | follow | clock | none (never had a record and nothing stands in); `held`: see `Held`, or ''."""
 
@@ -85,7 +85,7 @@ class PartitionWatermark:
     held: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Certificate:
     """Why a window is ready, or which Kafka partitions block it. `decided_ms` is the control plane's clock."""
 
@@ -137,21 +137,21 @@ def watermarks(windows: Windows, facts: TopicFacts, now_ms: int | None = None) -
             mark, basis = stand_in, windows.idle
         result.append(
             PartitionWatermark(
-                p.partition,
-                mark,
-                basis,
-                p.max_event_ms,
-                p.drained,
-                p.advanced_ms,
-                p.open_transaction_since_ms,
-                p.last_stable_offset,
-                held,
+                partition=p.partition,
+                watermark_ms=mark,
+                basis=basis,
+                max_event_ms=p.max_event_ms,
+                drained=p.drained,
+                advanced_ms=p.advanced_ms,
+                open_transaction_since_ms=p.open_transaction_since_ms,
+                last_stable_offset=p.last_stable_offset,
+                held=held,
             )
         )
     return tuple(result)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Clock:
     """What `idle: clock` goes by. `newest_ms` and `second_ms` are the newest two plans' clocks at which different
     partitions advanced, `first` the partition of the former."""
@@ -172,7 +172,15 @@ class _Clock:
             return None
         newest, first = advanced[-1]
         second = advanced[-2][0] if len(advanced) > 1 else None
-        return cls(windows, facts.clock_ms, first, newest, second, lags(windows, facts), now_ms)
+        return cls(
+            windows=windows,
+            plan_ms=facts.clock_ms,
+            first=first,
+            newest_ms=newest,
+            second_ms=second,
+            lags=lags(windows, facts),
+            now_ms=now_ms,
+        )
 
     def stand_in(self, p: PartitionFacts) -> tuple[int | None, str]:
         """For the drained partition `p`: (watermark, why there is none)."""
@@ -253,7 +261,15 @@ def certify(
     else:
         ready, reason = True, f"watermark {iso(low)} has passed the window's end {iso(window.end_ms)}"
     return Certificate(
-        pipeline, window, ready, reason, now_ms, facts.batch_id, low, marks, tuple(m.partition for m in blocking)
+        pipeline=pipeline,
+        window=window,
+        ready=ready,
+        reason=reason,
+        decided_ms=now_ms,
+        batch_id=facts.batch_id,
+        watermark_ms=low,
+        partitions=marks,
+        blockers=tuple(m.partition for m in blocking),
     )
 
 

@@ -57,7 +57,14 @@ class PyHiveCatalogue:
 
         `configuration` are settings for each session. Raises CatalogueError for an unknown `auth`."""
         self._endpoint = Endpoint(
-            host, port, username, password, auth, kerberos_service_name, connect_timeout_s, request_timeout_s
+            host=host,
+            port=port,
+            username=username,
+            password=password,
+            auth=auth,
+            kerberos_service_name=kerberos_service_name,
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_s=request_timeout_s,
         )
         self._sessions = Sessions(self._endpoint)
         self._database = database

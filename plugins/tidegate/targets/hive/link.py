@@ -52,7 +52,7 @@ class AnswerLost(Exception):
         self.timed_out = timed_out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """Where HiveServer2 (or Spark's Thrift server) listens and who we are there; `auth` is one of AUTH_MODES.
 

@@ -207,7 +207,7 @@ def drop_partitions(table: str, values: Iterable[PartitionValues]) -> str:
 # ---------------------------------------------------------------- answers
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Description:
     """What DESCRIBE FORMATTED says. Types are canonical, names lower case, as the metastore keeps them."""
 

@@ -53,7 +53,7 @@ class Depth:
     part: Part = ALL
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """`rows_in_files` and `coordinates` are None where they were not looked at, `notes` say why. `unsettled`: findings
     that the pipeline moved at each look. `part` is None if all files were looked at."""
@@ -158,7 +158,15 @@ class _Rounds:
             self._standing.setdefault(key(problem), problem)
 
     def _look(self, spine: Spine, again: Again | None) -> _Look:
-        look = _Look(self._ctx, self._reads, spine, self._reader, self._depth, again, self._seen)
+        look = _Look(
+            ctx=self._ctx,
+            reads=self._reads,
+            spine=spine,
+            reader=self._reader,
+            depth=self._depth,
+            again=again,
+            seen=self._seen,
+        )
         look.carry_out()
         return look
 
@@ -210,7 +218,7 @@ class _Rounds:
             yield f"the first {MAX_PROBLEMS:,} problems are shown, there are more"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Look:
     """At everything, or `again` at what was found: the ledger as a whole, and of the files those that matter."""
 

@@ -32,7 +32,7 @@ _LISTINGS = 256
 """Directories whose listings are kept: a page's own, and those of windows that are being assembled."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """A file that must be in one of `homes`: (directory, path below it), the likeliest first.
 
@@ -91,10 +91,18 @@ class Files:
                 wanted.append(self._kept(batch, f))
             elif f.kind in (LATE, DIRTY):
                 homes = places.side(self._layout, batch, f)
-                wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _SIDE, batch.batch_id))
+                wanted.append(
+                    Wanted(
+                        subject=f"batch {batch.batch_id}", entry=f, homes=homes, advice=_SIDE, batch_id=batch.batch_id
+                    )
+                )
             elif f.window_ms is not None and not self.placed(f.window_ms):
                 homes = places.waiting(self._layout, batch.batch_id, f, self._first.get(f.window_ms))
-                wanted.append(Wanted(f"batch {batch.batch_id}", f, homes, _LANDED, batch.batch_id))
+                wanted.append(
+                    Wanted(
+                        subject=f"batch {batch.batch_id}", entry=f, homes=homes, advice=_LANDED, batch_id=batch.batch_id
+                    )
+                )
         return self._look(wanted, self._foreign_side(batch, files) if self._part.within is None else ())
 
     def _kept(self, batch: BatchRow, f: FileEntry) -> Wanted:
@@ -102,7 +110,15 @@ class Files:
         homes = places.late(self._layout, batch.batch_id, f)
         left = (batch.batch_id, f.window_ms) in self._aside
         subject = f"batch {batch.batch_id}"
-        return Wanted(subject, f, homes[1:] if left else homes, _KEPT, batch.batch_id, apart=True, by_backup=True)
+        return Wanted(
+            subject=subject,
+            entry=f,
+            homes=homes[1:] if left else homes,
+            advice=_KEPT,
+            batch_id=batch.batch_id,
+            apart=True,
+            by_backup=True,
+        )
 
     def of_sources(self, redrive: BatchRow) -> Listing:
         """The dirty files that a redrive has read, as files of rows that it must have: see core.coverage. What is wrong
@@ -111,7 +127,7 @@ class Files:
         for source in sources(self._ctx, redrive.sources):
             homes = places.dirty(self._layout, source.batch_id, source.entry)
             subject, twin = f"batch {redrive.batch_id}", twin_of(redrive.batch_id)
-            item = Wanted(subject, source.entry, homes, _SIDE, twin)
+            item = Wanted(subject=subject, entry=source.entry, homes=homes, advice=_SIDE, batch_id=twin)
             uri, _ = self._place(item)
             if uri is not None:
                 found.append(Found(uri, item))
@@ -128,7 +144,8 @@ class Files:
         span = (min(generation.batches, default=0), max(generation.batches, default=0))
         homes = {f.path: tuple((d, f.path) for d in directories) for f in generation.files}
         wanted = [
-            Wanted(subject, f, homes[f.path], advice, batches=span, by_backup=not published) for f in generation.files
+            Wanted(subject=subject, entry=f, homes=homes[f.path], advice=advice, batches=span, by_backup=not published)
+            for f in generation.files
         ]
         return self._look(wanted, self._published(generation) if published else ())
 

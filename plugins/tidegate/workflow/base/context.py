@@ -32,7 +32,7 @@ def _nonce() -> str:
     return uuid.uuid4().hex[:8]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
@@ -89,7 +89,7 @@ def guard(ctx: Context) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Published:
     """What stands in the table for a window. `new` is False when an existing generation was verified or unchanged."""
 

@@ -35,21 +35,21 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
     """Before its directory is renamed to where readers look."""
     key, now_ms = generation.window, ctx.ledger.now_ms()
     record = GenerationRecord(
-        ctx.name,
-        key,
-        generation.number,
-        generation.epoch,
-        generation.kind,
-        generation.batches,
-        generation.directory,
-        location,
-        generation.files,
-        generation.digest,
-        ctx.ledger.windows.certificate(ctx.name, key),
-        now_ms,
-        generation.late,
-        ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if of_kind(generation.kind).restores else None,
-        ctx.ledger.recovery.decoders(ctx.name, key, generation.number),
+        pipeline=ctx.name,
+        window=key,
+        number=generation.number,
+        epoch=generation.epoch,
+        kind=generation.kind,
+        batches=generation.batches,
+        directory=generation.directory,
+        location=location,
+        files=generation.files,
+        digest=generation.digest,
+        certificate=ctx.ledger.windows.certificate(ctx.name, key),
+        recorded_ms=now_ms,
+        late=generation.late,
+        origin=ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if of_kind(generation.kind).restores else None,
+        decoders=ctx.ledger.recovery.decoders(ctx.name, key, generation.number),
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))

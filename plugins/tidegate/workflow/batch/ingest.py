@@ -183,7 +183,14 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
         topic=plan_.topic,
         topic_id=plan_.topic_id,
         parts=(
-            JobPart(plan_.batch_id, plan_.clock_ms, plan_.floor, plan_.ranges, plan_.rules_version, zone=plan_.zone),
+            JobPart(
+                batch_id=plan_.batch_id,
+                clock_ms=plan_.clock_ms,
+                floor=plan_.floor,
+                ranges=plan_.ranges,
+                rules_version=plan_.rules_version,
+                zone=plan_.zone,
+            ),
         ),
         nonce=batch.nonce,
         batch_id=plan_.batch_id,
@@ -203,16 +210,16 @@ def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:
     ranges: tuple[RangeResult, ...] = ()
     name = ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce)
     receipt = Receipt(
-        name,
-        plan_.batch_id,
-        batch.epoch,
-        batch.nonce,
-        plan_.topic,
-        plan_.topic_id,
-        plan_.spec_version,
-        plan_.rules_version,
-        ranges,
-        (),
+        attempt=name,
+        batch_id=plan_.batch_id,
+        epoch=batch.epoch,
+        nonce=batch.nonce,
+        topic=plan_.topic,
+        topic_id=plan_.topic_id,
+        spec_version=plan_.spec_version,
+        rules_version=plan_.rules_version,
+        ranges=ranges,
+        files=(),
     )
     try:
         ctx.storage.write_new(join(_attempt_dir(ctx, batch), RECEIPT), dumps(receipt).encode())

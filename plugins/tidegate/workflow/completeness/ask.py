@@ -102,7 +102,17 @@ def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certifi
     if stored is not None and stored.ready:
         return stored
     reason = f"it is {state} already; the ledger does not know by what answer"
-    return Certificate(name, window, True, reason, clock.now_ms(), None, None, (), ())
+    return Certificate(
+        pipeline=name,
+        window=window,
+        ready=True,
+        reason=reason,
+        decided_ms=clock.now_ms(),
+        batch_id=None,
+        watermark_ms=None,
+        partitions=(),
+        blockers=(),
+    )
 
 
 def as_known(counts: Counts | None, certificate: Certificate) -> Certificate:
@@ -124,7 +134,14 @@ def gather(counts: Counts, window: WindowKey, again: bool = False) -> Answer:
     if old is not None and (settled or not (again or rules.due(settings, old, rows, now_ms))):
         return old
     expected, problem = _ask(counts, window)
-    answer = Answer(settings.source_name, rows, expected, problem, now_ms, now_ms if old is None else old.since_ms)
+    answer = Answer(
+        source=settings.source_name,
+        rows=rows,
+        expected=expected,
+        problem=problem,
+        asked_ms=now_ms,
+        since_ms=now_ms if old is None else old.since_ms,
+    )
     try:
         counts.ledger.save(counts.name, window, answer, old)
     except LostComparison:  # somebody else asked at the same time, or accepted what was there

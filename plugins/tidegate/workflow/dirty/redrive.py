@@ -33,7 +33,7 @@ from tidegate.workflow.batch import ingest, landing
 from tidegate.workflow.side import dirty_files
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Redriven:
     """How a redrive ended. `refused`: why it was given up, then nothing has changed."""
 
@@ -193,7 +193,7 @@ def carry_out(ctx: Context, run: str) -> Redriven:
 
 def outcome(ctx: Context, batch: Batch) -> Redriven:
     """Raises NotReady for a redrive that is still open."""
-    found = Redriven(batch.plan.batch_id, source_batches(batch.plan), batch.plan.records)
+    found = Redriven(batch_id=batch.plan.batch_id, sources=source_batches(batch.plan), rows=batch.plan.records)
     if isinstance(batch, AbandonedBatch):
         return replace(found, refused=batch.reason)
     if not isinstance(batch, LandedBatch):
@@ -273,16 +273,16 @@ def planned(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
     """The batch of the chosen rows, by today's spec, clock and windows."""
     first, clock_ms = choice.chosen[0], ctx.clock.now_ms()
     return Plan(
-        ctx.name,
-        view.next_batch_id,
-        1,
-        ctx.spec_version,
-        rules_for(ctx.pipeline),
-        first.topic,
-        first.topic_id,
-        clock_ms,
-        floor_of(ctx.pipeline.windows, view.not_open, clock_ms, ctx.pipeline.late_policy),
-        (),
+        pipeline=ctx.name,
+        batch_id=view.next_batch_id,
+        revision=1,
+        spec_version=ctx.spec_version,
+        rules_version=rules_for(ctx.pipeline),
+        topic=first.topic,
+        topic_id=first.topic_id,
+        clock_ms=clock_ms,
+        floor=floor_of(ctx.pipeline.windows, view.not_open, clock_ms, ctx.pipeline.late_policy),
+        partitions=(),
         kind=REDRIVE,
         sources=choice.sources,
         zone=pinned(ctx.pipeline.windows, horizon_ms(ctx.pipeline.event_time, clock_ms)),

@@ -30,7 +30,7 @@ Key = tuple[int, int]
 """(batch, Kafka partition)"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """One window that is read again, for a generation or for a dry run. `attempt` names its directory in `tmp/`.
 
@@ -129,7 +129,7 @@ class Chooser:
             removed = work.removed.get((owed.batch_id, owed.partition))
             if why is None and removed:
                 why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
-        return Span(owed, why, (), None, kept_from, plan.is_redrive)
+        return Span(owed=owed, gone=why, missing=(), lost=None, kept_from=kept_from, redriven=plan.is_redrive)
 
     def _cuts(self, plan: Plan, now: LogState | None) -> dict[int, int]:
         """By partition the first offset at which the log has another record than the batch read: cuts that are

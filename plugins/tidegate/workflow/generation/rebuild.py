@@ -62,7 +62,15 @@ def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 def work_of(ctx: Context, generation: BuildingGeneration) -> Work:
     g = generation
     name = ctx.layout.replay_name(g.window.start_ms, g.number, g.epoch, g.nonce)
-    return Work(g.window, g.batches, g.late, name, g.nonce, g.epoch, unpublished=g.number == 1)
+    return Work(
+        window=g.window,
+        batches=g.batches,
+        late=g.late,
+        attempt=name,
+        nonce=g.nonce,
+        epoch=g.epoch,
+        unpublished=g.number == 1,
+    )
 
 
 def collected(ctx: Context, generation: BuildingGeneration, found: Rebuilt) -> BuiltGeneration:
@@ -175,13 +183,13 @@ def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> ReplayPl
         mine = {s.batch_id for s in choice.spans}
         targets.append(
             Target(
-                work.window.start_ms,
-                work.attempt,
-                _directory(ctx, work),
-                work.nonce,
-                work.epoch,
-                tuple(sorted(number[i] for i in mine)),
-                tuple(i for i in work.late if i in mine),
+                window_ms=work.window.start_ms,
+                attempt=work.attempt,
+                attempt_dir=_directory(ctx, work),
+                nonce=work.nonce,
+                epoch=work.epoch,
+                parts=tuple(sorted(number[i] for i in mine)),
+                taken=tuple(i for i in work.late if i in mine),
             )
         )
     first = choices[0].work
@@ -217,7 +225,16 @@ def _part(ctx: Context, chooser: Chooser, batch_id: int, spans: dict[int, list[I
     )
     files = dirty_files.sources(ctx, source_batches(plan)) if plan.is_redrive else ()
     rules = rules_of_replay(plan.rules_version, decided_by, ctx.pipeline)
-    return JobPart(batch_id, plan.clock_ms, plan.floor, ranges, rules, pinned, files, plan.zone)
+    return JobPart(
+        batch_id=batch_id,
+        clock_ms=plan.clock_ms,
+        floor=plan.floor,
+        ranges=ranges,
+        rules_version=rules,
+        pinned=pinned,
+        sources=files,
+        zone=plan.zone,
+    )
 
 
 def _recreated(ctx: Context, job: ReplayPlan) -> ReplayRefused | None:

@@ -31,7 +31,7 @@ from tidegate.workflow.completeness import ask
 from tidegate.workflow.look.status import looks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchShare:
     """What one batch brought for the window; `partitions`: Kafka partition -> (rows, first, last offset).
 
@@ -49,7 +49,7 @@ class BatchShare:
     taken_up: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """`now` is a certificate made from today's ledger, `stored` the one that was acted on. `waits_for` are batches;
     `forecast` says when a blocked window is expected, `grounds` what the generation in force rests on."""
@@ -88,20 +88,20 @@ def explain(
     summary, step = _words(ctx, status, view, certificate, waits_for, expected)
     values = time_values(key.start_ms, ctx.pipeline.time_partitions, ctx.pipeline.windows.timezone)
     return Explanation(
-        name,
-        key,
-        "/".join(f"{column}={value}" for column, value in values),
-        view.window.state if view.window is not None else OPEN,
-        summary,
-        step,
-        any(g.state == CURRENT for g in view.generations),
-        certificate,
-        ctx.ledger.windows.certificate(name, key),
-        waits_for,
-        _shares(view),
-        view,
-        expected,
-        _grounds(ctx, view, key),
+        pipeline=name,
+        window=key,
+        partition="/".join(f"{column}={value}" for column, value in values),
+        state=view.window.state if view.window is not None else OPEN,
+        summary=summary,
+        next_step=step,
+        published=any(g.state == CURRENT for g in view.generations),
+        now=certificate,
+        stored=ctx.ledger.windows.certificate(name, key),
+        waits_for=waits_for,
+        shares=_shares(view),
+        view=view,
+        forecast=expected,
+        grounds=_grounds(ctx, view, key),
     )
 
 
@@ -138,8 +138,18 @@ def _shares(view: WindowView) -> tuple[BatchShare, ...]:
         late = sum(t.rows for t in mine if t.kind == LATE)
         rows, rerouted = sum(r for r, _, _ in data.values()), sum(t.rerouted for t in mine)
         taken_up = late if any(g.took_up(batch_id) for g in view.generations) else 0
-        about = (sources.get(batch_id, ()), rerouted, taken_up)
-        shares.append(BatchShare(batch_id, landed.get(batch_id), rows, late, data, *about))
+        shares.append(
+            BatchShare(
+                batch_id=batch_id,
+                landed_ms=landed.get(batch_id),
+                rows=rows,
+                late=late,
+                partitions=data,
+                sources=sources.get(batch_id, ()),
+                rerouted=rerouted,
+                taken_up=taken_up,
+            )
+        )
     return tuple(shares)
 
 

@@ -51,7 +51,7 @@ def _of_window(windows: WindowLedger, spec: Pipeline, key: WindowKey) -> WindowF
         seen = windows.get(spec.name, key)
         if seen.current is None:
             why = f"the window is not published ({seen.state})"
-            return WindowFiles(key, partition_path(time), why=why)
+            return WindowFiles(window=key, partition=partition_path(time), why=why)
         # the one in force last: if it still is, nothing that was seen before has replaced it
         newest = None if seen.newest == seen.current else windows.generation(spec.name, key, seen.newest)
         current = windows.generation(spec.name, key, seen.current)
@@ -68,17 +68,17 @@ def _published(current: PublishedGeneration, newest: BuiltGeneration | None, tim
         why = f"generation {swapping} is taking the directory of generation {current.number}: ask again in a moment"
     files = tuple(table_file(current.location, f.path, time, f) for f in current.files)
     return WindowFiles(
-        current.window,
-        partition_path(time),
-        current.number,
-        current.kind,
-        current.location,
-        join(current.location, CERTIFICATE),
-        current.digest,
-        current.published_ms,
-        files,
-        swapping,
-        why,
+        window=current.window,
+        partition=partition_path(time),
+        generation=current.number,
+        kind=current.kind,
+        location=current.location,
+        certificate=join(current.location, CERTIFICATE),
+        digest=current.digest,
+        published_ms=current.published_ms,
+        files=files,
+        swapping=swapping,
+        why=why,
     )
 
 
@@ -96,7 +96,15 @@ def _late_of(ledger: FilesLedger, spec: Pipeline, key: WindowKey) -> WindowFiles
         if left:
             why = f"{those(left, 'late row')} not in the late table yet: the next maintenance run moves them"
     partition = partition_path(time_partitions(spec, key.start_ms))
-    return WindowFiles(key, partition, current, LATE, layout.side_table(LATE), files=tuple(found), why=why)
+    return WindowFiles(
+        window=key,
+        partition=partition,
+        generation=current,
+        kind=LATE,
+        location=layout.side_table(LATE),
+        files=tuple(found),
+        why=why,
+    )
 
 
 def refuse_unready(name: str, found: Iterable[WindowFiles]) -> None:

@@ -87,7 +87,7 @@ class _Where:
     def _answer(self, facts: OffsetFacts) -> tuple[Answer, bool]:
         notes: list[str] = []
         sure = True
-        lives = facts.lives or (Life(self._current_topic(notes), True),)
+        lives = facts.lives or (Life(topic_id=self._current_topic(notes), accepted=True),)
         fates = []
         for life in lives:
             if life.first_offset is None and not life.accepted:

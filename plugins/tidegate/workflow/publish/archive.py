@@ -125,7 +125,15 @@ def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: s
     if new:
         ctx.target.refresh()
     rows = sum(f.rows for f in generation.files)
-    return Published(generation.window, generation.number, new, rows, generation.digest, generation.location, note)
+    return Published(
+        window=generation.window,
+        generation=generation.number,
+        new=new,
+        rows=rows,
+        digest=generation.digest,
+        location=generation.location,
+        note=note,
+    )
 
 
 def _begin_close(ctx: Context, key: WindowKey) -> Certificate:

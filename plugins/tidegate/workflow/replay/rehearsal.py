@@ -36,7 +36,7 @@ class Content:
     checksum: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rehearsed:
     """`generation` is the one in force. `columns`: what would change about them, in words. `copied`: rows that came
     from files and not from Kafka."""
@@ -96,7 +96,7 @@ def _in_force(ctx: Context, key: WindowKey) -> PublishedGeneration | None:
 def _work(ctx: Context, current: PublishedGeneration, run: str) -> Work:
     nonce = ctx.nonce()
     name = ctx.layout.rehearsal_name(current.window.start_ms, run, nonce)
-    return Work(current.window, current.batches, current.late, name, nonce)
+    return Work(window=current.window, batches=current.batches, late=current.late, attempt=name, nonce=nonce)
 
 
 def clear(ctx: Context, ours: Collection[str]) -> None:
@@ -118,9 +118,11 @@ def _told(
 ) -> Rehearsed:
     if current is None:
         why = f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay"
-        return Rehearsed(key, REFUSED, why=why, advice=f"publish it first: {backfill(ctx.name, key, key)}")
+        return Rehearsed(window=key, what=REFUSED, why=why, advice=f"publish it first: {backfill(ctx.name, key, key)}")
     result = results[key.start_ms]
-    base = Rehearsed(key, SAME, current.number, _content(current.files), columns=_columns(ctx, current))
+    base = Rehearsed(
+        window=key, what=SAME, generation=current.number, now=_content(current.files), columns=_columns(ctx, current)
+    )
     if isinstance(result, TidegateError):
         what = FAILED if result.retry else REFUSED
         return replace(base, what=what, why=str(result.args[0]).splitlines()[0], advice=result.advice)

@@ -92,7 +92,15 @@ def failed_task(task: str, run: str, attempt: int, what: str, log_url: str) -> F
     if len(key) > 250:
         key = f"task/{hashlib.sha256(key.encode()).hexdigest()}"
     advice = "the log's last line says what to do; Clear runs it again, and nothing is read or written twice"
-    return Finding("task_failed", key, task, f"{task} of run {run} has failed for good: {what}", advice, True, log_url)
+    return Finding(
+        kind="task_failed",
+        key=key,
+        subject=task,
+        what=f"{task} of run {run} has failed for good: {what}",
+        advice=advice,
+        once=True,
+        log_url=log_url,
+    )
 
 
 def _wanted(ctx: Context) -> Any:
@@ -115,7 +123,7 @@ def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[
         before = by_key.get(key)
         what = f"{before.what}; {concern.what}" if before else concern.what
         advice = before.advice if before else concern.advice
-        by_key[key] = Finding(concern.kind, key, concern.subject or ctx.name, what, advice)
+        by_key[key] = Finding(kind=concern.kind, key=key, subject=concern.subject or ctx.name, what=what, advice=advice)
     audit = None if status.survey is None else status.survey.audit
     found = [*by_key.values(), *rules.of_audit(ctx.name, audit)]
     return found, OF_KAFKA if topic is None else (), silent(status.pause, ctx.clock.now_ms())
