@@ -22,7 +22,8 @@ compare-and-set: the row must be in a state of *from*, and what is *compared* mu
 is refused changes nothing. One whose answer is lost may have been taken or not: the next try reads the row again.
 
 *event* is the line in the event log (`tidegate events`); a step without one is told by another of the same transaction.
-The diagrams leave out steps that stay in a state.
+Each machine begins with its changes of state, a row for each state it leaves, a column for each it reaches; the table
+below that has every step.
 """
 
 
@@ -38,24 +39,27 @@ def _machine(title: str, said: str, transitions: Iterable[Transition]) -> str:
     steps = list(transitions)
     head = "| step | from | to | compared | event |\n|---|---|---|---|---|"
     rows = "\n".join(_row(one) for one in steps)
-    return f"## {title}\n\n{said}\n\n```mermaid\n{diagram(steps)}\n```\n\n{head}\n{rows}\n"
+    return f"## {title}\n\n{said}\n\n{changes(steps)}\n\n{head}\n{rows}\n"
 
 
-def diagram(transitions: Iterable[Transition]) -> str:
-    arrows: dict[tuple[str, str], list[str]] = {}
+def changes(transitions: Iterable[Transition]) -> str:
+    """The steps that lead from each state to each other one."""
+    names: dict[tuple[str, str], list[str]] = {}
     for one in transitions:
         for start in one.start if one.end is not None else ():
-            arrows.setdefault((start, one.end or ""), []).append(one.name)
-    lines = [f"    {_shown(a)} --> {_shown(z)}: {', '.join(names)}" for (a, z), names in arrows.items()]
-    return "\n".join(["stateDiagram-v2", *lines])
+            names.setdefault((start, one.end or NO_ROW), []).append(one.name)
+    starts, ends = (list(dict.fromkeys(states)) for states in zip(*names, strict=True))
+    rows = [(_shown(a), *(", ".join(names.get((a, z), ())) for z in ends)) for a in starts]
+    lines = [("from", *(f"to {_shown(z)}" for z in ends)), ("---",) * (len(ends) + 1), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _shown(state: str) -> str:
-    return "[*]" if state == NO_ROW else state
+    return "no row" if state == NO_ROW else state
 
 
 def _row(one: Transition) -> str:
-    start = ", ".join("no row" if s == NO_ROW else s for s in one.start)
+    start = ", ".join(map(_shown, one.start))
     end = {None: "stays", NO_ROW: "no row"}.get(one.end, one.end)
     return f"| {one.name} | {start} | {end} | {', '.join(f'`{g}`' for g in one.guards)} | {one.event or ''} |"
 
