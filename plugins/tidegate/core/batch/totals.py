@@ -13,9 +13,8 @@ S = TypeVar("S")
 
 def _added(one: S, other: S) -> S:
     """Field by field; both are of one kind."""
-    names = (f.name for f in fields(one))  # type: ignore[arg-type]
-    pairs = ((getattr(one, n), getattr(other, n)) for n in names)
-    return type(one)(*(a + b for a, b in pairs))
+    names = [f.name for f in fields(one)]  # type: ignore[arg-type]
+    return type(one)(**{n: getattr(one, n) + getattr(other, n) for n in names})
 
 
 @dataclass(frozen=True, kw_only=True)
