@@ -1,3 +1,3 @@
 """Tidegate: message-queue topics become Hive hours, exactly once."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

@@ -17,10 +17,11 @@ import pytest
 from dev import bootstrap, dist, elf, wheels
 from dev.wheels import PLATFORMS, Platform
 from spark_jobs.engine import native
+from tidegate import __version__
 
 LIBRARY = next(Path(native.__file__).parent.glob("_native*.so"), None)
 needs_library = pytest.mark.skipif(LIBRARY is None, reason="no C library here")
-INFO = "tidegate-0.1.0.dist-info"
+INFO = f"tidegate-{__version__}.dist-info"
 INSTALL = dist._install
 
 
@@ -84,7 +85,7 @@ def test_a_library_must_be_what_the_wheel_s_name_promises(
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """A wheel as the build backend makes it on this machine, with a library that must not stay."""
-    path = tmp_path / "base" / "tidegate-0.1.0-cp311-cp311-linux_x86_64.whl"
+    path = tmp_path / "base" / f"tidegate-{__version__}-cp311-cp311-linux_x86_64.whl"
     path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("tidegate/__init__.py", "one = 1\n")
@@ -118,10 +119,10 @@ def test_each_platform_s_wheel_has_one_library_and_says_where_it_fits(base: Path
         again = wheels.put_in(base, library, platform.tags, tmp_path / "again")
         assert again.read_bytes() == made.read_bytes()
     assert names == {
-        "tidegate-0.1.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
-        "tidegate-0.1.0-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
-        "tidegate-0.1.0-py3-none-musllinux_1_2_x86_64.whl",
-        "tidegate-0.1.0-py3-none-musllinux_1_2_aarch64.whl",
+        f"tidegate-{__version__}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        f"tidegate-{__version__}-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
+        f"tidegate-{__version__}-py3-none-musllinux_1_2_x86_64.whl",
+        f"tidegate-{__version__}-py3-none-musllinux_1_2_aarch64.whl",
     }
     assert wheels.here() in PLATFORMS
 
@@ -176,7 +177,7 @@ def test_a_wheel_for_this_machine_takes_zig_where_its_own_compiler_does_not_work
     building(own, True)
     ((platform, made),) = dist.wheel_files(tmp_path / "out", "here").items()
     assert platform == wheels.here()
-    assert made.name == f"tidegate-0.1.0-py3-none-linux_{os.uname().machine}.whl"
+    assert made.name == f"tidegate-{__version__}-py3-none-linux_{os.uname().machine}.whl"
     assert zipfile.ZipFile(made).read(wheels.PLACE) == library
 
 
@@ -204,7 +205,7 @@ def test_a_wheel_without_a_library_must_be_asked_for(
     assert dist.main([str(target), "--without-library"]) == 0
     assert steps == []
     assert "has no C library, as asked" in capsys.readouterr().out
-    with zipfile.ZipFile(target / "tidegate-0.1.0-py3-none-any.whl") as wheel:
+    with zipfile.ZipFile(target / f"tidegate-{__version__}-py3-none-any.whl") as wheel:
         assert not [n for n in wheel.namelist() if n.endswith(".so")]
         assert b"Root-Is-Purelib: true\nTag: py3-none-any\n" in wheel.read(f"{INFO}/WHEEL")
 
@@ -214,8 +215,8 @@ def test_the_archive_is_of_the_executors_platform(building: Callable, tmp_path: 
     target = tmp_path / "dist"
     assert dist.main([str(target), "--workers", "aarch64-musl"]) == 0
     assert {p.name for p in target.iterdir()} == {
-        *(f"tidegate-0.1.0-py3-none-{'.'.join(p.tags)}.whl" for p in PLATFORMS),
-        "tidegate-worker-0.1.0-cp311-musllinux_aarch64.tar.gz",
+        *(f"tidegate-{__version__}-py3-none-{'.'.join(p.tags)}.whl" for p in PLATFORMS),
+        f"tidegate-worker-{__version__}-cp311-musllinux_aarch64.tar.gz",
         "SHA256SUMS",
     }
 
@@ -252,4 +253,4 @@ def test_here_builds_for_no_other_platform(
     assert dist.main([str(tmp_path / "dist")]) == 1
     assert "no wheel is built for ppc64le-glibc; make dist ARGS=--here" in capsys.readouterr().err
     assert dist.main([str(tmp_path / "dist"), "--here"]) == 0
-    assert (tmp_path / "dist/tidegate-0.1.0-py3-none-linux_ppc64le.whl").exists()
+    assert (tmp_path / f"dist/tidegate-{__version__}-py3-none-linux_ppc64le.whl").exists()

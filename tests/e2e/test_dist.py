@@ -25,6 +25,7 @@ from tests.avro_recording import recorded_avro
 from tests.debian import unpacked
 from tests.json_differential import CASES
 from tests.worker.test_engine_native import _recorded
+from tidegate import __version__
 
 CHECKOUT = Path(__file__).parents[2]
 NATIVE, ARM = (next(p for p in PLATFORMS if str(p) == name) for name in ("x86_64-glibc", "aarch64-glibc"))
@@ -56,7 +57,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def wheel_of(built: Path, platform: Platform) -> Path:
-    return built / f"tidegate-0.1.0-py3-none-{'.'.join(platform.tags)}.whl"
+    return built / f"tidegate-{__version__}-py3-none-{'.'.join(platform.tags)}.whl"
 
 
 def library_of(built: Path, platform: Platform, folder: Path) -> Path:
