@@ -13,17 +13,14 @@ from tidegate.core.tell.announcement import Notice
 from tidegate.core.window.states import CURRENT, WindowKey
 from tidegate.core.window.watermark import Certificate
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
+from tidegate.ledger.store import Part, row_of
 
 g, w, t = schema.generations, schema.windows, schema.batch_window_totals
 x, f = schema.generation_batches, schema.generation_files
 
 
-class SqlAnnouncements:
+class SqlAnnouncements(Part):
     """core.announcing.AnnouncementLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def unannounced(self, name: str, published_from_ms: int, limit: int) -> list[tuple[int, int]]:
         mine = and_(g.c.pipeline == name, g.c.state == CURRENT, g.c.announced_ms.is_(None))

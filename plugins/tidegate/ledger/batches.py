@@ -32,7 +32,7 @@ from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt, manifest
 from tidegate.core.window.zonedata import ZoneData
 from tidegate.ledger import ends, moves, redrives, resumptions, rows, schema
 from tidegate.ledger.facts import topic_facts
-from tidegate.ledger.store import Store, insert_all, row_of, rows_of, scalar, update_all
+from tidegate.ledger.store import Part, columns, insert_all, row_of, rows_of, scalar, update_all
 from tidegate.ledger.values import landed_values
 
 b = schema.batches
@@ -40,10 +40,7 @@ T = TypeVar("T")
 _ADVANCED = ("max_event_ms", "advanced_ms", "open_transaction_since_ms", "timed_ms")
 
 
-class SqlBatches:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
+class SqlBatches(Part):
     # ------------------------------------------------------------ looking
 
     def planning_view(self, name: str) -> PlanningView:
@@ -152,11 +149,7 @@ class SqlBatches:
     def insert_plan(self, plan: Plan, version: int, run: str | None) -> None:
         p, name, batch_id = schema.pipelines, plan.pipeline, plan.batch_id
         with self._store.begin() as c:
-            compare = update(p).where(
-                p.c.name == name,
-                p.c.version == version,
-                p.c.next_batch_id == batch_id,
-            )
+            compare = update(p).where(p.c.name == name, p.c.version == version, p.c.next_batch_id == batch_id)
             change = compare.values(version=version + 1, next_batch_id=batch_id + 1)
             if not plan.is_redrive:  # whose rows may be of a topic that was recreated since
                 change = change.where(or_(p.c.topic_id.is_(None), p.c.topic_id == plan.topic_id))
@@ -169,11 +162,8 @@ class SqlBatches:
                 resumptions.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
             moves.move(self._store, c, b, transitions.plan(plan, run), rows.batch_values(plan))
             key = {"pipeline": name, "batch_id": batch_id}
-            ranges = [key | {"partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges]
-            losses = [
-                key | {"partition": x.partition, "start": x.start, "end": x.end, "reason": x.reason}
-                for x in plan.losses
-            ]
+            ranges = [key | columns(r, "partition", "start", "end") for r in plan.ranges]
+            losses = [key | columns(x, "partition", "start", "end", "reason") for x in plan.losses]
             insert_all(c, schema.batch_ranges, ranges)
             insert_all(c, schema.batch_partitions, [_partition_values(name, batch_id, p) for p in plan.partitions])
             insert_all(c, schema.losses, losses)
@@ -236,7 +226,7 @@ class SqlBatches:
             events = {r.range.partition: r.max_event_ms for r in batch.manifest.ranges}
             key = {"pipeline": plan.pipeline, "batch_id": plan.batch_id}
             advanced = [
-                (key | {"partition": f.partition}, {name: getattr(f, name) for name in _ADVANCED})
+                (key | {"partition": f.partition}, columns(f, *_ADVANCED))
                 for f in advance(before, plan, events).partitions
             ]
             update_all(c, schema.batch_partitions, advanced)
@@ -261,17 +251,8 @@ class SqlBatches:
 
 
 def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:
-    return {
-        "pipeline": name,
-        "batch_id": batch_id,
-        "partition": part.partition,
-        "planned_end": part.end,
-        "log_start": part.log_start,
-        "last_stable_offset": part.last_stable_offset,
-        "high_watermark": part.high_watermark,
-        "drained": part.drained,
-        "leader_epoch": part.leader_epoch,
-    }
+    said = columns(part, "partition", "log_start", "last_stable_offset", "high_watermark", "drained", "leader_epoch")
+    return {"pipeline": name, "batch_id": batch_id, "planned_end": part.end, **said}
 
 
 def _window_totals(plan: Plan, manifest: Receipt) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from tidegate.core.source.log_cut import Cut
 from tidegate.core.window.cut import window_id
 from tidegate.ledger import schema
 from tidegate.ledger.resumptions import open_cuts
+from tidegate.ledger.store import read_as
 
 b, w = schema.batches, schema.windows
 AT_WORK = literal_column("(state <> 'CLOSED' OR blocked IS NOT NULL)")
@@ -33,10 +34,9 @@ def together(batch: OpenRow | None, alarms: Iterable[tuple[int, str]], cuts: Ite
 
 
 def open_batches(c: Connection, names: Sequence[str]) -> dict[str, OpenRow]:
-    columns = [x.name for x in fields(OpenRow)]
     mine = (b.c.pipeline.in_(names), b.c.state.in_(OPEN_STATES))
-    rows = c.execute(select(b.c.pipeline, *(b.c[x] for x in columns)).where(*mine))
-    return {name: OpenRow(**dict(zip(columns, row, strict=True))) for name, *row in rows}
+    rows = c.execute(select(b.c.pipeline, *(b.c[x.name] for x in fields(OpenRow))).where(*mine))
+    return {row.pipeline: read_as(OpenRow, row) for row in rows}
 
 
 def at_work(c: Connection, names: Sequence[str]) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:

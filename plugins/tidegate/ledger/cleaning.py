@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.engine import Connection
@@ -17,17 +17,15 @@ from tidegate.core.window import transitions as window
 from tidegate.core.window.states import CURRENT, RETIRED
 from tidegate.core.window.transitions import SET_ASIDE, UNFINISHED
 from tidegate.ledger import moves, schema
-from tidegate.ledger.store import Store
+from tidegate.ledger.reads_rows import grouped
+from tidegate.ledger.store import Part, read_as
 
 b, g, i = schema.batches, schema.generations, schema.intents
 _CHUNK = 200
 
 
-class SqlCleaning:
+class SqlCleaning(Part):
     """core.ledger.CleaningLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     # ------------------------------------------------------------ looking
 
@@ -39,16 +37,8 @@ class SqlCleaning:
                 part = wanted[at : at + _CHUNK]
                 unpublished = self._unpublished(c, name, part)
                 for r in c.execute(select(b).where(b.c.pipeline == name, b.c.batch_id.in_(part))):
-                    found[r.batch_id] = BatchFacts(
-                        batch_id=r.batch_id,
-                        state=r.state,
-                        epoch=r.epoch,
-                        side_moved=bool(r.side_moved),
-                        landed_ms=r.landed_ms,
-                        cleaned_ms=r.cleaned_ms,
-                        newest=r.batch_id == newest,
-                        unpublished=tuple(unpublished.get(r.batch_id, ())),
-                    )
+                    owed = tuple(unpublished.get(r.batch_id, ()))
+                    found[r.batch_id] = read_as(BatchFacts, r, newest=r.batch_id == newest, unpublished=owed)
         return found
 
     def _unpublished(self, c: Connection, name: str, ids: list[int]) -> dict[int, list[int]]:
@@ -81,49 +71,39 @@ class SqlCleaning:
             return list(c.scalars(statement.order_by(b.c.batch_id).limit(limit)))
 
     def generations(self, name: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], GenerationFacts]:
-        keys = set(wanted)
-        windows, found = sorted({window_ms for window_ms, _ in keys}), {}
+        keys, found = set(wanted), {}
+        windows = sorted({window_ms for window_ms, _ in keys})
         with self._store.begin() as c:
             for at in range(0, len(windows), _CHUNK):
-                part = windows[at : at + _CHUNK]
-                doubts: dict[int, list[str]] = defaultdict(list)
-                pending = select(i).where(
-                    i.c.pipeline == name, i.c.window_ms.in_(part), i.c.deadline_ms > self._store.instant
-                )
-                for row in c.execute(pending.order_by(i.c.call_id)):
-                    doubts[row.window_ms].append(row.location)
-                w = schema.windows
-                alarmed = select(w.c.start_ms).where(
-                    w.c.pipeline == name, w.c.start_ms.in_(part), w.c.blocked.is_not(None)
-                )
-                blocked = set(c.scalars(alarmed))
-                rows = defaultdict(list)
-                statement = select(g).where(g.c.pipeline == name, g.c.window_ms.in_(part))
-                for row in c.execute(statement.order_by(g.c.window_ms, g.c.number)):
-                    rows[row.window_ms].append(row)
-                for window_ms, all_of in rows.items():
-                    current = next((r.number for r in all_of if r.state == CURRENT), None)
-                    for r in all_of:
-                        if (window_ms, r.number) not in keys:
-                            continue
-                        newer = sum(o.state == RETIRED and o.number > r.number for o in all_of)
-                        found[window_ms, r.number] = GenerationFacts(
-                            window_ms=window_ms,
-                            number=r.number,
-                            state=r.state,
-                            epoch=r.epoch,
-                            kind=r.kind,
-                            location=r.location,
-                            built_ms=r.built_ms,
-                            retired_ms=r.retired_ms,
-                            cleaned_ms=r.cleaned_ms,
-                            current=current,
-                            newer_retired=newer,
-                            doubts=tuple(doubts[window_ms]),
-                            blocked=window_ms in blocked,
-                            working=any(o.state in UNFINISHED and o.number != r.number for o in all_of),
-                        )
+                for facts in self._generations(c, name, windows[at : at + _CHUNK]):
+                    if (facts.window_ms, facts.number) in keys:
+                        found[facts.window_ms, facts.number] = facts
         return found
+
+    def _generations(self, c: Connection, name: str, windows: list[int]) -> Iterator[GenerationFacts]:
+        """Every generation of these windows."""
+        w = schema.windows
+        doubts: dict[int, list[str]] = defaultdict(list)
+        pending = select(i).where(i.c.pipeline == name, i.c.window_ms.in_(windows))
+        pending = pending.where(i.c.deadline_ms > self._store.instant)
+        for row in c.execute(pending.order_by(i.c.call_id)):
+            doubts[row.window_ms].append(row.location)
+        alarmed = select(w.c.start_ms).where(w.c.pipeline == name, w.c.start_ms.in_(windows), w.c.blocked.is_not(None))
+        blocked = set(c.scalars(alarmed))
+        statement = select(g).where(g.c.pipeline == name, g.c.window_ms.in_(windows))
+        rows = grouped(c.execute(statement.order_by(g.c.window_ms, g.c.number)), lambda row: row.window_ms)
+        for window_ms, all_of in rows.items():
+            current = next((r.number for r in all_of if r.state == CURRENT), None)
+            for r in all_of:
+                yield read_as(
+                    GenerationFacts,
+                    r,
+                    current=current,
+                    newer_retired=sum(o.state == RETIRED and o.number > r.number for o in all_of),
+                    doubts=tuple(doubts[window_ms]),
+                    blocked=window_ms in blocked,
+                    working=any(o.state in UNFINISHED and o.number != r.number for o in all_of),
+                )
 
     def uncleaned_generations(self, name: str, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
         window_ms, number = after

@@ -13,17 +13,14 @@ from tidegate.core.files.receipt import DATA
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import CURRENT
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
+from tidegate.ledger.store import Part, row_of
 
 n, g = schema.archive_notes, schema.generations
 t, w = schema.batch_window_totals, schema.windows
 
 
-class SqlDue:
+class SqlDue(Part):
     """core.due.DueLedger on PostgreSQL or SQLite."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def note(self, name: str) -> ArchiveNote | None:
         with self._store.begin() as c:

@@ -11,7 +11,7 @@ from tidegate.core.batch.states import INGEST
 from tidegate.core.window.forecast import BATCHES, earlier
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 from tidegate.ledger import schema
-from tidegate.ledger.store import row_of, rows_of
+from tidegate.ledger.store import read_as, row_of, rows_of
 
 b = schema.batches
 NOTHING = TopicFacts(None, None, ())
@@ -49,12 +49,4 @@ def _facts(c: Connection, name: str, batch: Any) -> TopicFacts:
 
 def partition_facts(p: Any) -> PartitionFacts:
     """Of a row of `batch_partitions`."""
-    return PartitionFacts(
-        partition=p.partition,
-        max_event_ms=p.max_event_ms,
-        drained=bool(p.drained),
-        advanced_ms=p.advanced_ms,
-        open_transaction_since_ms=p.open_transaction_since_ms,
-        last_stable_offset=p.last_stable_offset,
-        timed_ms=p.timed_ms,
-    )
+    return read_as(PartitionFacts, p, drained=bool(p.drained))

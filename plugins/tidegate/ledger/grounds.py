@@ -28,6 +28,7 @@ from tidegate.core.publish.grounds import (
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import schema
+from tidegate.ledger.store import read_as
 
 t, r, b = schema.batch_window_totals, schema.batch_ranges, schema.batches
 
@@ -69,24 +70,12 @@ def _batches(c: Connection, mine: Any, late: set[int]) -> tuple[BatchGround, ...
     source = t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id))
     sums = [func.sum(t.c.rows).label("rows"), func.sum(t.c.rerouted).label("rerouted")]
     found = c.execute(select(*columns, *sums).select_from(source).where(mine).group_by(*columns).order_by(b.c.batch_id))
-    result = []
-    for row in found:
-        floor = loads(Floor, row.floor)
-        result.append(
-            BatchGround(
-                batch_id=row.batch_id,
-                kind=row.kind,
-                rows=int(row.rows),
-                late=row.batch_id in late,
-                rerouted=int(row.rerouted),
-                spec_version=row.spec_version,
-                clock_ms=row.clock_ms,
-                landed_ms=row.landed_ms,
-                floor_ms=floor.low_ms,
-                closed_above=len(floor.closed),
-            )
-        )
-    return tuple(result)
+    return tuple(_ground(row, loads(Floor, row.floor), row.batch_id in late) for row in found)
+
+
+def _ground(row: Any, floor: Floor, late: bool) -> BatchGround:
+    sums = {"rows": int(row.rows), "rerouted": int(row.rerouted)}
+    return read_as(BatchGround, row, **sums, late=late, floor_ms=floor.low_ms, closed_above=len(floor.closed))
 
 
 def _partitions(c: Connection, mine: Any) -> tuple[PartitionGround, ...]:
@@ -139,7 +128,7 @@ def _losses(c: Connection, name: str, within: tuple[int, int]) -> tuple[tuple[Lo
     x = schema.losses
     lost = and_(x.c.pipeline == name, x.c.batch_id.between(*within))
     found = [
-        Lost(row.batch_id, row.partition, row.start, row.end, row.reason)
+        read_as(Lost, row)
         for row in c.execute(select(x).where(lost).order_by(x.c.batch_id, x.c.partition).limit(MAX_LOSSES))
     ]
     gone = and_(b.c.pipeline == name, b.c.batch_id.between(*within), b.c.state == "ABANDONED", b.c.kind == INGEST)

@@ -18,7 +18,7 @@ from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import CURRENT, WindowKey
 from tidegate.ledger import schema
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
-from tidegate.ledger.store import Store, row_of
+from tidegate.ledger.store import Part, read_as, row_of
 
 n, e = schema.notices, schema.events
 AUDIT, AUDITED = "audit", "audited"
@@ -27,11 +27,8 @@ _CURSOR = "events read"
 """Key of the row that says how far the event log was read; it is always closed."""
 
 
-class SqlNotices:
+class SqlNotices(Part):
     """core.notices.NoticeLedger on PostgreSQL or SQLite."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def standing(self, name: str) -> dict[str, Notice]:
         statement = select(n).where(n.c.pipeline == name, n.c.closed_ms.is_(None)).order_by(n.c.first_ms, n.c.key)
@@ -98,7 +95,7 @@ class SqlNotices:
         statement = select(e).where(e.c.pipeline == name, e.c.id > after, e.c.what.in_(sorted(whats)))
         with self._store.begin() as c:
             found = c.execute(statement.order_by(e.c.id).limit(limit)).all()
-        return [Happening(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail)) for x in found]
+        return [read_as(Happening, x, detail=json.loads(x.detail)) for x in found]
 
     def news(self, name: str, old: int | None, upto: int, findings: Sequence[Finding]) -> None:
         mine, now = and_(n.c.pipeline == name, n.c.key == _CURSOR), self._store.now_ms()
@@ -176,4 +173,4 @@ def told_and_untold(c: Connection, names: Sequence[str] | None = None) -> tuple[
 def _notice(row: Any) -> Notice:
     if row is None:
         raise LostComparison("no such notice")
-    return Notice(loads(Finding, row.content), row.first_ms, row.told_ms, row.ended_ms, row.closed_ms)
+    return read_as(Notice, row, finding=loads(Finding, row.content))

@@ -12,17 +12,14 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LostComparison, StepMissing
 from tidegate.core.tell.pauses import Pause, ordered, without
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store
+from tidegate.ledger.store import Part
 
 e, p = schema.events, schema.pipelines
 SUBJECT, PAUSED, UNPAUSED = "DAGs", "paused on purpose", "unpaused"
 
 
-class SqlPauses:
+class SqlPauses(Part):
     """core.pausing.PauseLedger on PostgreSQL or SQLite."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def standing(self, name: str) -> Pause | None:
         with self._store.begin() as c:

@@ -27,7 +27,7 @@ from tidegate.ledger.reads_rows import (
     window_row,
     window_total,
 )
-from tidegate.ledger.store import row_of, rows_of
+from tidegate.ledger.store import read_as, row_of, rows_of
 
 PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
 """About so many files and batches of the ledger are in memory at once."""
@@ -56,10 +56,7 @@ class AuditReads(Snapshots):
                 states={state: count for state, count in c.execute(states.order_by(b.c.state))},
                 unlanded={row.batch_id: row.state for row in c.execute(unlanded)},
                 unmoved=int(c.scalar(duties) or 0) + int(c.scalar(kept) or 0) + len(reopenings.duties(c, name)),
-                losses=tuple(
-                    LossRow(x.batch_id, x.partition, x.start, x.end, x.reason)
-                    for x in rows_of(c, schema.losses, pipeline=name)
-                ),
+                losses=tuple(read_as(LossRow, x) for x in rows_of(c, schema.losses, pipeline=name)),
                 windows={w.start_ms: window_row(w) for w in rows_of(c, schema.windows, pipeline=name)},
                 generations=tuple(_without_files(c, name)),
                 newest_event=newest_event(c, name),

@@ -33,7 +33,7 @@ from tidegate.ledger.reads_rows import (
     window_row,
 )
 from tidegate.ledger.reads_rows import window_total as total_of
-from tidegate.ledger.store import asked, row_of, rows_of
+from tidegate.ledger.store import asked, read_as, row_of, rows_of
 from tidegate.ledger.truths import answer_of
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
@@ -147,7 +147,7 @@ class BoardReads(Snapshots):
             of_files = select(f.c.window_ms, f.c.kind, func.count(), func.sum(f.c.rows), func.sum(f.c.bytes))
             of_files = of_files.where(f.c.pipeline == name, f.c.batch_id == batch_id)
             files = c.execute(of_files.group_by(f.c.window_ms, f.c.kind)).all()
-            losses = [LossRow(x.batch_id, x.partition, x.start, x.end, x.reason) for x in rows_of(c, lost, **mine)]
+            losses = [read_as(LossRow, x) for x in rows_of(c, lost, **mine)]
         windows: dict[int, list[int]] = defaultdict(lambda: [0, 0])
         for at, kind, _, rows, _ in files:
             if at is not None:

@@ -21,18 +21,15 @@ from tidegate.core.look.views import BatchRow, Event, GenerationRow, RangeRow, W
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, asked
+from tidegate.ledger.store import Part, asked, read_as
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
 K = TypeVar("K")
 _DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")
 
 
-class Snapshots:
+class Snapshots(Part):
     """The base of everything that only reads."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
@@ -140,26 +137,16 @@ def window_row(row: Any) -> WindowRow:
 
 
 def window_total(row: Any) -> WindowTotal:
-    return WindowTotal(
-        window_ms=row.window_ms,
-        batch_id=row.batch_id,
-        kind=row.kind,
-        partition=row.partition,
-        rows=row.rows,
-        min_offset=row.min_offset,
-        max_offset=row.max_offset,
-        rerouted=row.rerouted,
-    )
+    return read_as(WindowTotal, row)
 
 
 def generation_row(row: Any, made: Iterable[Any] = (), files: Iterable[Any] = ()) -> GenerationRow:
     """`made`: its rows of generation_batches."""
-    names = [f for f in GenerationRow.__dataclass_fields__ if f not in ("batches", "files", "late", "set_aside")]
-    values = {field: getattr(row, field) for field in names}
     made = tuple(made)
     late = [x for x in made if x.kind == LATE]
-    return GenerationRow(
-        **values,
+    return read_as(
+        GenerationRow,
+        row,
         batches=tuple(x.batch_id for x in made),
         files=tuple(files),
         late=tuple(x.batch_id for x in late),
@@ -178,7 +165,7 @@ def events(c: Connection, name: str, limit: int, subject: str | None) -> list[Ev
 
 
 def event(row: Any) -> Event:
-    return Event(row.id, row.at_ms, row.actor, row.what, row.subject, json.loads(row.detail))
+    return read_as(Event, row, detail=json.loads(row.detail))
 
 
 def newest_event(c: Connection, name: str) -> int:

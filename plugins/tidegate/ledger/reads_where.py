@@ -19,7 +19,7 @@ from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 from tidegate.ledger import resumptions, rows, schema
 from tidegate.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
-from tidegate.ledger.store import row_of, rows_of
+from tidegate.ledger.store import read_as, row_of, rows_of
 
 b, r, p = schema.batches, schema.batch_ranges, schema.batch_partitions
 
@@ -154,7 +154,7 @@ class _Look:
     def _lost(self, partition: int) -> list[LossRow]:
         if partition not in self._losses:
             found = rows_of(self._c, schema.losses, pipeline=self._name, partition=partition)
-            self._losses[partition] = [LossRow(x.batch_id, x.partition, x.start, x.end, x.reason) for x in found]
+            self._losses[partition] = [read_as(LossRow, x) for x in found]
         return self._losses[partition]
 
     def _batch_with(self, era: _Era, partition: int, offset: int) -> int | None:

@@ -35,7 +35,7 @@ from tidegate.core.window.transitions import UNFINISHED
 from tidegate.ledger import ends, moves, reopenings, resumptions, rows, schema
 from tidegate.ledger.comparing import subject
 from tidegate.ledger.specs import registered
-from tidegate.ledger.store import Store, insert_all, row_of, scalar
+from tidegate.ledger.store import Part, insert_all, row_of, scalar
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -51,11 +51,8 @@ _DECODED = (REPLAY, HEAL)
 """Kinds whose rows are all by the columns of one spec."""
 
 
-class SqlRecovery:
+class SqlRecovery(Part):
     """core.ledger.RecoveryLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     # ------------------------------------------------------------ looking
 

@@ -1,4 +1,4 @@
-"""Dirty rows that change their owner: whose they are is one row for each batch, so nobody can take them twice."""
+"""Dirty rows that change their owner: one row for each batch says whose they are, so that no two batches take them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.core.batch.states import OPEN_STATES, DirtySource, Plan
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
 from tidegate.core.files.receipt import DIRTY, PartitionRows
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store
+from tidegate.ledger.store import Part, Store, columns, read_as
 
 b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
 e, k = schema.events, schema.run_bindings
@@ -26,11 +26,8 @@ _LOOKED_AT = 20
 """Asks that commands left when they were killed, and those of others that wait."""
 
 
-class SqlRedrives:
+class SqlRedrives(Part):
     """core.redriving.RedriveLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def dirty_batches(self, name: str) -> list[DirtyBatch]:
         statement = (
@@ -45,11 +42,9 @@ class SqlRedrives:
                 told[row.batch_id] = row
                 parts[row.batch_id] += (from_plain(PartitionRows, p) for p in json.loads(row.partitions))
         return [
-            DirtyBatch(
-                i, row.topic, row.topic_id, bool(row.side_moved and row.side_registered), add_up(i, parts[i])
-            )
+            read_as(DirtyBatch, row, settled=bool(row.side_moved and row.side_registered), rows=add_up(i, parts[i]))
             for i, row in told.items()
-        ]  # fmt: skip
+        ]
 
     def counts(self, name: str, batch_id: int) -> dict[str, int]:
         sums = select(*(func.sum(r.c[k]) for k in KINDS)).where(r.c.pipeline == name, r.c.batch_id == batch_id)
@@ -152,12 +147,5 @@ def _owned(batch_id: Any, name: str) -> Any:
 
 
 def _source_values(plan: Plan, source: DirtySource) -> dict[str, Any]:
-    return {
-        "pipeline": plan.pipeline,
-        "batch_id": plan.batch_id,
-        "source": source.batch_id,
-        "partition": source.partition,
-        "rows": source.rows,
-        "min_offset": source.min_offset,
-        "max_offset": source.max_offset,
-    }
+    spans = columns(source, "partition", "rows", "min_offset", "max_offset")
+    return {"pipeline": plan.pipeline, "batch_id": plan.batch_id, "source": source.batch_id, **spans}

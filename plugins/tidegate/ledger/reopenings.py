@@ -19,17 +19,14 @@ from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, REOPEN, WindowKey
 from tidegate.core.window.transitions import BEGIN, TAKE, UNFINISHED
 from tidegate.ledger import moves, schema
-from tidegate.ledger.store import Store, asked, insert_all, row_of, rows_of, scalar
+from tidegate.ledger.store import Part, Store, asked, insert_all, row_of, rows_of, scalar
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _BEGUN = (BEGIN.event, TAKE.event)
 
 
-class SqlReopenings:
+class SqlReopenings(Part):
     """core.ledger.ReopenLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def candidates(self, name: str, window_ms: int | None = None, since_ms: int | None = None) -> list[LateWindow]:
         with self._store.begin() as c:

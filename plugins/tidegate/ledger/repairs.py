@@ -8,16 +8,13 @@ from tidegate.core.batch import transitions as batch
 from tidegate.core.window import transitions as window
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import moves, schema
-from tidegate.ledger.store import Store, scalar
+from tidegate.ledger.store import Part, scalar
 
 
-class SqlRepairs:
+class SqlRepairs(Part):
     """core.views.LedgerRepairs. Each method compares with the reason that the operator saw.
 
     Raises LostComparison where the block is gone, or another one by now: look again before clearing it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def clear_batch(self, name: str, batch_id: int, reason: str, why: str) -> None:
         with self._store.begin() as c:

@@ -7,16 +7,13 @@ from sqlalchemy import and_, exists, or_, select
 from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, OF_REPLAYS, Rehearsal, Unfinished
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store
+from tidegate.ledger.store import Part
 
 g = schema.generations
 
 
-class SqlReplays:
+class SqlReplays(Part):
     """core.rehearsing.ReplayLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
         made = g.alias()

@@ -11,16 +11,13 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.look.views import Event
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store
+from tidegate.ledger.store import Part, read_as
 
 _LOOKED_AT = 100
 """So many requests of a kind may come between two clicks on one button."""
 
 
-class SqlRequests:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
+class SqlRequests(Part):
     def ask(self, name: str, what: str, subject: str, token: str, detail: dict[str, Any]) -> int:
         """Note a request; the event's id. A second click brings the same `token`, and finds the first one's.
 
@@ -49,7 +46,7 @@ class SqlRequests:
         e = schema.events
         with self._store.begin() as c:
             x = c.execute(select(e).where(e.c.pipeline == name, e.c.id == number)).first()
-        return None if x is None else Event(x.id, x.at_ms, x.actor, x.what, x.subject, json.loads(x.detail))
+        return None if x is None else read_as(Event, x, detail=json.loads(x.detail))
 
 
 def _find(c: Connection, name: str, what: str, subject: str, token: str) -> int | None:

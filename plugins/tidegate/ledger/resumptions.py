@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import and_, delete, insert, select, update
@@ -11,16 +12,13 @@ from sqlalchemy.engine import Connection
 from tidegate.core.batch.states import Plan
 from tidegate.core.source.log_cut import Cut, Resumption
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, rows_of
+from tidegate.ledger.store import Part, columns, read_as, rows_of
 
 s, k, p = schema.resumptions, schema.log_cuts, schema.pipelines
 
 
-class SqlCuts:
+class SqlCuts(Part):
     """core.logcut.CutLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def open(self, name: str) -> tuple[Cut, ...]:
         with self._store.begin() as c:
@@ -31,12 +29,12 @@ class SqlCuts:
             self._store.raise_version(c, name, version)
             for cut in cuts:
                 c.execute(delete(k).where(k.c.pipeline == name, k.c.partition == cut.partition))
-                c.execute(insert(k).values(pipeline=name, found_ms=self._store.now_ms(), **_values(cut)))
+                c.execute(insert(k).values(pipeline=name, found_ms=self._store.now_ms(), **asdict(cut)))
                 self._store.note(c, name, "log cut", f"partition {cut.partition}", {"reason": cut.words()})
 
     def settle(self, name: str, cut: Cut, resumed: Resumption) -> None:
         with self._store.begin() as c:
-            same = and_(*(k.c[column].is_not_distinct_from(value) for column, value in _values(cut).items()))
+            same = and_(*(k.c[column].is_not_distinct_from(value) for column, value in asdict(cut).items()))
             gone = delete(k).where(k.c.pipeline == name, same)
             self._store.compare_and_set(c, gone, f"the cut of partition {cut.partition}")
             self._store.raise_version(c, name)
@@ -68,27 +66,14 @@ def open_cuts(c: Connection, names: Sequence[str]) -> dict[str, tuple[Cut, ...]]
 
 def decided(c: Connection, name: str, **where: Any) -> tuple[Resumption, ...]:
     """Of cut logs; oldest first."""
-    found = (r for r in rows_of(c, s, pipeline=name, **where) if r.after_batch)
-    return tuple(
-        Resumption(
-            partition=r.partition,
-            after_batch=r.after_batch,
-            topic_id=r.topic_id,
-            offset=r.offset,
-            lost_start=r.lost_start,
-            leader_epoch=r.leader_epoch,
-            why=r.why,
-        )
-        for r in found
-    )
+    return tuple(read_as(Resumption, r) for r in rows_of(c, s, pipeline=name, **where) if r.after_batch)
 
 
 def put(c: Connection, name: str, one: Resumption) -> None:
     """In place of an earlier decision about the same batch and partition."""
     row = {"pipeline": name, "after_batch": one.after_batch, "partition": one.partition}
     c.execute(delete(s).where(*(s.c[column] == value for column, value in row.items())))
-    kept = {"topic_id": one.topic_id, "offset": one.offset, "lost_start": one.lost_start, "why": one.why}
-    c.execute(insert(s).values(**row, **kept, leader_epoch=one.leader_epoch))
+    c.execute(insert(s).values(**row, **columns(one, "topic_id", "offset", "lost_start", "leader_epoch", "why")))
 
 
 def keep_starts(c: Connection, plan: Plan, why: str) -> None:
@@ -98,11 +83,8 @@ def keep_starts(c: Connection, plan: Plan, why: str) -> None:
         return
     begun = {p.partition: p.start for p in plan.partitions} | {x.partition: x.start for x in plan.losses}
     for partition, offset in begun.items():
-        put(
-            c,
-            plan.pipeline,
-            Resumption(partition=partition, after_batch=0, topic_id=plan.topic_id, offset=offset, why=why),
-        )
+        kept = Resumption(partition=partition, after_batch=0, topic_id=plan.topic_id, offset=offset, why=why)
+        put(c, plan.pipeline, kept)
 
 
 def taken_up(c: Connection, plan: Plan, newest: int) -> None:
@@ -117,14 +99,3 @@ def rewound(c: Connection, name: str, topic_id: str | None, before: int | None =
     mine += [] if before is None else [s.c.after_batch < before]
     newest = select(s.c.after_batch).where(*mine).order_by(s.c.after_batch.desc()).limit(1)
     return c.scalar(newest) or 0
-
-
-def _values(cut: Cut) -> dict[str, Any]:
-    return {
-        "partition": cut.partition,
-        "topic_id": cut.topic_id,
-        "after_batch": cut.after_batch,
-        "start": cut.start,
-        "end": cut.end,
-        "leader_epoch": cut.leader_epoch,
-    }

@@ -13,16 +13,13 @@ from tidegate.core.window import transitions
 from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
 from tidegate.ledger import moves, schema
 from tidegate.ledger.comparing import lock
-from tidegate.ledger.store import Store, insert_all, row_of, rows_of
+from tidegate.ledger.store import Part, insert_all, row_of, rows_of
 
 g, x = schema.generations, schema.generation_batches
 
 
-class SqlRollbacks:
+class SqlRollbacks(Part):
     """core.rollback.RollbackLedger."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def begin(self, name: str, key: WindowKey, current: int, origin: int, why: str) -> int:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)

@@ -10,16 +10,13 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of, scalar
+from tidegate.ledger.store import Part, Store, row_of, scalar
 
 b, s = schema.batches, schema.spec_versions
 
 
-class SqlSpecs:
+class SqlSpecs(Part):
     """workflow.awaiting.SpecsInForce."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def spec(self, name: str) -> Pipeline | None:
         with self._store.begin() as c:

@@ -29,7 +29,7 @@ from tidegate.ledger.replays import SqlReplays
 from tidegate.ledger.resumptions import SqlCuts
 from tidegate.ledger.rollbacks import SqlRollbacks
 from tidegate.ledger.specs import SqlSpecs, registered
-from tidegate.ledger.store import Store, make_engine, row_of
+from tidegate.ledger.store import Part, Store, make_engine, row_of
 from tidegate.ledger.totals import SqlTotals
 from tidegate.ledger.truths import SqlTruths
 from tidegate.ledger.windows import SqlWindows
@@ -73,10 +73,7 @@ class SqlLedger:
         self.store.engine.dispose()
 
 
-class SqlPipelines:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
+class SqlPipelines(Part):
     def register(self, pipeline: Pipeline, fingerprint: str) -> int:
         for _ in range(3):  # two schedulers may meet a new spec at once: the second one finds it
             try:

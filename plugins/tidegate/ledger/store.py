@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -182,8 +183,15 @@ class Store:
         )
 
 
+class Part:
+    """A part of the ledger: some of its tables' questions and changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+
 def in_our_words(error: SQLAlchemyError) -> LedgerError:
-    """A taken key is a lost comparison; a database that is away comes back; anything else a retry cannot mend."""
+    """A taken key is a lost comparison; a database that is away comes back; anything else no retry can repair."""
     first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
     if isinstance(error, IntegrityError) and re.search("unique", first, re.IGNORECASE):
         return LostComparison(f"somebody else wrote the same row: {first}")
@@ -204,15 +212,21 @@ SPANS = 5_000
 
 
 def asked(c: Connection, statement: str, values: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """`statement` with these rows in place of `{rows}`; of too many in parts."""
-    mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
+    """`statement` with these rows in place of `{rows}`; of too many in parts. Joined with them as rows: with IN or
+    OR, PostgreSQL walks over the whole table, or costs more to plan than to answer."""
     found: list[Any] = []
     for at in range(0, len(values), SPANS):
         some = values[at : at + SPANS]
-        row = f"({', '.join([mark] * len(some[0]))})"
+        row = f"({', '.join(_marks(c, some[0]))})"
         sql = statement.format(rows=", ".join([row] * len(some)))
         found += c.exec_driver_sql(sql, tuple(value for one in some for value in one))
     return found
+
+
+def _marks(c: Connection, values: tuple[Any, ...]) -> list[str]:
+    if c.dialect.paramstyle == "qmark":
+        return ["?"] * len(values)
+    return ["CAST(%s AS BIGINT)" if isinstance(value, int) else "%s" for value in values]
 
 
 def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:
@@ -233,6 +247,21 @@ def _rows_where(table: Any, columns: tuple[str, ...]) -> Select:
 def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
     rows = rows_of(connection, table, **where)
     return rows[0] if rows else None
+
+
+def read_as(kind: Callable[..., T], row: Any, **others: Any) -> T:
+    """A `kind` from the row's columns of the same names; `others` are the fields that no column says by itself."""
+    return kind(**{name: getattr(row, name) for name in _fields(kind) if name not in others}, **others)
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def columns(value: Any, *names: str) -> dict[str, Any]:
+    """Columns by the fields of the same names."""
+    return {name: getattr(value, name) for name in names}
 
 
 def scalar(connection: Connection, statement: ClauseElement, kind: type[T]) -> T | None:

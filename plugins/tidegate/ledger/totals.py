@@ -7,6 +7,7 @@ batch below it never change.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -18,14 +19,13 @@ from tidegate.core.base.plain import dumps, from_plain, to_plain
 from tidegate.core.batch.states import INGEST, OPEN_STATES
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
+from tidegate.ledger.rows import FATES
+from tidegate.ledger.store import Part, asked, row_of
 
 t, b = schema.totals, schema.batches
 MOST = 20_000
 """Batches that one transaction adds up."""
 NEWEST = 2**62
-ROWS = 5_000
-"""VALUES in one statement; SQLite takes no more than about 32,000 of their fields."""
 _SPANS = {
     "plan": ("b.planned_ms", "b.clock_ms"),
     "start": ("b.began_ms", "b.planned_ms"),
@@ -36,11 +36,8 @@ _SPANS = {
 """Step -> end and beginning; one that is null is not known."""
 
 
-class SqlTotals:
+class SqlTotals(Part):
     """core.totals.TotalsLedger on PostgreSQL or SQLite."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def advance(self, name: str) -> bool:
         with self._store.begin() as c:
@@ -70,7 +67,7 @@ def totals(c: Connection, names: Sequence[str]) -> dict[str, Totals]:
 
 
 def _read(row: Any | None) -> tuple[int, Totals]:
-    """Sums of a version that knew other ones are none: they are made again from the first batch on."""
+    """Sums of a version that knew other ones do not count: they are made again from the first batch on."""
     if row is None:
         return 0, Totals()
     try:
@@ -107,31 +104,17 @@ def _last_final(c: Connection, name: str) -> int:
 
 def _newer(c: Connection, spans: Mapping[str, tuple[int, int]]) -> dict[str, Totals]:
     """Sums over each pipeline's batches with ids in `(low, high]`."""
-    asked = [(name, low, high) for name, (low, high) in spans.items()]
-    found: dict[str, Totals] = {}
-    for at in range(0, len(asked), ROWS):
-        part = asked[at : at + ROWS]
-        for row in _rows(c, _RANGES, part):
-            sums = Sums(**{f.name: int(getattr(row, f.name) or 0) for f in fields(Sums)})
-            one = Totals(ingested=sums) if row.kind == INGEST else Totals(redriven=sums)
-            found[row.pipeline] = found.get(row.pipeline, Totals()) + one
-        for row in _rows(c, _TAKEN, part):
-            found[row.pipeline] = found.get(row.pipeline, Totals()) + Totals(taken=int(row.taken or 0))
-        for row in _rows(c, _STEPS, part):
-            spent = BatchSteps(
-                **{k: Spent(int(getattr(row, f"{k}_ms") or 0), int(getattr(row, f"{k}_n") or 0)) for k in _SPANS}
-            )
-            found[row.pipeline] = found.get(row.pipeline, Totals()) + Totals(steps=spent)
+    wanted = [(name, low, high) for name, (low, high) in spans.items()]
+    found: dict[str, Totals] = defaultdict(Totals)
+    for row in asked(c, _RANGES, wanted):
+        sums = Sums(**{f.name: int(getattr(row, f.name) or 0) for f in fields(Sums)})
+        found[row.pipeline] += Totals(ingested=sums) if row.kind == INGEST else Totals(redriven=sums)
+    for row in asked(c, _TAKEN, wanted):
+        found[row.pipeline] += Totals(taken=int(row.taken or 0))
+    for row in asked(c, _STEPS, wanted):
+        spent = {k: Spent(int(getattr(row, f"{k}_ms") or 0), int(getattr(row, f"{k}_n") or 0)) for k in _SPANS}
+        found[row.pipeline] += Totals(steps=BatchSteps(**spent))
     return found
-
-
-def _rows(c: Connection, statement: str, asked: Sequence[tuple[str, int, int]]) -> list[Any]:
-    """`statement` with these rows in place of `{rows}`. Joined with them as rows: with IN, PostgreSQL walks over the
-    whole table."""
-    sqlite = c.dialect.paramstyle == "qmark"
-    row = "(?, ?, ?)" if sqlite else "(%s, CAST(%s AS BIGINT), CAST(%s AS BIGINT))"
-    sql = statement.format(rows=", ".join([row] * len(asked)))
-    return list(c.exec_driver_sql(sql, tuple(value for one in asked for value in one)))
 
 
 _LANDED = (
@@ -139,14 +122,13 @@ _LANDED = (
     "AND b.state = 'LANDED' "
 )
 _ASKED = "WITH asked(pipeline, low, high) AS (VALUES {rows}) SELECT a.pipeline, "
-_FATES = ("data", "late", "dirty", "filtered", "dropped")
-_PLAIN = ("read", *_FATES, "rerouted", "bytes")
+_PLAIN = ("read", *FATES, "rerouted", "bytes")
 _RANGES = (
     _ASKED
     + 'b.kind, sum(r."end" - r.start) AS offsets, '
     + ", ".join(f'sum(r."{name}") AS "{name}"' for name in _PLAIN)
     + ", sum(abs(r.read - ("
-    + " + ".join(f"r.{name}" for name in _FATES)
+    + " + ".join(f"r.{name}" for name in FATES)
     + "))) AS unaccounted "
     + _LANDED
     + "JOIN batch_ranges AS r ON r.pipeline = b.pipeline AND r.batch_id = b.batch_id GROUP BY a.pipeline, b.kind"

@@ -14,15 +14,12 @@ from tidegate.core.window.answer import Answer
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import schema
-from tidegate.ledger.store import Store, row_of
+from tidegate.ledger.store import Part, columns, read_as, row_of
 
 t, w = schema.truths, schema.windows
 
 
-class SqlTruths:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
+class SqlTruths(Part):
     def known(self, name: str, key: WindowKey, kinds: Iterable[str]) -> tuple[int, Answer | None]:
         totals = schema.batch_window_totals
         mine = and_(totals.c.pipeline == name, totals.c.window_ms == key.start_ms, totals.c.kind.in_(list(kinds)))
@@ -36,14 +33,7 @@ class SqlTruths:
             return waiting(c, [name]).get(name, {})
 
     def save(self, name: str, key: WindowKey, answer: Answer, old: Answer | None) -> None:
-        values = {
-            "source": answer.source,
-            "rows": answer.rows,
-            "expected": answer.expected,
-            "problem": answer.problem,
-            "asked_ms": answer.asked_ms,
-            "since_ms": answer.since_ms,
-        }
+        values = columns(answer, "source", "rows", "expected", "problem", "asked_ms", "since_ms")
         with self._store.begin() as c:
             if old is None:
                 c.execute(insert(t).values(pipeline=name, window_ms=key.start_ms, **values))
@@ -57,7 +47,7 @@ class SqlTruths:
                 raise LostComparison(f"window {iso(key.start_ms)} of {name} is closed already")
             change = update(t).where(_still(name, key, answer)).values(accepted=why)
             self._store.compare_and_set(c, change, f"the count of window {iso(key.start_ms)}")
-            detail = {"rows": answer.rows, "expected": answer.expected, "source": answer.source, "why": why}
+            detail = columns(answer, "rows", "expected", "source") | {"why": why}
             self._store.note(c, name, "count accepted", f"window {window_id(key.start_ms)}", detail)
 
 
@@ -77,15 +67,7 @@ def stored_answer(c: Connection, name: str, key: WindowKey) -> Answer | None:
 
 
 def answer_of(row: Any) -> Answer:
-    return Answer(
-        source=row.source,
-        rows=row.rows,
-        expected=row.expected,
-        problem=row.problem,
-        asked_ms=row.asked_ms,
-        since_ms=row.since_ms,
-        accepted=row.accepted,
-    )
+    return read_as(Answer, row)
 
 
 def _still(name: str, key: WindowKey, answer: Answer) -> Any:

@@ -6,7 +6,7 @@ databases, and which PostgreSQL answers by one index probe for each pair, where 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from tidegate.core.window.waits import Look, Standing, WindowRef
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger.facts import partition_facts
-from tidegate.ledger.store import LIMITS, in_our_words
+from tidegate.ledger.store import LIMITS, asked, in_our_words
 
 # Partitions of a batch that is known already are not sent again: what has landed is final. The nonce tells it from
 # another batch of the same number, in a ledger that lost commits.
@@ -94,9 +94,9 @@ class SqlWaits:
 
     def _facts(self, c: Connection, pipelines: Collection[str]) -> dict[str, TopicFacts]:
         known = {name: self._known.get(name, _UNKNOWN) for name in sorted(pipelines)}
-        asked = [(name, one.batch_id, one.nonce) for name, one in known.items()]
+        wanted = [(name, one.batch_id, one.nonce) for name, one in known.items()]
         found: dict[str, tuple[Any, list[Any]]] = {}
-        for row in _execute(c, _FACTS, asked):
+        for row in asked(c, _FACTS, wanted):
             found.setdefault(row.pipeline, (row, []))[1].append(row)
         self._known = {}  # of those that are asked for and no others: nothing grows
         for name, (batch, rows) in found.items():
@@ -108,15 +108,8 @@ class SqlWaits:
         return {name: one.facts for name, one in self._known.items()}
 
     def _standings(self, c: Connection, windows: Collection[WindowRef]) -> dict[WindowRef, Standing]:
-        rows = _execute(c, _STANDINGS, sorted(windows))
+        rows = asked(c, _STANDINGS, sorted(windows))
         return {(row.pipeline, row.start_ms): Standing(row.state, row.number, row.owes) for row in rows}
 
     def close(self) -> None:
         self._engine.dispose()
-
-
-def _execute(c: Connection, statement: str, asked: Sequence[tuple[Any, ...]]) -> list[Any]:
-    mark = "?" if c.dialect.paramstyle == "qmark" else "%s"
-    row = f"({', '.join([mark] * len(asked[0]))})"
-    sql = statement.format(rows=", ".join([row] * len(asked)))
-    return list(c.exec_driver_sql(sql, tuple(value for values in asked for value in values)))

@@ -40,16 +40,13 @@ from tidegate.ledger.comparing import as_read as _as_read
 from tidegate.ledger.comparing import lock as _lock
 from tidegate.ledger.facts import earlier_facts, topic_facts
 from tidegate.ledger.grounds import grounds_of
-from tidegate.ledger.store import Store, insert_all, row_of, rows_of
+from tidegate.ledger.store import Part, insert_all, read_as, row_of, rows_of
 from tidegate.ledger.truths import stored_answer
 
 w, g = schema.windows, schema.generations
 
 
-class SqlWindows:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
+class SqlWindows(Part):
     # ------------------------------------------------------------ looking
 
     def facts(self, name: str) -> TopicFacts:
@@ -86,49 +83,13 @@ class SqlWindows:
         made = rows_of(c, schema.generation_batches, **where)
         batches = tuple(r.batch_id for r in made)
         late = tuple(r.batch_id for r in made if r.kind == LATE)
+        known = {"window": key, "batches": batches, "late": late}
         if row.state == BUILDING:
-            return BuildingGeneration(
-                pipeline=name,
-                window=key,
-                number=number,
-                epoch=row.epoch,
-                nonce=row.nonce,
-                kind=row.kind,
-                batches=batches,
-                late=late,
-            )
-        files = tuple(rows.file_entry(r) for r in rows_of(c, schema.generation_files, **where))
+            return read_as(BuildingGeneration, row, **known)
+        known["files"] = tuple(rows.file_entry(r) for r in rows_of(c, schema.generation_files, **where))
         if row.state in (BUILT, SWAPPING, DISCARDED):
-            return BuiltGeneration(
-                pipeline=name,
-                window=key,
-                number=number,
-                epoch=row.epoch,
-                kind=row.kind,
-                batches=batches,
-                directory=row.directory,
-                files=files,
-                digest=row.digest,
-                state=row.state,
-                location=row.location,
-                late=late,
-            )
-        return PublishedGeneration(
-            pipeline=name,
-            window=key,
-            number=number,
-            kind=row.kind,
-            batches=batches,
-            location=row.location,
-            files=files,
-            digest=row.digest,
-            published_ms=row.published_ms,
-            state=row.state,
-            announced=row.announced_ms is not None,
-            epoch=row.epoch,
-            late=late,
-            spec_version=row.spec_version,
-        )
+            return read_as(BuiltGeneration, row, **known)
+        return read_as(PublishedGeneration, row, **known, announced=row.announced_ms is not None)
 
     def holds(self, generation: BuildingGeneration) -> bool:
         with self._store.begin() as c:
@@ -162,7 +123,7 @@ class SqlWindows:
         statement = select(t).where(t.c.pipeline == name, t.c.window_ms == key.start_ms, mine)
         with self._store.begin() as c:
             found = c.execute(statement.order_by(t.c.batch_id, t.c.partition)).all()
-        return [OwedSpan(r.batch_id, r.partition, r.rows, r.min_offset, r.max_offset) for r in found]
+        return [read_as(OwedSpan, r) for r in found]
 
     def grounds(self, name: str, key: WindowKey, batches: Iterable[int], late: Iterable[int] = ()) -> Grounds:
         with self._store.begin() as c:
