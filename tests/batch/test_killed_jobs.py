@@ -53,7 +53,7 @@ def test_a_driver_that_is_killed_is_told_in_words(spark: Callable[[str], Path], 
     assert caught.value.retry
     said = line(caught.value)
     assert "failed: the Spark driver was killed by signal 9 (SIGKILL); try 2 of 4" in said
-    assert "if it goes on failing: if nobody killed it, memory ran out" in said
+    assert "if it goes on failing: unless somebody killed it, memory ran out" in said
     assert "--master" not in str(caught.value)
     assert "Cannot execute" not in str(caught.value)
     assert ("NativeCodeLoader" in str(caught.value)) == (body == PYTHON_DIES), "its own words stand above"
@@ -157,4 +157,4 @@ def test_a_worker_that_is_killed_is_no_java_stack() -> None:
     ):
         assert failure.what == what
         assert failure.retry
-        assert failure.advice.startswith("if nobody killed it, memory ran out")
+        assert failure.advice.startswith("unless somebody killed it, memory ran out")

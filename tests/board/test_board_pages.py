@@ -257,8 +257,8 @@ def test_a_published_window_shows_its_certificate_and_what_it_rests_on(world: Wo
 @pytest.mark.parametrize(
     ("at", "says"),
     [
-        ("2013-01-05T01:30", "ready, but nobody has published it"),
-        ("20130105T010000Z", "ready, but nobody has published it"),
+        ("2013-01-05T01:30", "ready, but no run has published it"),
+        ("20130105T010000Z", "ready, but no run has published it"),
         ("2013-01-05T07:00+01:00", "partition 0"),
         ("2013-02-01T00:00Z", "No landed batch has any"),
     ],

@@ -39,7 +39,7 @@ def test_what_is_not_ours_is_kept_and_the_exit_code_says_so(tide: Tide, world: W
     (world.folder / "lake/readings/_tidegate/tmp/backup").mkdir()
     result = tide("clean", "readings")
     assert result.exit_code == 1
-    assert f"KEPT {world.location}/_tidegate/tmp/backup: not a name of ours" in result.output
+    assert f"KEPT {world.location}/_tidegate/tmp/backup: not a name that Tidegate gives" in result.output
     assert (world.folder / "lake/readings/_tidegate/tmp/backup").is_dir()
 
 

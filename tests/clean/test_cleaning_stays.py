@@ -144,7 +144,7 @@ def test_a_foreign_file_in_a_retired_directory_stays(world: World) -> None:
     mine.write_text("mine")
     found = days_later(world, 2)
     assert hour_files(world, 0) == ["site=a/mine.parquet"]
-    assert [k.why for k in found.kept] == ["not a file of ours: it stays; find out whose it is"]
+    assert [k.why for k in found.kept] == ["not a file of Tidegate: it stays; find out whose it is"]
 
 
 @pytest.mark.parametrize("how", ["catalogue", "content"])

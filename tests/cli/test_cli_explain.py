@@ -30,7 +30,7 @@ def test_explain_a_published_hour(tide: Tide, world: World) -> None:
 def test_explain_an_hour_that_is_ready_and_one_that_is_not(tide: Tide) -> None:
     ready = tide("explain", "readings", "2013-01-05T01:30")
     assert ready.exit_code == 1
-    assert "ready, but nobody has published it" in ready.output
+    assert "ready, but no run has published it" in ready.output
     assert (
         "next         airflow dags backfill readings.archive -s 2013-01-05T01:00Z -e 2013-01-05T01:00Z" in ready.output
     )

@@ -188,7 +188,7 @@ def test_late_rows_count_where_the_spec_says_so(world: World) -> None:
 
 def test_without_a_way_to_ask_nothing_counts_as_complete(world: World) -> None:
     world.truth = None  # type: ignore[assignment]
-    assert "unknown: audit: nobody is connected to it here" in ready(world).reason
+    assert "unknown: audit: nothing here is connected to it" in ready(world).reason
 
 
 def test_a_pipeline_that_names_no_other_system_asks_none(world: World) -> None:

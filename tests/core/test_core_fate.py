@@ -230,7 +230,7 @@ TOO_DIRTY = "batch 7: 5 of 9 records are dirty, over dirty.max_count 1"
 @pytest.mark.parametrize(("kind", "offered"), [("dirty_limit", True), ("job", False), (None, False)])
 def test_only_a_batch_that_was_too_dirty_can_be_let_land_as_it_is(kind: str | None, offered: bool) -> None:
     answer = decide(replace(LIFE, batch=replace(BATCH, state="WRITING", refused=TOO_DIRTY, refused_kind=kind)))
-    assert answer.next_step.startswith("mend the spec, then clear the write task")
+    assert answer.next_step.startswith("fix the spec, then clear the write task")
     assert ("tidegate repair flights --release 7" in answer.next_step) == offered
 
 
@@ -436,7 +436,7 @@ READY = Certificate(
         (placed(None, row=ROW, others=(CURRENT,)), None, "it is CLOSED, and not published yet"),
         (placed(None, row=replace(ROW, state="OPEN")), None, ": it is not published yet"),
         (placed(None), None, ": it is not published yet"),
-        (placed(None), READY, "ready: passed; nobody has published it"),
+        (placed(None), READY, "ready: passed; no run has published it"),
         (placed(None), replace(READY, ready=False, reason="held"), "2013-01-05T00:00Z: held"),
     ],
 )

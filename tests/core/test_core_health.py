@@ -497,14 +497,14 @@ def test_what_is_said_of_a_parse() -> None:
         parsing(DAG_FILE, None, ParseLimits()),
     )
     assert well.what == "tidegate_pipelines.py takes 1,234 s to parse"
-    assert dark.what == "tidegate_pipelines.py: nobody knows how long it takes"
+    assert dark.what == "tidegate_pipelines.py: unknown how long it takes"
     slow, often = parsing(DAG_FILE, 33.0, ParseLimits())
     assert slow.what == "tidegate_pipelines.py takes 33 s to parse; Airflow ends it after 30 s"
     assert slow.means == "a parse that takes longer loses all its DAGs until the next one: nothing is scheduled"
     assert often.what == "tidegate_pipelines.py takes 33 s to parse, and is parsed again 30 s later"
     (stale,) = parsing(DAG_FILE, None, ParseLimits(file_s=1300.0))
     assert stale.what == (
-        "tidegate_pipelines.py: nobody knows how long it takes; DAGs are taken for removed after 50 s, a parse may "
+        "tidegate_pipelines.py: unknown how long it takes; DAGs are taken for removed after 50 s, a parse may "
         "take 1,300 s"
     )
     assert stale.means == slow.means

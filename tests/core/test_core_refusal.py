@@ -7,7 +7,7 @@ import pytest
 from tidegate.core.base.errors import BatchRefused
 from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
 
-SPEC = "mend the spec, then clear the write task: the same offsets are read again"
+SPEC = "fix the spec, then clear the write task: the same offsets are read again"
 RELEASE = "tidegate repair flights --release 3 --why '...'"
 DIRTY = "batch 3: 5 of 9 records are dirty, over dirty.max_count 1"
 

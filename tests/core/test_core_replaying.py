@@ -215,7 +215,9 @@ def test_a_lost_file_refuses_what_only_it_holds() -> None:
 def test_rows_whose_columns_nobody_knows_are_not_taken() -> None:
     found = decide([span(**GONE, unnamed=3, missing=("a",))], AUTO)
     assert isinstance(found, Refusal)
-    assert found.reason == ("batch 1: gone; nobody recorded by which columns the rows of generation 3 were decoded")
+    assert found.reason == (
+        "batch 1: gone; the ledger does not say by which columns the rows of generation 3 were decoded"
+    )
     assert found.advice.startswith("keep the generation in force, or go back to an earlier one")
     insisted = decide([span(unnamed=3)], FILES)
     assert isinstance(insisted, Refusal)

@@ -51,5 +51,5 @@ def test_the_refusal_names_field_samples_and_what_to_do(world: World) -> None:
         "batch 1: 5 of 6 records are dirty, over dirty.max_count 2; mostly value: expected an integer"
     )
     assert "for example partition 0 offset 0: {" in what
-    assert "mend the spec or raise the threshold" in advice
+    assert "fix the spec or raise the threshold" in advice
     assert len(lines(world)) == 5

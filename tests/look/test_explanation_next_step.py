@@ -61,7 +61,7 @@ def test_a_run_that_has_ended_is_cleared(world: World) -> None:
     """A backfill leaves runs that have failed as they are."""
     assert told(world).next_step == BACKFILL
     noted(world, False, T0)
-    assert told(world).next_step.endswith(f"mend what it says, then: {CLEAR}")
+    assert told(world).next_step.endswith(f"fix what it says, then: {CLEAR}")
     assert told(world, 1).next_step == BACKFILL.replace("T00", "T01"), "it has no run that ended"
 
 

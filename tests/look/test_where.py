@@ -78,7 +78,7 @@ def test_the_words_of_a_published_a_late_a_dirty_and_a_waiting_row(world: World)
     assert dirty.raw == "not json"
     assert waiting.words.endswith(
         "waits for its window 2013-01-05T01:00Z: ready: watermark 2013-01-05T02:30Z has passed the window's end "
-        "2013-01-05T02:00Z; nobody has published it"
+        "2013-01-05T02:00Z; no run has published it"
     )
     assert [f.settled for f in (published, late, dirty, waiting)] == [True, True, True, False]
 
@@ -115,7 +115,7 @@ def test_a_row_of_a_healed_hour_is_in_the_generation_in_force(world: World) -> N
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("PLANNED", "PLANNED, nobody has begun to write it"),
+        ("PLANNED", "PLANNED, no task has begun to write it"),
         ("WRITING", "WRITING, attempt 1 is at work or has died"),
         ("SEALED", "SEALED, attempt 1 is complete and lands next"),
         ("refused", "attempt 1 was refused: too dirty"),

@@ -71,7 +71,7 @@ def test_a_replay_that_died_a_day_ago_is_given_up_and_late_rows_join_their_windo
     world.clock.advance(1)
     gone, taken = maintained(world)
     assert gone == (
-        "2013-01-05T00:00Z: generation 2 (replay) is given up: nobody has begun to build it again since "
+        "2013-01-05T00:00Z: generation 2 (replay) is given up: no task has begun to build it again since "
         "2013-01-09T04:00Z; generation 1 stays in force; to replay it: tidegate replay readings 2013-01-05T00:00Z"
     )
     assert "2013-01-05T00:00Z was reopened as generation 3" in taken
@@ -87,7 +87,7 @@ def test_the_event_log_says_why(world: World) -> None:
     history = world.context().ledger.cleaning.history("readings", "window 20130105T000000Z", ("discarded",))
     (moment,) = history
     assert moment.detail["generation"] == 2
-    assert "nobody has begun to build it again since 2013-01-09T04:00Z" in moment.detail["why"]
+    assert "no task has begun to build it again since 2013-01-09T04:00Z" in moment.detail["why"]
 
 
 def test_one_that_was_begun_and_never_taken(world: World) -> None:

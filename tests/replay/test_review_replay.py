@@ -176,7 +176,7 @@ def test_rows_whose_columns_an_old_record_does_not_name_are_not_taken(tmp_path: 
         assert rollback.rollback(ctx, window(0), 2).generation == 4
     for partition in (0, 1):
         world.kafka.trim(TOPIC, partition, 2)
-    with pytest.raises(ReplayRefused, match="nobody recorded by which columns") as refused:
+    with pytest.raises(ReplayRefused, match="the ledger does not say by which columns") as refused:
         replay.replay(ctx, window(0))
     assert "tidegate rollback" in refused.value.advice
     if then != "reopened":  # generation 1 holds the same batches' rows, and these name their columns

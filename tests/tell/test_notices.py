@@ -287,7 +287,7 @@ def test_what_is_old(world: World) -> None:
     deliver(ctx, [people])
     world.clock.advance(GIVE_UP_MS + 1)
     (line,) = deliver(ctx, [people])
-    assert line == "WARNING: given up after a week, nobody was told: d.t of run r has failed for good: broke"
+    assert line == "WARNING: given up after a week, no one was told: d.t of run r has failed for good: broke"
     assert deliver(ctx, [people]) == []
     world.clock.advance(KEEP_MS + 1)
     told(world, people)

@@ -88,7 +88,7 @@ def test_a_run_that_has_ended_is_a_concern_at_once_and_is_cleared_by_a_person() 
         "the archive runs of 2 windows have ended without a publication: 2013-01-05T01:00Z, 2013-01-05T02:00Z"
     )
     assert found.advice.endswith(
-        "mend what it says, then: airflow tasks clear readings.archive --yes -s 2013-01-05T01:00Z -e 2013-01-05T02:00Z"
+        "fix what it says, then: airflow tasks clear readings.archive --yes -s 2013-01-05T01:00Z -e 2013-01-05T02:00Z"
     )
 
 

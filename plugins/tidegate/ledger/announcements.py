@@ -1,4 +1,4 @@
-"""What there is to tell of generations in force, and which of them nobody has told of yet."""
+"""What there is to tell of generations in force, and which of them are still untold."""
 
 from __future__ import annotations
 

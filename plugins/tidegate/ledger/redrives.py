@@ -104,7 +104,7 @@ class SqlRedrives(Part):
 
 
 def _standing(name: str, ask: Ask) -> Any:
-    """UPDATE of this ask, if nobody has changed it since it was read."""
+    """UPDATE of this ask, unless it was changed since it was read."""
     same = and_(e.c.pipeline == name, e.c.id == ask.id, e.c.subject == SUBJECT, e.c.what == ASKED)
     return update(e).where(same, e.c.detail == dumps({"until_ms": ask.until_ms}))
 

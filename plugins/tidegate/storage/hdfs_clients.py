@@ -40,7 +40,7 @@ class Clients:
             return self._clients[key]
 
     def drop(self, client: Client) -> None:
-        """Use it no more: a call of it hangs, and nobody knows in which state it comes back."""
+        """Use it no more: a call of it hangs, and its state afterwards is unknown."""
         with self._lock:
             for key in [key for key, one in self._clients.items() if one is client]:
                 del self._clients[key]

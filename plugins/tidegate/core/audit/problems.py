@@ -34,8 +34,8 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of all LANDED batches. `data` + `reopened` = `published` + `waiting`; `abandoned` and `lost` are offsets nobody
-    will read. `reopened` of the late rows are in generations that took them up."""
+    """Of all LANDED batches. `data` + `reopened` = `published` + `waiting`; `abandoned` and `lost` are offsets that
+    will never be read. `reopened` of the late rows are in generations that took them up."""
 
     balance: Balance
     published: int

@@ -167,8 +167,8 @@ class JobKilled(JobFailed):
     """A signal ended the Spark job's process, which had no time to say why."""
 
     advice = (
-        "if nobody killed it, memory ran out: `journalctl -k` or `dmesg -T` on the driver's host names what the kernel "
-        "killed; give the driver (spark.driver.memory), the worker or its container more memory, or lower "
+        "unless somebody killed it, memory ran out: `journalctl -k` or `dmesg -T` on the driver's host names what the "
+        "kernel killed; give the driver (spark.driver.memory), the worker or its container more memory, or lower "
         "ingest.max_records"
     )
 
@@ -183,7 +183,7 @@ class AttemptSpoilt(JobFailed):
 class BatchRefused(TidegateError):
     """What was read may not land; offsets stay where they were."""
 
-    advice = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
+    advice = "fix the spec or raise the threshold, then clear the write task: the same offsets are read again"
 
     def __init__(
         self,

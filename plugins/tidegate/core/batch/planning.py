@@ -33,7 +33,7 @@ class PlanningView:
     begun: bool = False  # whether a batch was ever planned, on whatever topic
     newest: int = 0  # the batch whose planned ends these are; 0 before the first
     epochs: dict[int, int] = field(default_factory=dict)  # leader epochs by which the planned ends are known
-    cuts: tuple[Cut, ...] = ()  # of the log, about which nobody has decided
+    cuts: tuple[Cut, ...] = ()  # of the log, that are undecided
     skipped: dict[int, Interval] = field(default_factory=dict)  # offsets that somebody gave up after a cut
     rewound: int = 0  # the newest batch after which reading went back to a cut
 
@@ -253,9 +253,9 @@ def _first(start: str | int, offsets: Lane, at_time: int | None) -> int:
 
 
 def revise(plan: Plan, pipeline: Pipeline, spec_version: int) -> Plan:
-    """The next revision of a refused batch: the same ranges, floor and clock, decoded by the mended spec.
+    """The next revision of a refused batch: the same ranges, floor and clock, decoded by the fixed spec.
 
-    Its late rows go by the mended spec's policy: a window that was open for the first revision waits for this one."""
+    Its late rows go by the fixed spec's policy: a window that was open for the first revision waits for this one."""
     if pipeline.source.topic != plan.topic:
         raise SourceError(f"batch {plan.batch_id} reads {plan.topic}; a refused batch cannot change its topic")
     floor = by_policy(plan.floor, pipeline.windows, pipeline.late_policy)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tidegate.core.base.errors import BatchRefused
 
-_ALL = "mend the spec, then clear the write task: the same offsets are read again"
+_ALL = "fix the spec, then clear the write task: the same offsets are read again"
 
 
 class RefusalKind(StrEnum):

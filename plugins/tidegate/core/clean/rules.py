@@ -1,6 +1,6 @@
-"""What may be deleted: only what the ledger proves that nobody can need, and only when it is old enough (R7).
+"""What may be deleted: only what the ledger proves to be useless to tasks and readers, once it is old enough (R7).
 
-Everything here is decided from facts of one moment; whoever deletes reads them again right before. Ages come from the
+Everything here is decided from facts of one moment; the cleaner reads them again right before. Ages come from the
 ledger. A name that the ledger does not know is never touched: the ledger may have lost the commit that it was made by.
 """
 
@@ -208,7 +208,7 @@ def landed(facts: BatchFacts | None, marked: bool, ttl: Cleaning, now_ms: int) -
 
 
 def landed_files(manifest: Iterable[str], listing: Iterable[str], merged: Iterable[str] = ()) -> Verdict:
-    """Files of the manifest belong elsewhere by now; what duplicate tasks wrote beside them is nobody's.
+    """Files of the manifest belong elsewhere by now; what duplicate tasks wrote beside them belongs to no generation.
 
     `merged`: those of the manifest that stayed here because a merged file of their window holds their rows."""
     named = set(manifest) - set(merged)

@@ -63,7 +63,7 @@ def _instant(ms: int) -> str:
 
 
 def due(settings: Completeness, answer: Answer | None, rows: int, now_ms: int) -> bool:
-    """Whether to ask (again), when `rows` of ours have landed by now.
+    """Whether to ask (again), when `rows` of the window have landed by now.
 
     What was accepted is settled, and what is complete as long as nothing more lands for the window."""
     if answer is None:
@@ -77,7 +77,7 @@ def due(settings: Completeness, answer: Answer | None, rows: int, now_ms: int) -
 
 
 def compare(settings: Completeness, answer: Answer | None, now_ms: int) -> Comparison:
-    """What the answer means for its window at `now_ms`; without one, nobody has been asked."""
+    """What the answer means for its window at `now_ms`; without one, the other system was not asked."""
     source = settings.source_name
     if answer is not None and answer.accepted is None and answer.source != source:
         answer = None  # the spec names another system since

@@ -1,4 +1,4 @@
-"""Dirty rows that become data after the spec was mended: which are taken up, and what a redrive must show.
+"""Dirty rows that become data after the spec was fixed: which are taken up, and what a redrive must show.
 
 A redrive is a batch of its own. It takes whole batches' dirty rows, with their original coordinates, from their files:
 what decodes by now is data (or late), what still does not is a dirty row of the redrive. So every row has one owner:
@@ -43,7 +43,7 @@ class DirtyBatch:
 
 
 ASK_LASTS_MS = 90_000
-"""A command that waits for its turn says so again within this time; one that was killed holds nobody up for longer."""
+"""A command that waits for its turn says so again within this time; one that was killed holds nothing up for longer."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def of_headers(pipeline: Pipeline) -> str | None:
     return next((c.name for c in pipeline.columns if c.path in _HEADERS), None)
 
 
-# ---------------------------------------------------------------- what to mend
+# ---------------------------------------------------------------- what to fix
 
 
 @dataclass(frozen=True)

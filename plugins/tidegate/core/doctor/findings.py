@@ -1,4 +1,4 @@
-"""What `tidegate doctor` finds: how bad, what it means, how to mend. The rules are in `core.doctor.rules`."""
+"""What `tidegate doctor` finds: how bad, what it means, how to fix it. The rules are in `core.doctor.rules`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 OK, WARNING, WRONG, UNKNOWN = "ok", "warning", "wrong", "unknown"
 LEVELS = (WRONG, WARNING, UNKNOWN, OK)
-"""Worst first. `unknown`: nobody could look."""
+"""Worst first. `unknown`: it could not be looked at."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ def ok(check: str, what: str, about: str = "") -> Finding:
 
 
 def unknown(check: str, what: str, mend: str = "", about: str = "") -> Finding:
-    """Nobody could look."""
+    """A finding about what could not be looked at."""
     return Finding(check, UNKNOWN, what, "this could not be looked at", mend, about)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """In the order in which they are mended; the same things together."""
+    """Findings in the order in which to fix them; the same things together."""
     return sorted(findings, key=lambda f: (LEVELS.index(f.level), f.about, f.check))
 
 

@@ -1,4 +1,4 @@
-"""When a set-up is wrong, and how to mend it: one function for each thing that is looked at. Times are in seconds."""
+"""When a set-up is wrong, and how to fix it: one function for each thing that is looked at. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def dags(
     paused = [i for kind, i in ids.items() if found[i].paused and kind != "replay" and kind not in meant]
     if paused:
         means = "its schedule does nothing, and cleared tasks wait" + (
-            "; nobody makes missing runs, cleans, or frees what a killed backfill left"
+            "; no task makes missing runs, cleans, or frees what a killed backfill left"
             if f"{pipeline}.maintain" in paused
             else ""
         )
@@ -257,19 +257,17 @@ def dags(
 
 def import_errors(found: Sequence[tuple[str, str]]) -> list[Finding]:
     """File and last line of what Airflow says."""
-    means, mend = "its DAGs are not there, or are old", "mend the file; airflow dags list-import-errors shows all of it"
+    means, mend = "its DAGs are not there, or are old", "fix the file; airflow dags list-import-errors shows all of it"
     return [Finding("imports", WRONG, f"{file}: {text}", means, mend, file.rpartition("/")[2]) for file, text in found]
 
 
 def parsing(file: str, seconds: float | None, limits: ParseLimits) -> list[Finding]:
-    """`seconds`: how long Airflow's last parse of it took; None where nobody knows.
+    """`seconds`: how long Airflow's last parse of it took; None if unknown.
 
     A parse that is ended, or that outlasts the threshold, takes all DAGs of the file for removed. Half of what is
     allowed must be enough: a machine that is busy takes twice as long."""
     name = file.rpartition("/")[2]
-    what = (
-        f"{name} takes {seconds:,.0f} s to parse" if seconds is not None else f"{name}: nobody knows how long it takes"
-    )
+    what = f"{name} takes {seconds:,.0f} s to parse" if seconds is not None else f"{name}: unknown how long it takes"
     took, found = seconds or 0.0, list[Finding]()
     need = max(60, _tens(4 * took))
     lost = "a parse that takes longer loses all its DAGs until the next one: nothing is scheduled"
@@ -358,7 +356,7 @@ def connection(conn_id: str, types: Collection[str], found: str | None, users: C
     """`found`: its type. `types`: those that fit; empty for any."""
     if types and found not in types:
         what = f"connection {conn_id} is of type {found or 'none'}, not {' or '.join(sorted(types))}"
-        mend = f"mend it under Admin > Connections; airflow connections get {conn_id}"
+        mend = f"fix it under Admin > Connections; airflow connections get {conn_id}"
         return Finding("connections", WRONG, what, f"needed by {', '.join(sorted(users))}", mend, conn_id)
     return ok("connections", f"connection {conn_id} ({found or 'no type'})", conn_id)
 

@@ -27,7 +27,7 @@ MOST_REFUSED = 2
 """So often a reopening is refused before it is no more tried by itself."""
 
 QUIET_MS = 2 * 3_600_000
-"""A job that builds a generation may be at work for so long: nobody else begins another one before."""
+"""A job that builds a generation may be at work for so long: no other task begins one before."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _advice(pipeline: str, windows: Windows, mark: PartitionWatermark, now_ms: i
 
 def oddities(windows: Windows, facts: TopicFacts, now_ms: int, unread: int | None) -> list[tuple[str, str]]:
     """(what, what to do) about a topic whose windows hold though it is read to its end. `unread` records wait in Kafka;
-    None: nobody asked."""
+    None: the source was not asked."""
     marks = watermarks(windows, facts)
     if windows.idle != "clock" or not marks or not all(m.drained for m in marks):
         return []

@@ -1,4 +1,4 @@
-"""What is the matter with a pipeline, and what to do about it: the one place that decides what everybody says."""
+"""What is the matter with a pipeline, and what to do about it: the one place that decides it for all views."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegate.core.window.watermark import Certificate
 MOST_COMMANDS = 3
 _STANDS = "the generations in force stay, and cannot be reopened meanwhile"
 OF_KAFKA = ("source_reset", "data_loss", "loss_ahead")
-"""Conditions that nobody can see while Kafka gives no answer."""
+"""Conditions that cannot be seen while Kafka gives no answer."""
 
 
 def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Since | None) -> tuple[Concern, ...]:
@@ -41,7 +41,7 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     unread = None if status.lag is None else status.lag.records
     found = [*_stuck(pipeline.name, survey.blocks, survey.open_batch), *_of_kafka(status)]
     found += [Concern(*odd, "watermark") for odd in blocking.oddities(pipeline.windows, survey.facts, now_ms, unread)]
-    waited = None if "late_window" in quiet else since  # nobody is expected to publish them
+    waited = None if "late_window" in quiet else since  # no run is expected to publish them
     found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)
     found += _held_too_long(pipeline, status.held, now_ms)
     found += _late_left(pipeline.name, status.late_left)
@@ -65,7 +65,7 @@ def _stuck(name: str, blocks: Iterable[Block], batch: OpenRow | None) -> Iterato
 
 
 def stuck_batch(name: str, blocks: Iterable[Block], batch: OpenRow | None) -> str:
-    """What the open batch waits for, and what helps, if nobody but a human lands it: no watermark moves before. "" for
+    """What the open batch waits for, and what helps, if only a human can land it: no watermark moves before. "" for
     none."""
     if batch is None:
         return ""
@@ -94,7 +94,7 @@ def first_line(text: str) -> str:
 
 
 def _of_kafka(status: PipelineStatus) -> Iterator[Concern]:
-    """While Kafka gives no answer, what people were told of: nobody has seen that it is over."""
+    """While Kafka gives no answer, what people were told of: it was not seen to be over."""
     survey, pipeline, topic = status.survey, status.pipeline, status.topic
     assert survey is not None
     if topic is None:
@@ -186,8 +186,8 @@ def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
 
 
 def step(status: PipelineStatus, certificate: Certificate) -> str:
-    """What helps a window that is not ready: the open batch first, if it waits for a human, then records that nobody
-    has read, then who blocks it."""
+    """What helps a window that is not ready: the open batch first, if it waits for a human, then records that no
+    batch has read, then who blocks it."""
     name, survey, pipeline = status.name, status.survey or NOTHING, status.pipeline
     stuck = stuck_batch(name, survey.blocks, survey.open_batch)
     if stuck:
@@ -228,7 +228,7 @@ def late_words(left: tuple[Choice, ...], name: str) -> str:
 
 
 def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) -> list[Concern]:
-    """Of replays and rollbacks that nobody has been at for hours: a killed one, or one that Kafka's retention or an
+    """Replays and rollbacks that no task has worked on for hours: a killed one, or one that Kafka's retention or an
     outage has stopped on its way."""
     left = [u for u in found if not u.at_work(now_ms)]
     concerns = []

@@ -124,7 +124,7 @@ def _open(batch: BatchRow, name: str) -> Fate:
             next_step=f"nothing if {name}.ingest is running; otherwise clear the write task of its last run",
         )
     if batch.state == "PLANNED":
-        return Fate(kind=OPEN, words=f"{about}: PLANNED, nobody has begun to write it", next_step=running)
+        return Fate(kind=OPEN, words=f"{about}: PLANNED, no task has begun to write it", next_step=running)
     if batch.state == "WRITING":
         return Fate(
             kind=OPEN, words=f"{about}: WRITING, attempt {batch.epoch} is at work or has died", next_step=running
@@ -309,7 +309,7 @@ def _waits(window: WindowFacts, around: Surroundings) -> tuple[str, str]:
     certificate = around.certificates.get(window.window_ms)
     if certificate is None:
         return "it is not published yet", see
-    return (f"ready: {certificate.reason}; nobody has published it" if certificate.ready else certificate.reason), see
+    return (f"ready: {certificate.reason}; no run has published it" if certificate.ready else certificate.reason), see
 
 
 def _unseen(life: Life, batch: BatchRow, search: Search, unwritten: tuple[str, ...], around: Surroundings) -> Fate:

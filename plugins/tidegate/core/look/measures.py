@@ -57,7 +57,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_paused": (GAUGE, "1 for each DAG, by its kind, that is paused on purpose; left out once that is over."),
     "tidegate_notices_waiting": (GAUGE, "Messages to people that have not been delivered."),
     "tidegate_time_to_loss_seconds": (GAUGE, "Until Kafka's retention passes unread records at the present pace; 0 "
-                                             "while it does; left out if it never does, or nobody knows."),
+                                             "while it does; left out if it never does, or it is unknown."),
     "tidegate_time_to_loss_stopped_seconds": (GAUGE, "The same if reading stopped now."),
     "tidegate_loss_level": (GAUGE, "0 ok, 1 warn, 2 critical, by source.loss_warning; left out if not known."),
 }  # fmt: skip
@@ -142,7 +142,7 @@ def _summary(name: str, labels: tuple[tuple[str, str], ...], spent: Spent) -> tu
 
 
 def broken(name: str) -> Measure:
-    """A pipeline whose YAML is none."""
+    """A pipeline whose YAML is invalid."""
     return Measure("tidegate_spec_ok", (("pipeline", name),), 0)
 
 

@@ -54,7 +54,7 @@ def ended(due: Due, note: ArchiveNote | None) -> tuple[int, ...]:
 def concerns(
     pipeline: Pipeline, due: Due, free: Due, since: Since | None, note: ArchiveNote | None, now_ms: int
 ) -> list[Concern]:
-    """What has ended without a publication at once, what nobody publishes once `archive.sla` is over.
+    """What has ended without a publication at once, what no run publishes once `archive.sla` is over.
 
     `free`: those of `due` that wait for nothing but a run, ready since `since`."""
     name, over = pipeline.name, ended(due, note)
@@ -68,7 +68,7 @@ def concerns(
         found.append(
             Concern(
                 f"{runs} ended without a publication: {_instants(over)}",
-                f"look at the log of the failed task and mend what it says, then{_clear(name, over, due)}",
+                f"look at the log of the failed task and fix what it says, then{_clear(name, over, due)}",
                 "late_window",
             )
         )
@@ -125,8 +125,8 @@ def filling(name: str, due: Due, over: tuple[int, ...], held: Iterable[int] = ()
 
 
 def to_fill(name: str, due: Due, over: tuple[int, ...], held: Iterable[int], lately: int) -> str:
-    """What helps the due windows, in words; "" for nothing. A backfill would only disturb whoever publishes them now:
-    `lately` windows were published in the last minutes."""
+    """What helps the due windows, in words; "" for nothing. A backfill would only disturb the run that publishes them
+    now: `lately` windows were published in the last minutes."""
     command = filling(name, due, over, held)
     if command and not over and lately >= PUBLISHING:
         return f"being published: {lately:,} in the last {LATELY_MS // 60_000} minutes"

@@ -50,9 +50,9 @@ class PipelineStatus:
     `topic`, `lag` and `loss` if Kafka gave no answer, `lag` too if the ledger's offsets are of another topic.
 
     `due` are windows that may be published and are not; `due_since_ms` is when the batch landed that made the oldest of
-    them ready (None too where nobody looked). `held` of them another system's count holds. `next_window` is the oldest
-    one that is neither published nor due: its certificate says who blocks it, `expected` when it will be ready, and
-    `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human."""
+    them ready (None too where it was not looked at). `held` of them another system's count holds. `next_window` is the
+    oldest one that is neither published nor due: its certificate says who blocks it, `expected` when it will be ready,
+    and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human."""
 
     pipeline: Pipeline
     remedy: Remedy
@@ -126,7 +126,7 @@ class PipelineStatus:
 
 
 def lag_of(progress: Progress, topic: LogState | None, asked_ms: int) -> Lag | None:
-    """None where nobody can tell: the ledger's offsets say nothing of another topic."""
+    """None where it cannot be told: the ledger's offsets say nothing of another topic."""
     if topic is None or topic.is_another(progress.topic_id):
         return None
     parts = topic.partitions

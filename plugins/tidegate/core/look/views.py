@@ -175,7 +175,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class WindowView:
-    """Everything about one window; `window` is None while nobody has closed it. `batches` are those with rows."""
+    """Everything about one window; `window` is None until it is closed. `batches` are those with rows."""
 
     window: WindowRow | None
     generations: tuple[GenerationRow, ...]

@@ -26,7 +26,7 @@ WORKING, DUE, HELD, READY, BLOCKED, OPEN = "working", "due", "held", "ready", "b
 
 @dataclass(frozen=True)
 class Meaning:
-    """`label` is a word or two; `todo` is for whoever wonders what to do about such a window."""
+    """`label` is a word or two; `todo` says what to do about such a window."""
 
     label: str
     means: str
@@ -45,13 +45,13 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     READY: Meaning(
         "ready",
-        "Its watermark has passed, and nobody has published it yet.",
+        "Its watermark has passed, and no run has published it yet.",
         "Nothing while its archive run is at work; otherwise unpause the archive DAG, or backfill the window.",
     ),
     DUE: Meaning(
         "due",
         "Ready, and its archive run has ended without a publication.",
-        "Look at the log of the failed task, mend what it says and clear it.",
+        "Look at the log of the failed task, fix what it says and clear it.",
     ),
     HELD: Meaning(
         "held",

@@ -13,7 +13,7 @@ from tidegate.core.publish import catchup
 from tidegate.core.window.states import WindowKey
 
 DONE = "done"  # published, or rebuilt by this backfill
-WORKING = "working"  # it has a run that is queued or at work, whoever began it
+WORKING = "working"  # it has a run that is queued or at work, by whatever it was begun
 CLEAR = "clear"  # its run has ended without what is wanted: it is to run again
 CREATE = "create"  # no run
 FAILED = "failed"  # its run was begun by this process, and has ended without what is wanted

@@ -187,7 +187,7 @@ class Span:
     """What one batch owes a window from one Kafka partition, and what could give it.
 
     `gone`: why Kafka cannot, `missing`: columns that the files do not hold, `lost`: a file that is not there,
-    `unnamed`: the generation in force, if nobody knows which specs decoded the rows of its files.
+    `unnamed`: the generation in force, if it is unknown which specs decoded the rows of its files.
     `kept_from`: the first offset of the partition that Kafka still has. `redriven`: rows of a redrive, whose records
     are kept in dirty files and are decoded again like Kafka's."""
 
@@ -244,7 +244,7 @@ def _from_files(span: Span) -> Refusal | None:
     before = f"{span.gone}; " if span.gone else ""
     if span.unnamed:
         return Refusal(
-            f"{before}nobody recorded by which columns the rows of generation {span.unnamed} were decoded",
+            f"{before}the ledger does not say by which columns the rows of generation {span.unnamed} were decoded",
             advice=_UNNAMED if span.gone else "replay from Kafka: --from auto",
         )
     if span.missing:

@@ -70,7 +70,7 @@ def may_go(history: Iterable[Moment], ttl: Cleaning, now_ms: int) -> Verdict:
 @dataclass(frozen=True)
 class Unfinished:
     """A generation beside the one in force that a replay or a rollback began. `began_ms`: when somebody last began to
-    build it, None if nobody has."""
+    build it, None if no task has."""
 
     window_ms: int
     number: int
@@ -89,10 +89,10 @@ def touched_ms(history: Iterable[Moment], number: int) -> int | None:
 
 
 def is_given_up(one: Unfinished, touched_ms: int | None, now_ms: int) -> bool:
-    """Whether nobody goes on with a replay, by its age alone.
+    """Whether a replay is abandoned, by its age alone.
 
     What is built may lie where readers look; and a rollback could not be begun again once late rows have been taken up.
-    Without an event nobody knows an age."""
+    Without an event its age is unknown."""
     if of_kind(one.kind).restores or one.state != BUILDING or touched_ms is None:
         return False
     return now_ms - max(touched_ms, one.began_ms or touched_ms) >= GIVEN_UP_MS
@@ -110,5 +110,5 @@ class ReplayLedger(Protocol):
 
     def rehearsed(self, name: str, key: WindowKey | None, attempt: str) -> None:
         """An event: a dry run of a replay, or of a redrive (no window), begins to write the work directory of that
-        name, which nobody publishes."""
+        name, which is never published."""
         ...

@@ -57,7 +57,7 @@ def asked(conf: Any, windows: Windows, own: WindowKey | None) -> Asked:
         raise AskedWrong(f"the run's conf is no object of keys and values: {_short(conf)}")
     unknown = [key for key in conf if key not in _KEYS]
     if unknown:
-        raise AskedWrong(f"the run's conf has a key that nobody knows: {_short(unknown[0])}")
+        raise AskedWrong(f"the run's conf has an unknown key: {_short(unknown[0])}")
     do = conf.get("do", REPLAY)
     if do not in DO:
         raise AskedWrong(f"the run's conf asks to do {_short(do)}")

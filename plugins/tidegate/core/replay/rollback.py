@@ -109,7 +109,7 @@ def _refuse_cleaned(found: Known, pipeline: Pipeline) -> None:
 
 
 def _refuse_other_rows(found: Known, current: Known) -> None:
-    """Every row has one owner: rows that the earlier generation did not have yet would be nobody's."""
+    """Every row has one owner: rows that the earlier generation did not have yet would have none."""
     more = sorted(set(current.batches) - set(found.batches)) or sorted(set(current.late) - set(found.late))
     fewer = sorted(set(found.batches) - set(current.batches)) or sorted(set(found.late) - set(current.late))
     if not more and not fewer:
@@ -118,7 +118,7 @@ def _refuse_other_rows(found: Known, current: Known) -> None:
     what = "took up late rows" if more else "does not hold rows"
     raise ReplayRefused(
         f"generation {current.number} {what} of batch {batches}, generation {found.number} "
-        f"{'did not have them' if more else 'did'}: after a rollback nobody would hold them, or two would",
+        f"{'did not have them' if more else 'did'}: after a rollback no generation would hold them, or two would",
         advice="replay the window: a replay keeps the late rows that were taken up; or go back to a generation that "
         "holds the rows of the same batches (tidegate explain lists them)",
     )

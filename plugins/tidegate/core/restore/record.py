@@ -183,7 +183,7 @@ class RecoveryLedger(Protocol):
 
         `gone`: its files have been cleaned away already; `moved`: an older one that made way for it.
         An unfinished generation of the same number is overwritten: its files are where the record says; unfinished
-        earlier ones are DISCARDED, nobody would finish them. If batches are open while the window is not CLOSED it is
+        earlier ones are DISCARDED, no task would finish them. If batches are open while the window is not CLOSED it is
         only CLOSING afterwards, and nothing else has changed (R14): the answer names the batches, which must land
         first. Raises LostComparison if the ledger has another finished generation, or other batches for the window."""
         ...

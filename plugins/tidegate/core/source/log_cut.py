@@ -111,7 +111,7 @@ class CutLedger(Protocol):
     """What is remembered of cut logs. A cut that was found stops planning until an operator has decided."""
 
     def open(self, name: str) -> tuple[Cut, ...]:
-        """Those of the accepted topic that nobody has decided about, by partition."""
+        """Undecided cuts of the accepted topic, by partition."""
         ...
 
     def remember(self, name: str, version: int, cuts: Iterable[Cut]) -> None:

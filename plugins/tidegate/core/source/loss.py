@@ -61,7 +61,7 @@ def time_to_loss(topic: LogState, progress: Progress, now_ms: int, warning_ms: i
 def level(found: LossForecast, warning_ms: int | None) -> str:
     """critical: unread records may be deleted now, or at this pace within a quarter of `warning_ms`. warn: at this pace
     within `warning_ms`; or, if reading stopped, within `warning_ms` and a tenth of all the room that there is. Else ok,
-    or unknown. off: `warning_ms` is None, nobody wants to know."""
+    or unknown. off: `warning_ms` is None, no warning is wanted."""
     if warning_ms is None:
         return OFF
     if found.state == PASSING or (found.at_pace_ms is not None and found.at_pace_ms <= warning_ms / 4):
@@ -94,7 +94,7 @@ def short(loss: TimeToLoss) -> str:
 
 
 def remedy(loss: TimeToLoss, topic: str, pipeline: str, source: Remedy) -> str:
-    """What to do, in the order of what helps soonest. Of what is gone nobody knows which limit took it: it was the only
+    """What to do, in the order of what helps soonest. Which limit took lost records is unknown: it was the only
     one that there is, if there is but one."""
     limit = loss.first.limit if loss.first is not None else ""
     if not limit and loss.retention_ms is None and loss.retention_bytes is not None:

@@ -36,7 +36,7 @@ def gone(wanted: OffsetRange, at: int, now: str) -> JobError:
 
 
 def damaged(wanted: OffsetRange, at: int, why: str) -> JobError:
-    """The client goes on behind such records as if there were none: with `gaps: allow` nobody would notice."""
+    """The client goes on behind such records as if there were none: with `gaps: allow` no check would notice."""
     return refuse(
         f"{wanted.topic} partition {wanted.partition}: the records at offset {at} are damaged ({why})",
         advice="the broker's log, or what lies between, has changed them: look at the leader's disk, or make another "

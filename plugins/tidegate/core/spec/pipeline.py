@@ -32,7 +32,7 @@ class Source:
 
 
 SKIPPED_FIELD = "_"
-"""In `CsvFormat.fields`: a position that nobody wants, on purpose."""
+"""In `CsvFormat.fields`: a position that is left out on purpose."""
 
 RAW_HEADERS = "array<struct<name:string,value:binary>>"
 RAW_PARTS = {"key": ("binary", "string"), "value": ("binary", "string"), "headers": (RAW_HEADERS,)}
@@ -137,7 +137,7 @@ class Sink:
     compression: str = "zstd"
     target_file_size: int = 256 * 1024 * 1024
     max_partitions: int = 2000
-    user: str | None = None  # who asks HDFS; None: whoever runs the process
+    user: str | None = None  # who asks HDFS; None: the user of the process
     metastore_conn_id: str | None = None  # windows are switched at once where there is one
 
 
@@ -199,7 +199,7 @@ class Reopening:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """How long what nobody needs any more is kept, ms; None: for ever."""
+    """How long files that no task or reader needs are kept, ms; None: for ever."""
 
     attempts_ms: int | None = 86_400_000
     landed_ms: int | None = 7 * 86_400_000

@@ -203,7 +203,7 @@ def _joined(kinds: set[str]) -> str | None:
 
 
 def _column(field: str, taken: set[str]) -> str:
-    """A name for the column: the field's own, if Hive can have it and nobody else does."""
+    """A name for the column: the field's own, if Hive can have it and no other column does."""
     name = re.sub(r"\W+", "_", field, flags=re.ASCII).strip("_").lower()
     if not _IDENTIFIER.fullmatch(name):
         name = f"field_{name}".rstrip("_")

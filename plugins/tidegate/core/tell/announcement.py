@@ -15,7 +15,7 @@ from tidegate.core.window.states import REOPEN, WindowKey
 from tidegate.core.window.watermark import Certificate
 
 MOST_DAYS_MS = 7 * 86_400_000
-"""How long after its publication a generation that nobody has announced is still news."""
+"""How long after its publication an unannounced generation is still news."""
 GRACE_MS = 120_000
 """What was published so lately may be announced by its own task any moment."""
 LONGEST_TEXT = 1000
@@ -101,8 +101,8 @@ def extra(pipeline: Pipeline, notice: Notice) -> dict[str, Value]:
 def warning(certificate: Certificate | None, taken_up: int = 0) -> str | None:
     """What a reader should know before trusting the window: it was closed although another system says otherwise.
 
-    Nobody is asked again for a window that is closed: of a generation that has `taken_up` late rows since it is only
-    said that it has."""
+    The other system is not asked again for a window that is closed: of a generation that has `taken_up` late rows since
+    it is only said that it has."""
     found = certificate and certificate.completeness
     if not found or found.action != WARN:
         return None

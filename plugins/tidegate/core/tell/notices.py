@@ -51,7 +51,7 @@ MOST_TEXT = 3_000
 
 
 class NotTold(TidegateError):
-    """A channel did not take a message, or nobody knows whether it did. It is sent again later, under the same id.
+    """A channel did not take a message, or it is unknown whether it did. It is sent again later, under the same id.
 
     `this_one`: it refuses this message, others may get through."""
 
@@ -128,7 +128,7 @@ class NoticeLedger(Protocol):
         ...
 
     def ended(self, name: str, notice: Notice) -> None:
-        """It is over; if nobody was told of it, there is nothing to tell."""
+        """It is over; if no one was told of it, there is nothing to tell."""
         ...
 
     def closed(self, name: str, notice: Notice) -> None:

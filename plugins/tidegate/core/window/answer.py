@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class Answer:
     """What another system said of a window when it was last asked. Times are UTC ms.
 
-    `rows` of ours had landed before the question. `expected` is None where it gave no count; `problem` then says why,
-    and is None if it does not know the window yet. `since_ms` is when it was first asked. `accepted`: why an operator
-    has what is there published all the same."""
+    `rows` of the window had landed before the question. `expected` is None where it gave no count; `problem` then says
+    why, and is None if it does not know the window yet. `since_ms` is when it was first asked. `accepted`: why an
+    operator has what is there published all the same."""
 
     source: str
     rows: int

@@ -33,7 +33,7 @@ class ArchiveNote:
     """What the maintenance DAG last saw.
 
     `published`: parts of time in which every window has a generation in force. `paused`: the archive DAG was; None
-    while nobody has looked. `ended`: windows (starts) that were due although their archive run had come to its end: it
+    while no run has looked. `ended`: windows (starts) that were due although their archive run had come to its end: it
     failed, or was marked as a success. `noted_ms`: when that was seen. `stranded`: windows (starts) with landed data
     that no run will come for; None for none.
     """

@@ -6,7 +6,7 @@ whose watermark is `M` is expected to reach the window's end `W` at
 
     C + (W - M) * (C - C0) / (M - M0)        by its pace
 
-and nobody before the clock itself has reached `W + watermark_delay`, because no watermark is ahead of the clock. For a
+and none before the clock itself has reached `W + watermark_delay`, because no watermark is ahead of the clock. For a
 drained partition, what `windows.idle` lets stand in for it comes first if it is earlier: with `follow` the pace of the
 partition that is furthest ahead, with `clock` the clock, while another partition advances, or once the topic has been
 silent for `topic_silence` (`on_silence: close`). The window is expected when its last blocker is. It is unknown where
@@ -94,7 +94,7 @@ class _View:
         self.windows, self.now, self.end_ms = windows, now, end_ms
         self.clock = clock_ms
         self.span_ms = self.clock - before.clock_ms if before.clock_ms is not None else 0
-        alone = replace(windows, idle="wait")  # nobody stands in: what each partition says itself
+        alone = replace(windows, idle="wait")  # no other time stands in: what each partition says itself
         self.own = {m.partition: m.watermark_ms for m in watermarks(alone, now)}
         self.earlier = {m.partition: m.watermark_ms for m in watermarks(alone, before)}
 

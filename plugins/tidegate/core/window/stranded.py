@@ -1,4 +1,4 @@
-"""Landed windows that no run will ever publish: the schedule does not have them, or nobody looks for them."""
+"""Landed windows that no run will ever publish: the schedule does not have them, or no task looks for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.core.window.zonedata import version_of
 
 @dataclass(frozen=True)
 class Stranded:
-    """Why nobody will publish a window that has landed rows, and what to do."""
+    """Why no run will publish a window that has landed rows, and what to do."""
 
     start_ms: int
     why: str

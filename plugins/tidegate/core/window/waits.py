@@ -1,7 +1,7 @@
 """Waits for windows: what many of them ask the ledger at once, and what each makes of the answer. Times are UTC ms.
 
-A wait names the topics and windows that it must know of; whoever runs waits asks for all of them together (`Look`) and
-lets each decide. A wait is a value: what it still needs after a look is another wait.
+A wait names the topics and windows that it must know of; the process that runs waits asks for all of them together
+(`Look`) and lets each decide. A wait is a value: what it still needs after a look is another wait.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class PartitionFacts:
     """What the ledger knows of one Kafka partition after its newest LANDED batch. All times UTC ms.
 
     `max_event_ms` is over all landed batches; `advanced_ms` is the clock of the newest plan that read anything here,
-    `timed_ms` of the newest one that read a plausible event time (None too where nobody has kept it yet);
+    `timed_ms` of the newest one that read a plausible event time (None too where it was not kept yet);
     `open_transaction_since_ms` is the clock of the first plan that met the open transaction which begins at
     `last_stable_offset`; None if no transaction was open.
     """
@@ -122,7 +122,7 @@ def own_watermark(windows: Windows, p: PartitionFacts) -> int | None:
 def watermarks(windows: Windows, facts: TopicFacts, now_ms: int | None = None) -> tuple[PartitionWatermark, ...]:
     """The watermark of each partition, idle policy applied.
 
-    A plan's clock that is ahead of `now_ms`, the clock of whoever asks, does not stand in with more than that."""
+    A plan's clock that is ahead of `now_ms`, the clock of the task that asks, does not stand in with more than that."""
     seen = [own for p in facts.partitions if (own := own_watermark(windows, p)) is not None]
     largest = max(seen, default=None)
     clock = _Clock.of(windows, facts, now_ms) if windows.idle == "clock" else None
@@ -183,7 +183,7 @@ class _Clock:
         )
 
     def stand_in(self, p: PartitionFacts) -> tuple[int | None, str]:
-        """For the drained partition `p`: (watermark, why there is none)."""
+        """For the drained partition `p`: (watermark, why it is unknown)."""
         windows = self.windows
         if self.lags:
             return None, Held.LAG

@@ -1,4 +1,4 @@
-"""Give up a generation that nobody needs any more; one that readers may have met is finished instead (R13).
+"""Give up a generation that is not needed any more; one that readers may have met is finished instead (R13).
 
 A record is written before the first step that readers can notice: a late partition that is dropped, a directory that
 moves, a location that is switched. So a generation with a record may be in the middle of its swap, whatever the ledger

@@ -118,7 +118,7 @@ def rewritten(ctx: Context, kind: type[T], job: RewritePlan, plan_path: str, sta
     """The receipt of a job that rewrites files: run beside the control plane if it is small. The receipt decides.
 
     Raises JobFailed (retry), ReplayRefused (a human is needed; `stays`: what to say where the job gives no advice).
-    Without `stays` nobody tries again: what the launcher raises."""
+    Without `stays` there is no second try: what the launcher raises."""
     size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
     here = size <= ctx.pipeline.archive.merge.local_size
     launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher

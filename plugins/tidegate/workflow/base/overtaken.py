@@ -22,8 +22,8 @@ class Turn:
         self._began = time.monotonic() if began is None else began
 
     def give_way(self) -> None:
-        """Returns when nobody builds or publishes the window any more, or the time is up. A try that has done no work
-        waits for nobody. Raises LedgerError."""
+        """Returns when no task builds or publishes the window any more, or the time is up. A try that has done no work
+        does not wait. Raises LedgerError."""
         took = time.monotonic() - self._began
         end, said = time.monotonic() + TIMES * took, False
         while self._at_work() and (left := end - time.monotonic()) > 0:

@@ -34,7 +34,7 @@ class Meter:
         self._began = 0.0
 
     def read(self, size_bytes: int, rows: int) -> None:
-        """The clock starts with the first file: whoever reads them takes a moment to start."""
+        """The clock starts with the first file: the reader takes a moment to start."""
         if self._pace is None:
             self._pace, self._began = Pace(self._say), time.monotonic()
         self._files += 1

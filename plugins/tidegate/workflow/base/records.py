@@ -112,7 +112,7 @@ def _unpacked(kind: type[T], path: str, content: bytes) -> T:
 def publication_marks(ctx: Context, since_ms: int | None) -> dict[tuple[int, int], str]:
     """(window start UTC ms, generation) -> path of its newest record, for publications since a day before `since_ms`.
 
-    Names that are none of ours are left out."""
+    Names of other files are left out."""
     layout = ctx.layout
     days = [d for d in ctx.storage.list_names(layout.publication_marks()) or [] if _is_day(d)]
     if since_ms is not None:

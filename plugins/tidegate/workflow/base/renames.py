@@ -88,7 +88,7 @@ def move_out(
 def _alarm(
     storage: Storage, todo: Do, source: str, destination: str, manifest: Mapping[str, int], quarantine: str
 ) -> Alarm:
-    """With what a human needs to mend it: which file, and where everything is now."""
+    """The error with what a human needs to fix it: which file, and where everything is now."""
     message = f"{todo.value}: {source} -> {destination}"
     if todo is Do.QUARANTINE:
         try_rename(storage, source, quarantine)

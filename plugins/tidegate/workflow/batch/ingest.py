@@ -236,7 +236,7 @@ def land(ctx: Context, run: str) -> bool:
         return False
     batch = ctx.ledger.batches.get(ctx.name, batch_id)
     if isinstance(batch, PlannedBatch | WritingBatch):
-        # the write task has ended well, so the ledger lost what it had said (a failover): nobody else would do it again
+        # the write task has ended well, so the ledger lost what it had said (a failover): no other task repeats it
         ctx.say(f"batch {batch_id} is {batch.state} although its write task is done: writing it now")
         write(ctx, run)
         batch = ctx.ledger.batches.get(ctx.name, batch_id)

@@ -134,7 +134,7 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
 
 
 def _refuse_if_cut(ctx: Context, plan: Plan, topic: LogState) -> None:
-    """Nor from a log that was cut meanwhile: some of it was read before, some after, nobody knows which."""
+    """Nor from a log that was cut meanwhile: some of it was read before, some after, and it is unknown which."""
     for partition, offset in sorted(log_cut.under(ctx, plan, topic).items()):
         raise BatchRefused(
             f"partition {partition}: the log was cut at offset {offset} (an unclean leader election?) after batch "
@@ -205,7 +205,7 @@ def _say_samples(ctx: Context, receipt: Receipt) -> None:
 
 
 def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> None:
-    """Run `step`; what it refuses is remembered on the row, for people and for the replan with a mended spec."""
+    """Run `step`; what it refuses is remembered on the row, for people and for the replan with a fixed spec."""
     try:
         step()
     except BatchRefused as e:

@@ -1,4 +1,4 @@
-"""Delete what the ledger proves that nobody can need (R7): bounded, oldest first, each time looked at again before.
+"""Delete what the ledger proves to be needed no more (R7): bounded, oldest first, each time looked at again before.
 
 Killed anywhere it does no harm and goes on next time: a deletion is decided from the ledger alone, noted after it is
 done, and done again if it was not noted. Two cleaners do the same things at worst.

@@ -220,4 +220,4 @@ class _Generations:
 
 def _foreign(paths: list[str]) -> str:
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"not a file of ours{more}: it stays; find out whose it is"
+    return f"not a file of Tidegate{more}: it stays; find out whose it is"

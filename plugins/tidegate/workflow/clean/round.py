@@ -77,7 +77,7 @@ class Run:
         return self.ctx.storage.list_names(directory) or []
 
     def since_ms(self, found: BatchAttempt | Assembly, facts: BatchFacts | GenerationFacts | None) -> int | None:
-        """When an attempt became one that nobody needs."""
+        """When an attempt was no longer needed."""
         if isinstance(facts, GenerationFacts) and isinstance(found, Assembly):
             subject = f"window {window_id(facts.window_ms)}"
             if facts.state == BUILDING:
@@ -138,7 +138,7 @@ class Run:
             self.kept.append(Item(kind, path, verdict.why))
 
     def foreign(self, kind: str, path: str) -> None:
-        self.kept.append(Item(kind, path, "not a name of ours: find out whose it is"))
+        self.kept.append(Item(kind, path, "not a name that Tidegate gives: find out whose it is"))
 
     def result(self) -> Cleaned:
         return Cleaned(tuple(self.deleted), tuple(self.kept), self.left)

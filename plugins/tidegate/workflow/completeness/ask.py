@@ -3,7 +3,8 @@
 Our own rows are counted before the question, and the answer is stored with that count, by a comparison with the answer
 that stood before: of two who ask at once one is stored, and both go on with that one. The transaction that begins to
 close the window decides by the stored answer alone. It needs no newer one: what an answer calls complete had landed by
-then, whatever lands later (`core.completeness.rules`), and any other is asked for again by whoever looks after `poll`.
+then, whatever lands later (`core.completeness.rules`), and any other is asked for again by the first task that looks
+after `poll`.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def weighed(counts: Counts | None, certificate: Certificate) -> Certificate:
 
 
 def weigher(counts: Counts | None) -> Callable[[Certificate, Answer | None], Certificate] | None:
-    """For the transaction that begins to close the window: decides by what is stored, asks nobody."""
+    """For the transaction that begins to close the window: decides by the stored answer alone."""
     if counts is None:
         return None
     return lambda certificate, answer: _weigh(counts, certificate, answer)
 
 
 def look(pipeline: Pipeline, ledger: Ledger, truth: Truth | None, clock: Clock, window: WindowKey) -> Certificate:
-    """Whether the window may be closed, for whoever waits for that; the answer is stored. Raises LedgerError."""
+    """Whether the window may be closed, for those that wait for that; the answer is stored. Raises LedgerError."""
     decided = begun(ledger, pipeline.name, window, clock)
     if decided is not None:
         return decided
@@ -94,7 +95,7 @@ def first_of(ledger: Ledger, name: str, facts: TopicFacts) -> str:
 def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certificate | None:
     """Of a window that is not OPEN any more: it was ready when it was closed, and stays so; None for an OPEN one.
 
-    One that was adopted from storage has no such answer: nobody is asked for a new one, which might say otherwise."""
+    One that was adopted from storage has no such answer: no new one is asked for, which might say otherwise."""
     state = ledger.windows.get(name, window).state
     if state == OPEN:
         return None
@@ -116,7 +117,7 @@ def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certifi
 
 
 def as_known(counts: Counts | None, certificate: Certificate) -> Certificate:
-    """As `weighed`, for people who only look: nobody is asked."""
+    """As `weighed`, for people who only look: the other system is not asked."""
     if counts is None or not _matters(counts.pipeline, certificate):
         return certificate
     kinds = rules.counted_kinds(counts.settings)
@@ -160,7 +161,7 @@ def ask(ctx: Context, window: WindowKey) -> tuple[Answer, Comparison]:
     )
     if not _matters(ctx.pipeline, certificate):
         raise StepMissing(
-            f"{ctx.name} {iso(window.start_ms)}: nobody is asked for its count: {certificate.reason}",
+            f"{ctx.name} {iso(window.start_ms)}: its count is not asked for: {certificate.reason}",
             advice=""
             if certificate.ready
             else "look again once its watermark has passed; `tidegate explain` says when",
@@ -193,7 +194,7 @@ def _counts(ctx: Context, window: WindowKey) -> Counts:
 
 
 def held(ctx: Context) -> tuple[rules.Held, ...]:
-    """By the answers that are known, oldest window first; nobody is asked."""
+    """By the answers that are known, oldest window first; the other system is not asked."""
     return rules.held(ctx.pipeline.completeness, ctx.ledger.truths.waiting(ctx.name), ctx.clock.now_ms())
 
 
@@ -210,7 +211,7 @@ def _weigh(counts: Counts, certificate: Certificate, answer: Answer | None) -> C
 
 def _ask(counts: Counts, window: WindowKey) -> tuple[int | None, str | None]:
     if counts.truth is None:
-        return None, "nobody is connected to it here"
+        return None, "nothing here is connected to it"
     try:
         return counts.truth.expected(window), None
     except TruthUnknown as e:

@@ -1,7 +1,7 @@
-"""Redrive: dirty rows become data once the spec is mended, by a batch of their own.
+"""Redrive: dirty rows become data once the spec is fixed, by a batch of their own.
 
-Planned here, written and landed as any other batch: whoever finds it open goes on with it. Kafka is not read; it takes
-its rows from the dirty files of landed batches.
+Planned here, written and landed as any other batch: the task that finds it open goes on with it. Kafka is not read; it
+takes its rows from the dirty files of landed batches.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def outcome(ctx: Context, batch: Batch) -> Redriven:
 def _refuse_spec(ctx: Context) -> None:
     if not ctx.pipeline.kafka_columns:
         raise SpecError(
-            f"{ctx.name}: its rows do not carry their Kafka offsets: nobody could tell a redriven row from a double",
+            f"{ctx.name}: its rows do not carry their Kafka offsets: a redriven row could not be told from a double",
             field="kafka_columns: false",
             advice="set kafka_columns: true; rows that land from then on can be redriven",
         )

@@ -93,7 +93,8 @@ def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tu
 def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entries: list[FileEntry]) -> None:
     """`_certificate.json`: which generation, of which batches, how many rows, on what grounds.
 
-    Before BUILT: from then on nobody writes to the directory, so that nothing can bring it back once it was renamed."""
+    Before BUILT: from then on no task writes to the directory, so that nothing can bring it back once it was
+    renamed."""
     path = join(directory, CERTIFICATE)
     try:
         ctx.storage.write_new(path, _certificate(ctx, generation, entries))

@@ -1,4 +1,4 @@
-"""Build a generation that takes late rows up: the files of the one in force, and the late files, by a job of ours.
+"""Build a generation that takes late rows up: the files of the one in force, and the late files, by a Spark job.
 
 Kafka is not asked, so its retention does not matter. What cannot be proved to be exactly these rows publishes nothing.
 """

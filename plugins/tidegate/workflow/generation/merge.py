@@ -115,7 +115,7 @@ def _columns(ctx: Context, landed: Sequence[LandedFile]) -> dict[int, Columns]:
 
 
 def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:
-    """Landed files whose rows a merged file of this CURRENT generation holds are in nobody's way any more.
+    """Landed files whose rows a merged file of this CURRENT generation holds are not needed any more.
 
     What a death leaves of them the cleaner finds by the same rule."""
     if generation.number != 1:

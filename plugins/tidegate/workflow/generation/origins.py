@@ -133,7 +133,7 @@ class Chooser:
 
     def _cuts(self, plan: Plan, now: LogState | None) -> dict[int, int]:
         """By partition the first offset at which the log has another record than the batch read: cuts that are
-        remembered, and those that nobody has noticed yet."""
+        remembered, and those that were not noticed yet."""
         if now is None or now.is_another(plan.topic_id):
             return {}
         if plan.batch_id not in self._cut:
@@ -191,7 +191,7 @@ class _Files:
 
     @property
     def unnamed(self) -> int | None:
-        """The generation in force, if nobody knows which specs decoded its rows."""
+        """The generation in force, if it is unknown which specs decoded its rows."""
         return self.current.number if self.current.spec_version == FORGOTTEN else None
 
     def decoder(self, batch_version: int) -> int | None:
@@ -270,7 +270,7 @@ class _Landed:
 
 
 def renewed(ctx: Context, work: Work, **changes: object) -> Work:
-    """The same window in a directory that nobody has written to."""
+    """The same window in a directory that no task has written to."""
     nonce = ctx.nonce()
     name = work.attempt.removesuffix(work.nonce) + nonce
     return replace(work, attempt=name, nonce=nonce, **changes)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Build a generation of the rows of an earlier one: its files are copied by a job of ours, row by row held against the
+"""Build a generation of the rows of an earlier one: its files are copied by a Spark job, row by row held against the
 manifest, and never moved (R4: readers may still be at them)."""
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
 def _refuse_spec(ctx: Context) -> None:
     if not ctx.pipeline.kafka_columns:
         raise SpecError(
-            f"{ctx.name}: its rows do not carry their Kafka offsets: nobody could tell a row that was taken up from a "
+            f"{ctx.name}: its rows do not carry their Kafka offsets: a row that was taken up could not be told from a "
             "double",
             field="kafka_columns: false",
             advice="late rows stay in the late table: query it beside the table",

@@ -17,7 +17,7 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Shown:
-    """`text` is for the log, `plain` (JSON) for whoever looks later."""
+    """`text` is for the log, `plain` (JSON) is kept for later."""
 
     text: str
     plain: dict[str, Any]

@@ -73,7 +73,7 @@ class Explanation:
 def explain(
     ctx: Context, reads: LedgerReads, key: WindowKey, topic: LogState | None = None, view: WindowView | None = None
 ) -> Explanation:
-    """`topic`: what Kafka has said; None where nobody has asked, or it gave no answer. `view`: the window, where it has
+    """`topic`: what Kafka has said; None where it was not asked, or gave no answer. `view`: the window, where it has
     been read already. Raises LedgerError."""
     name, now_ms = ctx.name, ctx.clock.now_ms()
     view = view or reads.window(name, key)
@@ -208,7 +208,7 @@ def _words(
     if view.window is not None:
         return f"{view.window.state.lower()}, not published", run
     if now.ready:
-        return "ready, but nobody has published it", run
+        return "ready, but no run has published it", run
     if now.blockers:
         when = f"; {expected.text()}" if expected is not None else ""
         blockers = len(now.blockers)
@@ -231,7 +231,7 @@ def _run(name: str, note: ArchiveNote | None, key: WindowKey) -> str:
     command = backfill(name, key, key)
     if note is not None and key.start_ms in note.ended:
         again = clear(name, key.start_ms, key.start_ms)
-        return f"look at the log of the failed task of its archive run and mend what it says, then: {again}"
+        return f"look at the log of the failed task of its archive run and fix what it says, then: {again}"
     if note is not None and note.paused:
         return f"{name}.archive was paused when last looked at: unpause it, or run: {command}"
     return command

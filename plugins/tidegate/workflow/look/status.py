@@ -165,7 +165,7 @@ def due_since(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]]) -> dict
 def _ready_since(
     found: Mapping[str, PipelineStatus], free: Mapping[str, Due], reads: SurveyLedger, now_ms: int, exact: bool
 ) -> dict[str, Since]:
-    """Since when the oldest window that nobody holds has been ready, of those where that matters."""
+    """Since when the oldest window that no count holds has been ready, of those where that matters."""
     same = {name: one.due_since_ms for name, one in found.items() if exact and free[name] == one.due}
     known = {name: Since(ms) for name, ms in same.items() if ms is not None}
     asked = [

@@ -1,4 +1,4 @@
-"""Replays that died while they were built and that nobody goes on with: given up, so that late rows can join their
+"""Replays that died while they were built and that no task goes on with: given up, so that late rows can join their
 windows again. Readers have met none of them; the generation in force stays."""
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class _Left:
 def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
     """Replays whose last try began a day ago or earlier, and that no run may come to; what was done, in words.
 
-    `at_work`: None where nobody can say what runs there are; then nothing is given up. The comparison is of the epoch
-    that was there before ages and runs were looked at: whoever takes it meanwhile keeps it. A driver that lives all the
-    same has lost its epoch, as to any other try: it publishes nothing of this generation, and its files are cleaned."""
+    `at_work`: None where it is unknown what runs there are; then nothing is given up. The comparison is of the epoch
+    that was there before ages and runs were looked at: a task that takes it meanwhile keeps it. A driver that lives all
+    the same has lost its epoch, as to any other try: it publishes nothing of this generation, and its files are
+    cleaned."""
     if at_work is None:
         return []
     done: list[str] = []
@@ -51,9 +52,9 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
         number, at = one.generation.number, iso(one.key.start_ms)
         try:
             if preflight.recorded_as_built(ctx, one.generation) is not None:
-                continue  # the ledger has forgotten more than this: whoever asks for the replay again adopts it
+                continue  # the ledger has forgotten more than this: the next ask for the replay adopts it
             current = ctx.ledger.windows.get(ctx.name, one.key).current
-            why = f"nobody has begun to build it again since {iso(one.since_ms)}"
+            why = f"no task has begun to build it again since {iso(one.since_ms)}"
             ctx.ledger.windows.discard(one.generation, f"{why}, and no run is at it")
         except LostComparison:
             continue  # somebody goes on with it

@@ -1,4 +1,4 @@
-"""What the ledger knows is due, whoever forgot it: windows without a publication, side files without their tables."""
+"""Duties that the ledger shows to be due: windows without a publication, side files without their tables."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tidegate.workflow.maintain import abandoned
 
 
 def maintain(ctx: Context, runs: RunsSeen | None = None, at_work: AtWork | None = None) -> list[str]:
-    """The maintenance DAG's duties for one pipeline; what was done, in words. `runs`: None where nobody has looked;
-    `at_work`: None where nobody can look."""
+    """The maintenance DAG's duties for one pipeline; what was done, in words. `runs`: None where Airflow was not asked;
+    `at_work`: None where it cannot be asked."""
     guard(ctx)
     note_archive(ctx, runs)
     add_up(ctx)
@@ -94,7 +94,7 @@ def _refuse_if_readable(ctx: Context, plan: Plan) -> None:
 
 
 def left_of(ctx: Context, plan: Plan) -> tuple[OffsetRange, ...]:
-    """What of the plan's ranges can still be read. Raises SourceUnavailable if nobody can tell."""
+    """What of the plan's ranges can still be read. Raises SourceUnavailable if the source gives no answer."""
     if plan.is_redrive:
         return ()
     try:

@@ -76,7 +76,7 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
     """Clear on a published window: a lost catalogue entry is added again, a lost file means a rebuild from Kafka."""
     found = verification.verify(ctx, generation)
     for line in found.mended:
-        ctx.say(f"mended: {line}")
+        ctx.say(f"repaired: {line}")
     if not found.lost_files:
         ctx.say(f"generation {generation.number} is as it was published ({many(len(generation.files), 'file')})")
         return standing(ctx, generation, "verified")

@@ -218,7 +218,7 @@ def _done_before(ctx: Context, key: WindowKey, number: int) -> Outcome:
 
 
 def _outcome(published: Published) -> Outcome:
-    same = not published.new or published.note == "unchanged"  # what nobody was told of yet is new all the same
+    same = not published.new or published.note == "unchanged"  # what no one was told of yet is new all the same
     return Outcome(published.window, UNCHANGED if same else REPLAYED, published)
 
 
@@ -258,7 +258,7 @@ def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | Tid
 
 
 def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
-    """The window's next generation, taken by an epoch of ours; what others left unfinished is finished or given up
+    """The window's next generation, taken by a new epoch; what others left unfinished is finished or given up
     first. Raises NotReady, MovedOn, LostComparison."""
     for _ in range(ATTEMPTS):
         window = ctx.ledger.windows.get(ctx.name, key)

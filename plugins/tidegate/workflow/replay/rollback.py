@@ -61,12 +61,12 @@ def preview(ctx: Context, window: WindowKey, to: int | None = None) -> Preview:
 
 
 def _untold(ctx: Context, key: WindowKey, current: int) -> int | None:
-    """The generation in force, if it is a rollback that nobody was told of: whoever asks again asks for the same one,
+    """The generation in force, if it is a rollback that no one was told of: who asks again asks for the same one,
     not to be back where it all began. None: the one before is meant."""
     now = ctx.ledger.windows.generation(ctx.name, key, current)
     if now.kind != ROLLBACK or not isinstance(now, PublishedGeneration) or now.announced:
         return None
-    ctx.say(f"generation {current} is a rollback that nobody was told of yet: it stays; --to names another one")
+    ctx.say(f"generation {current} is a rollback that no one was told of yet: it stays; --to names another one")
     return current
 
 

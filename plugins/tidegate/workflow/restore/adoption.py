@@ -31,7 +31,7 @@ class Survey:
 
     `unrecorded` are landed directories (URIs) without a record: LANDED is only said after the record, so no ledger
     ever counted their rows, and their offsets are read again. `contradicting` are those of `generations` that record
-    and ledger disagree on as things stand: they are set aside, or refused. `obstacles` are what nobody but a human can
+    and ledger disagree on as things stand: they are set aside, or refused. `obstacles` are what only a human can
     decide; with any of them nothing is adopted."""
 
     withdraw: OpenBatch | None
@@ -82,7 +82,7 @@ def survey(ctx: Context) -> Survey:
 
 
 def _overtaken(ctx: Context, unknown: dict[tuple[int, int], str]) -> Iterator[GenerationRecord]:
-    """Generations that the ledger believes to be on their way, though a later one was published: nobody else would
+    """Generations that the ledger believes to be on their way, though a later one was published: no other task would
     ever finish them, and nothing of their windows would be cleaned."""
     newest = dict(sorted(unknown))  # window start -> number of its last one
     for (start, number), path in records.publication_marks(ctx, None).items() if unknown else ():
@@ -286,6 +286,6 @@ def _verify(ctx: Context, record: GenerationRecord, say: Callable[[str], None]) 
         say(f"the catalogue was not compared: {str(e).splitlines()[0]}; clear the window's publish task later")
         return
     for line in found.mended:
-        say(f"mended: {line}")
+        say(f"repaired: {line}")
     if found.lost_files:
         say(f"lost: {found.lost_files[0]} and {len(found.lost_files) - 1} more; clear the window's publish task")

@@ -65,7 +65,7 @@ def waits(ctx: Context, record: GenerationRecord, pending: Collection[int]) -> s
 def set_aside(ctx: Context, record: GenerationRecord, wrong: Contradiction, why: str) -> str:
     """What was done, in words. Files, ledger, record, in this order: the next call goes on where one died.
 
-    Raises StorageAhead where the ledger lacks a batch of the record: then rows might be nobody's."""
+    Raises StorageAhead where the ledger lacks a batch of the record: then rows might belong to no generation."""
     at = f"generation {record.number} of {iso(record.window.start_ms)}"
     if not wrong.set_aside:
         raise StorageAhead(

@@ -26,7 +26,7 @@ from tidegate.workflow.base.renames import MovedOn, move_files, move_out
 def hide(ctx: Context, fence: Fence, location: str) -> None:
     """Take the late rows that the generation brings out of the late table. Raises CatalogueError, LostComparison.
 
-    SWAPPING comes first: from then on nobody discards the generation. The ledger is asked last (R12)."""
+    SWAPPING comes first: from then on no task discards the generation. The ledger is asked last (R12)."""
     fence.show(location)
     generation = fence.generation
     window = ctx.ledger.windows.get(ctx.name, generation.window)

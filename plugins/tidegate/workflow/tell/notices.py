@@ -36,7 +36,7 @@ class Channel(Protocol):
     who: str
 
     def send(self, payload: dict[str, Any]) -> None:
-        """Raises NotTold: not taken, or nobody knows."""
+        """Raises NotTold: not taken, or unknown."""
         ...
 
 
@@ -73,7 +73,7 @@ def look(ctx: Context, reads: LedgerReads) -> dict[str, Finding]:
 
 
 def _drop(ctx: Context, kinds: Collection[str]) -> None:
-    """What stands of these kinds, of which nobody wants to hear any more: nobody would say that it is over."""
+    """What stands of these kinds, which are not wanted any more: their end would not be told."""
     for notice in ctx.ledger.notices.standing(ctx.name).values():
         if notice.finding.kind in kinds:
             with suppress(LostComparison):
@@ -81,7 +81,7 @@ def _drop(ctx: Context, kinds: Collection[str]) -> None:
 
 
 def happened(ctx: Context, finding: Finding) -> None:
-    """Remember something that nobody would see later."""
+    """Remember something that could not be seen later."""
     if _wanted(ctx)(finding):
         ctx.ledger.notices.note(ctx.name, finding)
 
@@ -165,7 +165,7 @@ def deliver(
 ) -> list[str]:
     """By the first channel, which decides whether people were told; the others get what it took.
 
-    `seen`: what `look` has found. None where nobody has looked, and then only what has no end is told: all else may be
+    `seen`: what `look` has found; None where it has not looked, and then only what has no end is told: all else may be
     over by now."""
     ledger, now, end = ctx.ledger.notices, ctx.clock.now_ms(), time.monotonic() + deadline_s
     waiting, given_up = rules.messages(ledger.standing(ctx.name).values(), now)
@@ -174,7 +174,7 @@ def deliver(
     for notice in given_up:
         with suppress(LostComparison):
             ledger.closed(ctx.name, notice)
-        said.append(f"WARNING: given up after a week, nobody was told: {notice.finding.what}")
+        said.append(f"WARNING: given up after a week, no one was told: {notice.finding.what}")
     for number, message in enumerate(send):
         if time.monotonic() > end:
             return [*said, f"WARNING: {those(len(send) - number, 'message', 'wait')} for the next run"]

@@ -48,7 +48,7 @@ def find(specs: SpecsInForce, name: str) -> Pipeline:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"it knows {', '.join(known[:20]) or 'none'}"
     raise LedgerError(
-        f"the ledger knows no {asked}; {hint}", advice="its first ingest run registers it; or mend the name here"
+        f"the ledger knows no {asked}; {hint}", advice="its first ingest run registers it; or fix the name here"
     )
 
 
