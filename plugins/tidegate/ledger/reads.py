@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.batch.states import INGEST, OPEN_STATES
-from tidegate.core.files.receipt import FileEntry
-from tidegate.core.look.views import Event, GenerationRow, Overview, WindowView
-from tidegate.core.target.intents import Intent
-from tidegate.core.window.cut import window_id
+from tidegate.core.look.views import Event, Overview, WindowView
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import rows, schema
 from tidegate.ledger.reads_audit import AuditReads
 from tidegate.ledger.reads_board import BoardReads
 from tidegate.ledger.reads_rows import (
-    batches,
     batches_of,
     event,
-    generation_row,
     grouped,
     newest_event,
-    window_row,
-    window_total,
 )
 from tidegate.ledger.reads_rows import events as events_of
 from tidegate.ledger.reads_survey import SurveyReads
@@ -38,11 +32,6 @@ b, g = schema.batches, schema.generations
 
 class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
     """core.views.LedgerReads on PostgreSQL or SQLite."""
-
-    @property
-    def _unanswered(self) -> Any:
-        """Intents that may still be executed: the catalogue refuses a request once its deadline has passed."""
-        return schema.intents.c.deadline_ms > self._store.instant
 
     # ------------------------------------------------------------ pipelines
 
@@ -103,26 +92,14 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
     # ------------------------------------------------------------ one window
 
     def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView:
-        intents = schema.intents
+        """With the files of its generations and the ranges of its batches."""
         with self._snapshot() as c:
-            row = row_of(c, schema.windows, pipeline=name, start_ms=key.start_ms)
-            totals = [
-                window_total(t) for t in rows_of(c, schema.batch_window_totals, pipeline=name, window_ms=key.start_ms)
-            ]
-            generations = _generations(c, name, key.start_ms)
-            ids = {t.batch_id for t in totals} | {i for one in generations for i in one.batches}
-            asked = select(intents).where(
-                intents.c.pipeline == name, intents.c.window_ms == key.start_ms, self._unanswered
-            )
-            asked = asked.order_by(intents.c.deadline_ms, intents.c.call_id)
-            return WindowView(
-                row and window_row(row),
-                tuple(generations),
-                tuple(totals),
-                tuple(batch for i in sorted(ids) for batch in batches(c, name, i, i)),
-                tuple(Intent(i.call_id, key, i.location, i.deadline_ms) for i in c.execute(asked)),
-                tuple(events_of(c, name, events, f"window {window_id(key.start_ms)}")),
-            )
+            view = self._window_view(c, name, key, events)
+            entries = rows_of(c, schema.generation_files, pipeline=name, window_ms=key.start_ms)
+            full = batches_of(c, [(name, batch.batch_id) for batch in view.batches])
+        files = grouped(entries, lambda f: f.number)
+        made = (replace(g, files=tuple(map(rows.file_entry, files[g.number]))) for g in view.generations)
+        return replace(view, generations=tuple(made), batches=tuple(full.values()))
 
 
 # ---------------------------------------------------------------- rows
@@ -166,13 +143,3 @@ def _newest_events(c: Connection, names: Sequence[str], limit: int) -> dict[str,
     for x in asked(c, _EVENTS.format(skip=limit - 1), [(name,) for name in names]):
         found[x.pipeline].append(event(x))
     return found
-
-
-def _generations(c: Connection, name: str, window_ms: int) -> list[GenerationRow]:
-    """Of one window, with all their files."""
-    where: dict[str, Any] = {"pipeline": name, "window_ms": window_ms}
-    made = grouped(rows_of(c, schema.generation_batches, **where), lambda x: x.number)
-    files: dict[int, list[FileEntry]] = defaultdict(list)
-    for f in rows_of(c, schema.generation_files, **where):
-        files[f.number].append(rows.file_entry(f))
-    return [generation_row(row, made[row.number], files[row.number]) for row in rows_of(c, g, **where)]

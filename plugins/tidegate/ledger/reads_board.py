@@ -49,6 +49,11 @@ _BATCHES = 500
 class BoardReads(Snapshots):
     """Each answer is of one instant, in a number of statements that does not grow with what there is."""
 
+    @property
+    def _unanswered(self) -> Any:
+        """Intents that may still be executed: the catalogue refuses a request once its deadline has passed."""
+        return schema.intents.c.deadline_ms > self._store.instant
+
     # ------------------------------------------------------------ pipelines
 
     def spec_versions(self, names: Collection[str]) -> dict[str, int]:
@@ -97,31 +102,27 @@ class BoardReads(Snapshots):
         return [_mark(s, rows.get(s), generations.get(s, []), late.get(s, 0), answers.get(s)) for s in starts]
 
     def window_view(self, name: str, key: WindowKey, events_shown: int = 20) -> WindowView:
-        intents, where = schema.intents, {"pipeline": name, "window_ms": key.start_ms}
-        unanswered = and_(
-            intents.c.pipeline == name,
-            intents.c.window_ms == key.start_ms,
-            intents.c.deadline_ms > self._store.instant,
-        )
         with self._snapshot() as c:
-            row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
-            totals = [total_of(x) for x in rows_of(c, t, **where)]
-            batches_of = grouped(rows_of(c, made, **where), lambda x: x.number)
-            generations = [generation_row(x, batches_of.get(x.number, [])) for x in rows_of(c, g, **where)]
-            ids = {x.batch_id for x in totals} | {i for one in generations for i in one.batches}
-            return WindowView(
-                row and window_row(row),
-                tuple(generations),
-                tuple(totals),
-                tuple(_batches(c, name, sorted(ids))),
-                tuple(
-                    Intent(i.call_id, key, i.location, i.deadline_ms)
-                    for i in c.execute(
-                        select(intents).where(unanswered).order_by(intents.c.deadline_ms, intents.c.call_id)
-                    )
-                ),
-                tuple(events(c, name, events_shown, f"window {window_id(key.start_ms)}")),
-            )
+            return self._window_view(c, name, key, events_shown)
+
+    def _window_view(self, c: Connection, name: str, key: WindowKey, events_shown: int) -> WindowView:
+        """Generations without files, batches without ranges: a window may have very many."""
+        i, where = schema.intents, {"pipeline": name, "window_ms": key.start_ms}
+        row = row_of(c, w, pipeline=name, start_ms=key.start_ms)
+        totals = [total_of(x) for x in rows_of(c, t, **where)]
+        batches_of = grouped(rows_of(c, made, **where), lambda x: x.number)
+        generations = [generation_row(x, batches_of.get(x.number, [])) for x in rows_of(c, g, **where)]
+        ids = {x.batch_id for x in totals} | {n for one in generations for n in one.batches}
+        asked = select(i).where(i.c.pipeline == name, i.c.window_ms == key.start_ms, self._unanswered)
+        asked = asked.order_by(i.c.deadline_ms, i.c.call_id)
+        return WindowView(
+            row and window_row(row),
+            tuple(generations),
+            tuple(totals),
+            tuple(_batches(c, name, sorted(ids))),
+            tuple(read_as(Intent, x, window=key) for x in c.execute(asked)),
+            tuple(events(c, name, events_shown, f"window {window_id(key.start_ms)}")),
+        )
 
     def file_counts(self, name: str, key: WindowKey) -> dict[int, tuple[int, int]]:
         f = schema.generation_files

@@ -25,6 +25,7 @@ from tidegate.ledger.store import Part, asked, read_as
 
 COUNTS = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted")
 K = TypeVar("K")
+of_batch = attrgetter("pipeline", "batch_id")
 _DETAILS = ("ranges", "ends", "log_starts", "sources", "redriven_by", "set_aside", "floor")
 
 
@@ -73,14 +74,14 @@ def batches_of(c: Connection, pairs: Sequence[tuple[str, int]]) -> dict[tuple[st
 
 def _batches(rows_of: Callable[..., list[Any]]) -> Iterator[tuple[str, BatchRow]]:
     """`rows_of(table, columns, if not all)`: the rows that belong to the batches."""
-    b, key = schema.batches, attrgetter("pipeline", "batch_id")
+    b = schema.batches
     columns = [b.c[field] for field in BatchRow.__dataclass_fields__ if field not in _DETAILS]  # not the receipt
     found = rows_of(b, b.c.pipeline, *columns, b.c.floor)
     tables = (schema.batch_ranges, schema.batch_partitions, schema.batch_sources)
-    ranges, parts, sources = (grouped(rows_of(table), key) for table in tables)
-    owners = {key(row): row for row in rows_of(schema.row_owners) if row.kind == DIRTY}
+    ranges, parts, sources = (grouped(rows_of(table), of_batch) for table in tables)
+    owners = {of_batch(row): row for row in rows_of(schema.row_owners) if row.kind == DIRTY}
     for row in found:
-        i = key(row)
+        i = of_batch(row)
         yield (
             row.pipeline,
             replace(

@@ -22,17 +22,16 @@ from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.source.retention import HORIZON_MS
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
-from tidegate.core.window.forecast import BATCHES, earlier
 from tidegate.core.window.states import ARCHIVE, CURRENT
 from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import schema
 from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
-from tidegate.ledger.facts import NOTHING, partition_facts
+from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
 from tidegate.ledger.late import lost_and_late
 from tidegate.ledger.notices import audits_and_pauses, told_and_untold
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
-from tidegate.ledger.reads_rows import Snapshots
+from tidegate.ledger.reads_rows import Snapshots, grouped, of_batch
 from tidegate.ledger.reopenings import candidates
 from tidegate.ledger.resumptions import open_cuts
 from tidegate.ledger.store import asked
@@ -42,8 +41,6 @@ from tidegate.ledger.truths import waiting
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, w, s, k = schema.batch_partitions, schema.windows, schema.resumptions, schema.log_cuts
 T = TypeVar("T")
-_LARGE = ("receipt", "floor", "gaps")
-"""Columns that are not wanted here."""
 _STUCK = """
 WITH asked(pipeline, batch_id) AS (VALUES {rows})
 SELECT t.pipeline FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
@@ -77,7 +74,7 @@ class SurveyReads(Snapshots):
         return self._each(names, candidates)
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        return self._each(names, _earlier)
+        return self._each(names, earlier_facts)
 
     def _each(self, names: Collection[str], ask: Callable[[Connection, Sequence[str]], dict[str, T]]) -> dict[str, T]:
         """So many at once as a statement takes, each time in one snapshot."""
@@ -175,34 +172,13 @@ def _building(c: Connection, names: Sequence[str]) -> dict[str, list[Unfinished]
     return found
 
 
-def _earlier(c: Connection, names: Sequence[str]) -> dict[str, TopicFacts]:
-    statement = (
-        "WITH asked(pipeline) AS (VALUES {rows}), low AS (SELECT a.pipeline, coalesce((SELECT n.batch_id "
-        f"FROM batches AS n WHERE n.pipeline = a.pipeline AND n.state = 'LANDED' AND n.kind = '{INGEST}' "
-        f"ORDER BY n.batch_id DESC LIMIT 1 OFFSET {BATCHES}), 0) AS batch_id FROM asked AS a) "
-        "SELECT t.pipeline, t.batch_id, t.clock_ms FROM low JOIN batches AS t ON t.pipeline = low.pipeline "
-        f"AND t.batch_id >= low.batch_id WHERE t.state = 'LANDED' AND t.kind = '{INGEST}' ORDER BY t.batch_id DESC"
-    )
-    landed: dict[str, dict[int, Any]] = defaultdict(dict)
-    for row in asked(c, statement, [(name,) for name in names]):
-        landed[row.pipeline][row.batch_id] = row
-    found = {name: earlier([(i, row.clock_ms) for i, row in rows.items()]) for name, rows in landed.items()}
-    pairs = [(name, i) for name, i in found.items() if i is not None]
-    met: dict[str, list[Any]] = defaultdict(list)
-    for row in _of(c, parts, pairs):
-        met[row.pipeline].append(row)
-    return {name: _left(landed[name][i], met[name]) for name, i in pairs}
-
-
 def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tuple[Progress, TopicFacts, bool]]:
     """Also what readiness rests on, since it is the newest landed batch's too; and whether one was ever planned."""
     heads = c.execute(_heads(names, now_ms - HORIZON_MS)).all()
     pairs = sorted({(x.name, i) for x in heads for i in (x.newest, x.landed, x.base) if i is not None})
-    batches = {(x.pipeline, x.batch_id): x for x in _of(c, b, pairs)}
-    met: dict[tuple[str, int], list[Any]] = defaultdict(list)
-    for row in _of(c, parts, pairs):
-        met[row.pipeline, row.batch_id].append(row)
-    ranges = {(x.pipeline, x.batch_id, x.partition): x for x in _of(c, r, pairs)}
+    batches = {of_batch(x): x for x in of_batches(c, b, pairs)}
+    met = grouped(of_batches(c, parts, pairs), of_batch)
+    ranges = {(x.pipeline, x.batch_id, x.partition): x for x in of_batches(c, r, pairs)}
     resumed: dict[tuple[str, str | None, int], dict[int, int]] = defaultdict(dict)
     for x in c.execute(select(s).where(s.c.pipeline.in_(names))):
         resumed[x.pipeline, x.topic_id, x.after_batch][x.partition] = x.offset
@@ -228,12 +204,7 @@ def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tup
 
 def _facts(batches: dict[Any, Any], met: dict[Any, list[Any]], head: Any) -> TopicFacts:
     landed = batches.get((head.name, head.landed))
-    return NOTHING if landed is None else _left(landed, met[head.name, head.landed])
-
-
-def _left(batch: Any, met: Sequence[Any]) -> TopicFacts:
-    rows = sorted(met, key=lambda x: x.partition)
-    return TopicFacts(batch.batch_id, batch.clock_ms, tuple(map(partition_facts, rows)))
+    return NOTHING if landed is None else left_behind(landed, met[head.name, head.landed])
 
 
 def _landed_upto(c: Connection, column: str, wanted: Sequence[tuple[str, int]]) -> dict[str, Landed]:
@@ -246,11 +217,11 @@ def _landed_upto(c: Connection, column: str, wanted: Sequence[tuple[str, int]]) 
     pairs = [(x.pipeline, x.batch_id) for x in asked(c, statement, wanted) if x.batch_id is not None]
     if not pairs:
         return {}
-    batches = {(x.pipeline, x.batch_id): x for x in _of(c, b, pairs)}
-    met: dict[tuple[str, int], list[Any]] = defaultdict(list)
-    for row in _of(c, parts, pairs):
-        met[row.pipeline, row.batch_id].append(row)
-    return {name: Landed(i, batches[name, i].landed_ms, _left(batches[name, i], met[name, i])) for name, i in pairs}
+    batches = {of_batch(x): x for x in of_batches(c, b, pairs)}
+    met = grouped(of_batches(c, parts, pairs), of_batch)
+    return {
+        name: Landed(i, batches[name, i].landed_ms, left_behind(batches[name, i], met[name, i])) for name, i in pairs
+    }
 
 
 def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
@@ -285,17 +256,6 @@ def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
         one(before, landed, lambda n: n.c.landed_ms <= landed_before_ms), one(before, landed, oldest=True)
     )
     return select(heads.c.name, heads.c.topic_id, heads.c.begun, heads.c.newest, heads.c.landed, base.label("base"))
-
-
-def _of(c: Connection, table: Any, pairs: Sequence[tuple[str, int]]) -> list[Any]:
-    """The rows of `table` that belong to these batches. Joined with the pairs as rows: any other way to say it makes
-    PostgreSQL walk over the whole table."""
-    columns = ", ".join(f't."{x.name}"' for x in table.c if x.name not in _LARGE)
-    statement = (
-        f"WITH asked(pipeline, batch_id) AS (VALUES {{rows}}) SELECT {columns} FROM asked AS a "
-        f"JOIN {table.name} AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id"
-    )
-    return asked(c, statement, pairs)
 
 
 def _look(part: Any, planned: Any | None) -> Look:

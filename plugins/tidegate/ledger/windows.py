@@ -38,7 +38,7 @@ from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.ledger import intents, moves, reopenings, rows, schema
 from tidegate.ledger.comparing import as_read as _as_read
 from tidegate.ledger.comparing import lock as _lock
-from tidegate.ledger.facts import earlier_facts, topic_facts
+from tidegate.ledger.facts import NOTHING, earlier_facts, topic_facts
 from tidegate.ledger.grounds import grounds_of
 from tidegate.ledger.store import Part, insert_all, read_as, row_of, rows_of
 from tidegate.ledger.truths import stored_answer
@@ -55,7 +55,7 @@ class SqlWindows(Part):
 
     def earlier_facts(self, name: str) -> TopicFacts:
         with self._store.begin() as c:
-            return earlier_facts(c, name)
+            return earlier_facts(c, [name]).get(name, NOTHING)
 
     def get(self, name: str, key: WindowKey) -> Window:
         with self._store.begin() as c:
