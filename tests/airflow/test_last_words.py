@@ -98,7 +98,10 @@ def test_a_try_that_is_followed_by_another_says_when(kind: type[errors.TidegateE
             job_failed("the Spark job failed", ["INFO start", "java.lang.OutOfMemoryError: Java heap space", "at x.y"]),
             ("the Spark job failed: java.lang.OutOfMemoryError: Java heap space", f"run: {DOCTOR}"),
         ),
-        (job_ended(-9, []), ("the Spark driver was killed by signal 9 (SIGKILL); what to do: if nobody killed it",)),
+        (
+            job_ended(-9, []),
+            ("the Spark driver was killed by signal 9 (SIGKILL); what to do: unless somebody killed it",),
+        ),
         (
             job_ended(137, ["26/11/22 02:24:31 WARN NativeCodeLoader: Unable to load"]),
             ("the Spark driver was killed by signal 9 (SIGKILL); what to do:", f"run: {DOCTOR}"),

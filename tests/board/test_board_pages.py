@@ -146,7 +146,7 @@ def test_a_refused_batch_waits_for_somebody(world: World, viewer: Any) -> None:
     with pytest.raises(BatchRefused, match="dirty"):
         ingest.write(world.context(), "r")
     says(viewer, "?show=attention", "batch 1 was refused")
-    says(viewer, "readings", "batch 1 was refused", "mend the spec")
+    says(viewer, "readings", "batch 1 was refused", "fix the spec")
     page = says(viewer, "readings/batch/1", "Refused:", "--release 1")
     assert "<script>no" not in page
 

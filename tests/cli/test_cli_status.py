@@ -215,7 +215,7 @@ def test_a_batch_whose_offsets_have_gone_is_given_up(tide: Tide, world: World) -
     with pytest.raises(BatchRefused):
         ingest.write(world.context(), "readings.ingest/r2")
     for shown in (tide("status", "readings"), tide("explain", "readings", "2013-01-05T02")):
-        assert "mend the spec" not in shown.output
+        assert "fix the spec" not in shown.output
         assert "`tidegate repair readings --reread 2` reads what is left and records the rest as lost" in words(shown)
 
 

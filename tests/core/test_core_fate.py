@@ -207,10 +207,10 @@ def test_abandoned() -> None:
 @pytest.mark.parametrize(
     ("change", "says", "step"),
     [
-        ({"state": "PLANNED"}, "PLANNED, nobody", "flights.ingest"),
+        ({"state": "PLANNED"}, "PLANNED, no task", "flights.ingest"),
         ({"state": "WRITING"}, "WRITING, attempt 2 is at work", "flights.ingest"),
         ({"state": "SEALED"}, "SEALED, attempt 2 is complete", "flights.ingest"),
-        ({"state": "WRITING", "refused": "too dirty\nmore"}, "attempt 2 was refused: too dirty", "mend the spec"),
+        ({"state": "WRITING", "refused": "too dirty\nmore"}, "attempt 2 was refused: too dirty", "fix the spec"),
         ({"state": "WRITING", "blocked": " odd\nmore", "refused": "x"}, "an alarm: odd", "tidegate repair flights"),
     ],
 )

@@ -269,7 +269,7 @@ class CleaningLedger(Protocol):
     """What a cleaner asks before each deletion, and notes after it (R7)."""
 
     def batches(self, name: str, ids: Iterable[int]) -> dict[int, BatchFacts]:
-        """Those that the ledger knows."""
+        """Facts of the batches that the ledger knows."""
         ...
 
     def uncleaned_batches(self, name: str, after: int, landed_before_ms: int, limit: int) -> list[int]:
@@ -277,7 +277,7 @@ class CleaningLedger(Protocol):
         ...
 
     def generations(self, name: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], GenerationFacts]:
-        """By (window start UTC ms, number): those that the ledger knows."""
+        """Facts of the generations that the ledger knows, by (window start UTC ms, number)."""
         ...
 
     def uncleaned_generations(self, name: str, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
@@ -307,7 +307,7 @@ class Ledger(Protocol):
     actor: str
 
     def now_ms(self) -> int:
-        """By the database's clock, which is that of its rows, UTC ms."""
+        """The time by the database's clock, which is that of its rows, UTC ms."""
         ...
 
     @property

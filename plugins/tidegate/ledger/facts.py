@@ -31,7 +31,7 @@ def topic_facts(c: Connection, name: str) -> TopicFacts:
 
 
 def partition_facts(p: Any) -> PartitionFacts:
-    """Of a row of `batch_partitions`."""
+    """Facts from a row of `batch_partitions`."""
     return read_as(PartitionFacts, p, drained=bool(p.drained))
 
 

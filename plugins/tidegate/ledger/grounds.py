@@ -34,7 +34,7 @@ t, r, b = schema.batch_window_totals, schema.batch_ranges, schema.batches
 
 
 def grounds_of(c: Connection, name: str, key: WindowKey, batches: Iterable[int], late: Iterable[int]) -> Grounds:
-    """Of the generation that holds the window's rows of `batches`; those of `late` among them came late."""
+    """Grounds of the generation that holds the window's rows of `batches`; those of `late` among them came late."""
     ids, came_late = sorted(batches), sorted(late)
     data = and_(t.c.kind == DATA, t.c.batch_id.in_(sorted(set(ids) - set(came_late))))
     mine = and_(

@@ -27,7 +27,7 @@ Instant: TypeAlias = ColumnElement | int
 def refuse_doubt(
     c: Connection, generation: BuiltGeneration | PublishedGeneration, location: str, now_ms: Instant
 ) -> None:
-    """While a change for another generation may still be executed, neither swap nor retire. Raises CatalogueUnsure.
+    """Refuse to swap or retire while a change for another generation may still be executed. Raises CatalogueUnsure.
 
     Generations may share a location (swap: directory): a late DROP of one would hide rows of the next."""
     doubt = select(func.max(i.c.deadline_ms)).where(

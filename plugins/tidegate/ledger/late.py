@@ -15,8 +15,8 @@ t, g, made, losses = schema.batch_window_totals, schema.generations, schema.gene
 
 
 def lost_and_late(c: Connection, names: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """By pipeline, in one statement: offsets that were lost, and late rows of LANDED batches, redrives too, that no
-    generation in force holds."""
+    """Counts by pipeline, in one statement: offsets that were lost, and late rows of LANDED batches, redrives too, that
+    no generation in force holds."""
     of = (losses.c.pipeline.in_(names), t.c.pipeline.in_(names))
     lost = select(literal("lost").label("what"), losses.c.pipeline, func.sum(losses.c.end - losses.c.start))
     taken = exists().where(

@@ -112,7 +112,7 @@ class SqlNotices(Part):
     # ------------------------------------------------------------ audits
 
     def newest_windows(self, name: str, limit: int) -> list[WindowKey]:
-        """By the windows' own key, newest first: a window has few generations."""
+        """Windows by their own key, newest first: a window has few generations."""
         g, w = schema.generations, schema.windows
         mine = and_(w.c.pipeline == g.c.pipeline, w.c.start_ms == g.c.window_ms)
         statement = select(w.c.start_ms, w.c.end_ms).select_from(g.join(w, mine))
@@ -157,8 +157,8 @@ def audits_and_pauses(c: Connection, names: Sequence[str]) -> tuple[dict[str, Au
 
 
 def told_and_untold(c: Connection, names: Sequence[str] | None = None) -> tuple[dict[str, list[Told]], dict[str, int]]:
-    """By pipeline (None: of all): conditions that people were told of and that have not ended, the oldest first; and
-    how many messages they should have had by now."""
+    """Counts by pipeline (None: of all): conditions that people were told of and that have not ended, the oldest first;
+    and how many messages they should have had by now."""
     told: dict[str, list[Told]] = defaultdict(list)
     untold: dict[str, int] = Counter()
     statement = select(n).where(n.c.closed_ms.is_(None)).order_by(n.c.first_ms, n.c.key)

@@ -92,7 +92,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
     # ------------------------------------------------------------ one window
 
     def window(self, name: str, key: WindowKey, events: int = 20) -> WindowView:
-        """With the files of its generations and the ranges of its batches."""
+        """The view with the files of its generations and the ranges of its batches."""
         with self._snapshot() as c:
             view = self._window_view(c, name, key, events)
             entries = rows_of(c, schema.generation_files, pipeline=name, window_ms=key.start_ms)
@@ -114,7 +114,7 @@ def _by_state(c: Connection, table: Any, names: Sequence[str]) -> dict[str, dict
 
 
 def _newest_batches(c: Connection, names: Sequence[str]) -> dict[tuple[str, bool], tuple[str, int]]:
-    """By pipeline and whether it is open: the newest one, and the newest one that has landed."""
+    """Newest batches by pipeline and whether they are open: of all, and of those that have landed."""
     open_ = case((b.c.state == "LANDED", 0), else_=1)
     newest = select(b.c.pipeline, open_, func.max(b.c.batch_id)).where(
         b.c.pipeline.in_(names), b.c.state.in_((*OPEN_STATES, "LANDED"))

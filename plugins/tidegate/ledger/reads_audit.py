@@ -181,7 +181,7 @@ def _window_sizes(name: str) -> Any:
 
 
 def _without_files(c: Connection, name: str) -> Iterator[GenerationRow]:
-    """With the first and the last of their batches only, and what they took up."""
+    """Generations with the first and the last of their batches only, and what they took up."""
     x = schema.generation_batches
     spans = select(x.c.window_ms, x.c.number, func.min(x.c.batch_id), func.max(x.c.batch_id))
     spans = spans.where(x.c.pipeline == name).group_by(x.c.window_ms, x.c.number)
@@ -195,7 +195,7 @@ def _without_files(c: Connection, name: str) -> Iterator[GenerationRow]:
 
 
 def _windows(c: Connection, name: str, low: int | None, high: int | None) -> Iterator[WindowPage]:
-    """Of the windows that start in `(low, high]`; None is open."""
+    """Pages of the windows that start in `(low, high]`; None is open."""
 
     def these(table: Any, column: Any, *where: Any) -> dict[int, list[Any]]:
         span = [table.c.pipeline == name, column.is_not(None), *where]

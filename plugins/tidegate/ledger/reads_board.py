@@ -193,7 +193,7 @@ FROM asked AS a JOIN spec_versions AS t ON t.pipeline = a.pipeline AND t.version
 
 
 def samples(receipt: str | None) -> tuple[DirtySample, ...]:
-    """Of a receipt as the ledger keeps it."""
+    """Samples of a receipt as the ledger keeps it."""
     kept = json.loads(receipt).get("samples", []) if receipt else []
     return tuple(from_plain(DirtySample, one) for one in kept)
 
@@ -241,7 +241,7 @@ def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, an
 
 
 def _batches(c: Connection, name: str, ids: Sequence[int]) -> list[BatchRow]:
-    """Without ranges; of a redrive its sources."""
+    """Batches without ranges; of a redrive its sources."""
     s = schema.batch_sources
     found: list[BatchRow] = []
     for at in range(0, len(ids), _BATCHES):

@@ -42,12 +42,12 @@ class Snapshots(Part):
 
 
 def select_rows(c: Connection, table: Any, *where: Any) -> list[Any]:
-    """In primary-key order."""
+    """Rows in primary-key order."""
     return list(c.execute(select(table).where(*where).order_by(*table.primary_key.columns)))
 
 
 def batches(c: Connection, name: str, first: int, last: int) -> list[BatchRow]:
-    """Those with ids `[first, last]`, with their ranges and partitions."""
+    """Batches with ids `[first, last]`, with their ranges and partitions."""
 
     def between(table: Any, *columns: Any) -> list[Any]:
         mine = (table.c.pipeline == name, table.c.batch_id.between(first, last))

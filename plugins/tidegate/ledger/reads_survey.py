@@ -77,7 +77,7 @@ class SurveyReads(Snapshots):
         return self._each(names, earlier_facts)
 
     def _each(self, names: Collection[str], ask: Callable[[Connection, Sequence[str]], dict[str, T]]) -> dict[str, T]:
-        """So many at once as a statement takes, each time in one snapshot."""
+        """Ask for as many at once as a statement takes, each time in one snapshot."""
         wanted = sorted(names)
         found: dict[str, T] = {}
         for at in range(0, len(wanted), NAMES):
@@ -173,7 +173,8 @@ def _building(c: Connection, names: Sequence[str]) -> dict[str, list[Unfinished]
 
 
 def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tuple[Progress, TopicFacts, bool]]:
-    """Also what readiness rests on, since it is the newest landed batch's too; and whether one was ever planned."""
+    """The progress; what readiness rests on, since it is the newest landed batch's too; and whether one was ever
+    planned."""
     heads = c.execute(_heads(names, now_ms - HORIZON_MS)).all()
     pairs = sorted({(x.name, i) for x in heads for i in (x.newest, x.landed, x.base) if i is not None})
     batches = {of_batch(x): x for x in of_batches(c, b, pairs)}
@@ -225,7 +226,7 @@ def _landed_upto(c: Connection, column: str, wanted: Sequence[tuple[str, int]]) 
 
 
 def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
-    """For each pipeline the batches that tell its position and pace (core.progress); each is one probe of an index."""
+    """Batches of each pipeline that tell its position and pace (core.progress); each is one probe of an index."""
 
     def one(*where: Any, oldest: bool = False) -> Any:
         n = b.alias()
@@ -278,7 +279,7 @@ def _look(part: Any, planned: Any | None) -> Look:
 
 
 def _generations(c: Connection, names: Sequence[str], since_ms: int) -> dict[str, tuple[Published, int]]:
-    """Also how many windows were published for the first time since then."""
+    """What is in force, and how many windows were published for the first time since then."""
     new = and_(g.c.kind == ARCHIVE, g.c.published_ms > since_ms)
     sums = (func.count().label("windows"), func.sum(g.c.rows).label("rows"), func.max(g.c.window_ms).label("newest"))
     current = select(g.c.pipeline, *sums, func.sum(case((new, 1), else_=0)).label("lately"))
@@ -317,7 +318,7 @@ def _spent(step: str, end: Any, start: Any) -> tuple[Any, Any]:
 
 
 def _slow(c: Connection, landed: Sequence[tuple[str, int]]) -> dict[str, tuple[Slow, ...]]:
-    """From receipts; the database takes them apart, for they are large."""
+    """Messages that took the slow path, by receipts; the database takes those apart, for they are large."""
     sqlite = c.dialect.name == "sqlite"
     part = "json_extract(t.receipt, '$.slow')" if sqlite else "CAST(t.receipt AS json) ->> 'slow'"
     statement = (

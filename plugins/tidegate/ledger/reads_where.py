@@ -28,7 +28,8 @@ class WhereReads(Snapshots):
     """Part of core.views.LedgerReads."""
 
     def offsets(self, name: str, wanted: Sequence[tuple[int, int]]) -> list[OffsetFacts] | None:
-        """Of each (Kafka partition, offset), all in one snapshot; None for a pipeline that no run has registered."""
+        """Facts of each (Kafka partition, offset), all in one snapshot; None for a pipeline that no run has
+        registered."""
         with self._snapshot() as c:
             pipeline = row_of(c, schema.pipelines, name=name)
             if pipeline is None:
@@ -48,7 +49,7 @@ class _Files:
         self._entries: dict[str, FileEntry] = {}
 
     def around(self, partition: int, offset: int) -> tuple[FileEntry, ...]:
-        """Those whose spans hold the offset."""
+        """Files whose spans hold the offset."""
         return tuple(
             self._entry(row)
             for spans, row in self._rows
@@ -99,7 +100,8 @@ class _Look:
         return OffsetFacts(partition, offset, lives)
 
     def _between_cuts(self, era: _Era, partition: int, offset: int) -> list[_Era]:
-        """Newest first: where a log was cut and the offset freed, it may have a fate before, and one after."""
+        """Parts of the era, newest first: where a log was cut and the offset freed, it may have a fate before, and one
+        after."""
         parts, first = [], era.first
         begins: int | None = None
         for cut in self._cuts:
@@ -214,7 +216,7 @@ class _Look:
         return self._batches[batch_id]
 
     def _window_around(self, window_ms: int, partition: int, offset: int) -> WindowFacts:
-        """With those files of its generation only that may hold the row."""
+        """The window with those files of its generation only that may hold the row."""
         window, files = self._window(window_ms)
         if window.placed is None:
             return window

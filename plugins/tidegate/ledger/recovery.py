@@ -192,7 +192,7 @@ class SqlRecovery(Part):
         return list(c.scalars(select(b.c.batch_id).where(is_open).order_by(b.c.batch_id)))
 
     def _begin_close(self, c: Connection, record: GenerationRecord, pending: list[int], why: str) -> None:
-        """In two steps, as every window closes (R5): plans made from now on see its rows as late."""
+        """Begin to close it in two steps, as every window closes (R5): plans made from now on see its rows as late."""
         name, key, p = record.pipeline, record.window, schema.pipelines
         if row_of(c, w, pipeline=name, start_ms=key.start_ms) is not None:
             return

@@ -114,7 +114,8 @@ def _ask_of(row: Any) -> Ask:
 
 
 def insert_sources(c: Connection, plan: Plan) -> None:
-    """In the transaction of the plan. Raises LostComparison unless all of its sources are there, and free."""
+    """Insert the sources in the transaction of the plan. Raises LostComparison unless all of its sources are there, and
+    free."""
     if not plan.is_redrive:
         return
     name, wanted = plan.pipeline, source_batches(plan)
@@ -130,7 +131,7 @@ def insert_sources(c: Connection, plan: Plan) -> None:
 
 
 def take_over(store: Store, c: Connection, plan: Plan) -> None:
-    """In the transaction of LANDED: from here on the sources' dirty rows are the redrive's alone.
+    """Take the rows over in the transaction of LANDED: from here on the sources' dirty rows are the redrive's alone.
 
     The unique row of each batch makes a second owner a lost comparison."""
     if not plan.is_redrive:

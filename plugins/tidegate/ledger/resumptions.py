@@ -54,7 +54,7 @@ class SqlCuts(Part):
 
 
 def open_cuts(c: Connection, names: Sequence[str]) -> dict[str, tuple[Cut, ...]]:
-    """Of the accepted topics."""
+    """Open cuts of the accepted topics, by pipeline."""
     columns = (k.c.partition, k.c.topic_id, k.c.after_batch, k.c.start, k.c.end, k.c.leader_epoch)
     mine = and_(p.c.name == k.c.pipeline, p.c.topic_id == k.c.topic_id)
     statement = select(k.c.pipeline, *columns).select_from(k.join(p, mine)).where(k.c.pipeline.in_(names))
@@ -65,12 +65,12 @@ def open_cuts(c: Connection, names: Sequence[str]) -> dict[str, tuple[Cut, ...]]
 
 
 def decided(c: Connection, name: str, **where: Any) -> tuple[Resumption, ...]:
-    """Of cut logs; oldest first."""
+    """Decisions about cut logs, oldest first."""
     return tuple(read_as(Resumption, r) for r in rows_of(c, s, pipeline=name, **where) if r.after_batch)
 
 
 def put(c: Connection, name: str, one: Resumption) -> None:
-    """In place of an earlier decision about the same batch and partition."""
+    """Store it in place of an earlier decision about the same batch and partition."""
     row = {"pipeline": name, "after_batch": one.after_batch, "partition": one.partition}
     c.execute(delete(s).where(*(s.c[column] == value for column, value in row.items())))
     c.execute(insert(s).values(**row, **columns(one, "topic_id", "offset", "lost_start", "leader_epoch", "why")))

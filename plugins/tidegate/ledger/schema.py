@@ -35,7 +35,7 @@ def _required(name: str, kind: type | object, default: object = None) -> Column:
 
 
 def _partial_index(name: str, where: str, *columns: str) -> Index:
-    """Of the rows that meet `where`; a statement uses it only if it says the same."""
+    """An index of the rows that meet `where`; a statement uses it only if it says the same."""
     return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
 
 

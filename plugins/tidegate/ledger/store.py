@@ -125,7 +125,7 @@ class Store:
         return int(connection.scalar(select(self.instant)))
 
     def now_ms(self) -> int:
-        """By this host's clock: for what rests on no comparison with other hosts."""
+        """The time by this host's clock: for what rests on no comparison with other hosts."""
         return self._now_ms() if self._now_ms is not None else time.time_ns() // 1_000_000
 
     @contextmanager
@@ -166,7 +166,7 @@ class Store:
 
     @property
     def actor(self) -> str:
-        """Who is acting, as the event log has it."""
+        """The name of who is acting, as the event log has it."""
         return storable(self._actor())[:500]
 
     def note(self, connection: Connection, pipeline: str, what: str, subject: str, detail: Any = None) -> None:
@@ -279,7 +279,7 @@ def insert_all(connection: Connection, table: Any, found: Sequence[Mapping[str, 
 def update_all(
     connection: Connection, table: Any, found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> None:
-    """Likewise: of each row the columns that name it, and those that change; the same ones of all rows."""
+    """Update rows, each given by the columns that name it and those that change; the same ones of all rows."""
     if found:
         statement = update(table).where(*(table.c[n] == bindparam(f"of_{n}") for n in found[0][0]))
         connection.execute(statement, [{f"of_{n}": v for n, v in key.items()} | dict(values) for key, values in found])

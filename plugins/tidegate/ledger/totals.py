@@ -59,7 +59,7 @@ class SqlTotals(Part):
 
 
 def totals(c: Connection, names: Sequence[str]) -> dict[str, Totals]:
-    """Of each pipeline: four statements, whatever the number of pipelines and of batches. In one snapshot."""
+    """Sums of each pipeline: four statements, whatever the number of pipelines and of batches. In one snapshot."""
     standing = {row.pipeline: _read(row) for row in c.execute(select(t).where(t.c.pipeline.in_(names)))}
     known = {name: standing.get(name, (0, Totals())) for name in names}
     newer = _newer(c, {name: (through, NEWEST) for name, (through, _) in known.items()})

@@ -52,7 +52,7 @@ class SqlTruths(Part):
 
 
 def waiting(c: Connection, names: Sequence[str]) -> dict[str, dict[int, Answer]]:
-    """Of windows that are OPEN, by pipeline and start."""
+    """Answers about windows that are OPEN, by pipeline and start."""
     same = and_(w.c.pipeline == t.c.pipeline, w.c.start_ms == t.c.window_ms)
     statement = select(t).select_from(t.outerjoin(w, same)).where(t.c.pipeline.in_(names), w.c.state.is_(None))
     found: dict[str, dict[int, Answer]] = {}

@@ -16,8 +16,8 @@ from tidegate.ledger import schema
 def landed_values(
     connection: Connection, name: str, first_ms: int, last_ms: int | None
 ) -> dict[int, set[PartitionValues]]:
-    """By window: of the data files of landed batches, in windows that start in `[first_ms, last_ms]` and, without a
-    `last_ms`, are not CLOSED."""
+    """Values by window: of the data files of landed batches, in windows that start in `[first_ms, last_ms]` and,
+    without a `last_ms`, are not CLOSED."""
     b, f, w = schema.batches, schema.batch_files, schema.windows
     landed = and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id, b.c.state == "LANDED")
     source = f.join(b, landed)

@@ -116,7 +116,7 @@ class HdfsStorage:
             return file.read()
 
     def open_existing(self, path: str) -> BinaryIO:
-        """For reading pieces of a file of any size. Raises PathMissing."""
+        """Open a file of any size to read pieces of it. Raises PathMissing."""
         _, local = split(path)
         found = self._stat(path)
         if found is None:
@@ -167,7 +167,7 @@ class HdfsStorage:
             return None
 
     def _change(self, name: str, path: str, ask: Callable[[Client], _T]) -> _T:
-        """As `_call`, for what needs parents: a file among them is in the way."""
+        """Call what needs parents: a file among them is in the way."""
         try:
             return self._call(name, path, ask)
         except PathMissing as error:

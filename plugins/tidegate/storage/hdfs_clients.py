@@ -78,7 +78,7 @@ def _only_namenode(nameservice: str) -> str | None:
 
 
 def _configuration_folder() -> Path:
-    """As the library looks for it."""
+    """The folder as the library looks for it."""
     named = os.environ.get("HADOOP_CONF_DIR")
     return Path(named) if named else Path(os.environ.get("HADOOP_HOME", "/")) / "etc" / "hadoop"
 

@@ -45,7 +45,7 @@ def said(error: BaseException) -> tuple[str, str]:
 
 
 def first_line(text: str) -> str:
-    """Without the Java stack, whether its line breaks are escaped or not."""
+    """The line without the Java stack, whether its line breaks are escaped or not."""
     return re.split(r"\\n|\n", text, maxsplit=1)[0].strip()
 
 

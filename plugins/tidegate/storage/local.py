@@ -124,7 +124,7 @@ class LocalStorage:
             raise _refused(error, local) from error
 
     def open_existing(self, path: str) -> BinaryIO:
-        """For reading pieces of a file of any size. Raises PathMissing."""
+        """Open a file of any size to read pieces of it. Raises PathMissing."""
         local = local_path(path)
         try:
             return open(local, "rb")

@@ -28,7 +28,8 @@ class Probe:
 
 
 def probe_storage(workdir: str, user: str | None) -> Probe:
-    """Where `workdir` is not there yet, in the nearest parent that is: what was not there before is not there after.
+    """Try what the protocol needs; where `workdir` is not there yet, in the nearest parent that is: what was not there
+    before is not there after.
 
     Raises nothing of the filesystem's."""
     found, step, place = Probe(), "reach it", ""
@@ -69,7 +70,7 @@ def _existing_parent(storage: Storage, directory: str) -> str:
 
 
 def same_filesystem(location: str, workdir: str) -> bool | None:
-    """Of two places; None where that cannot be told yet. HDFS is one filesystem for each authority."""
+    """Whether two places are in one; None where that cannot be told yet. HDFS is one filesystem for each authority."""
     if location.startswith("hdfs:") or workdir.startswith("hdfs:"):
         return location.split("/")[:3] == workdir.split("/")[:3]
     a, b = _device(location), _device(workdir)

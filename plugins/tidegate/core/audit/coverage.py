@@ -138,7 +138,7 @@ class FileReader(Protocol):
     def end(self) -> Findings: ...
 
     def close(self) -> None:
-        """It may be used again afterwards."""
+        """Release what it holds; it may be used again afterwards."""
         ...
 
 

@@ -389,5 +389,5 @@ def republish(pipeline: str, window_ms: int) -> str:
 
 
 def by_subject(problems: Iterable[Problem]) -> list[Problem]:
-    """Without repetitions, in the order found."""
+    """The problems without repetitions, in the order found."""
     return list(dict.fromkeys(problems))

@@ -22,7 +22,7 @@ DIFFERS = (
 
 
 def lost_batch(batch_id: int, path: str) -> Problem:
-    """Of a batch that the ledger says has landed, or was given up."""
+    """The problem of a lost record: the ledger says that its batch has landed, or was given up."""
     return Problem(f"batch {batch_id}", f"its record {path} is missing", LOST)
 
 
@@ -31,7 +31,8 @@ def unreadable_batch(batch_id: int, path: str, why: str) -> Problem:
 
 
 def check_batch(batch: BatchRow, pinned: Pinned | None, record: BatchRecord, path: str) -> Iterator[Problem]:
-    """Of a LANDED or ABANDONED batch; `pinned` is None where the ledger's rows do not make a plan."""
+    """Compare the record of a LANDED or ABANDONED batch; `pinned` is None where the ledger's rows do not make a
+    plan."""
     subject = f"batch {batch.batch_id}"
     if pinned is None:
         yield Problem(subject, "the ledger's rows of its plan cannot be read", DIFFERS)
@@ -80,7 +81,7 @@ def unreadable_generation(generation: GenerationRow, path: str, why: str) -> Pro
 
 
 def check_generation(generation: GenerationRow, record: GenerationRecord, path: str) -> Iterator[Problem]:
-    """Of the generation in force, with its files."""
+    """Compare the record of the generation in force, with its files."""
     wrong = [
         name
         for name, ours, theirs in (

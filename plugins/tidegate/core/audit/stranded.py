@@ -18,7 +18,7 @@ from tidegate.core.window.stranded import stranded
 def unpublishable(
     name: str, windows: Windows, spine: Spine, page: WindowPage, published: Iterable[Interval]
 ) -> Iterator[Problem]:
-    """For the audit: what is waiting in the window's totals, and will wait for good."""
+    """Problems of landed rows that wait, by the window's totals, and will wait for good."""
     rows = sum(t.rows for t in page.totals if t.kind == DATA and spine.landed(t.batch_id))
     if not rows or any(g.state == CURRENT for g in page.generations):
         return

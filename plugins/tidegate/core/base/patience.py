@@ -15,7 +15,8 @@ def delays(retries: int, first_s: float, longest_s: float) -> list[tuple[float, 
 
 
 def lasts_s(retries: int, first_s: float, longest_s: float) -> float:
-    """From the end of the first try to the beginning of the last one, at least: tries that fail at once, no jitter."""
+    """Seconds from the end of the first try to the beginning of the last one, at least: tries that fail at once, no
+    jitter."""
     return sum(shortest for shortest, _ in delays(retries, first_s, longest_s))
 
 

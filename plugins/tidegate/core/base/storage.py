@@ -30,7 +30,7 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def make_dirs(self, directory: str) -> None:
-        """With parents; done if it is there."""
+        """Make a directory and its parents; done if it is there."""
         ...
 
     def rename_no_replace(self, source: str, destination: str) -> None:

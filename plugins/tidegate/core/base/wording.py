@@ -12,7 +12,7 @@ def many(count: int, what: str) -> str:
 
 
 def those(count: int, what: str, verb: str = "are") -> str:
-    """With its verb: `1 window is`, `12 windows are`; `verb` in the plural."""
+    """A count with its verb: `1 window is`, `12 windows are`; `verb` in the plural."""
     return f"{many(count, what)} {_SINGULAR.get(verb, verb + 's') if count == 1 else verb}"
 
 

@@ -23,7 +23,7 @@ class Change:
 
     @property
     def back_ms(self) -> int:
-        """By how much clocks go back; negative where they go forward."""
+        """The time by which clocks go back; negative where they go forward."""
         return self.before_ms - self.after_ms
 
     @property
@@ -46,7 +46,7 @@ def day_start(day: date, zone: ZoneInfo) -> int:
 
 
 def offset_at(timezone: str, at_ms: int) -> int:
-    """By how much the zone is ahead of UTC at `at_ms`, in ms."""
+    """The zone's offset from UTC at `at_ms`, in ms."""
     return _offset(at_ms // 1000, ZoneInfo(timezone))
 
 

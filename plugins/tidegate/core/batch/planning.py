@@ -222,7 +222,7 @@ def advance(before: TopicFacts, plan: Plan, max_event_ms: Mapping[int, int | Non
 
 
 def first_offsets(start: str | int, topic: LogState, at_time: Mapping[int, int]) -> dict[int, int]:
-    """Where a pipeline's first batch begins: `earliest`, `latest`, or the offsets found for a timestamp."""
+    """Offsets at which a pipeline's first batch begins: `earliest`, `latest`, or the offsets found for a timestamp."""
     offsets: dict[int, int] = {}
     for p, o in topic.partitions.items():
         offsets[p] = _first(start, o, at_time.get(p))

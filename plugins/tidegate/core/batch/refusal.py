@@ -65,8 +65,8 @@ class Refusal:
 def refusal_of(
     said: str | None, kind: str | None, advice: str | None, partition: int | None = None, offset: int | None = None
 ) -> Refusal | None:
-    """From a batch's columns; None if it is not refused. 0.1.0, beside this release, writes the words only, and leaves
-    what stands beside them."""
+    """The refusal that a batch's columns say; None if it is not refused. 0.1.0, beside this release, writes the words
+    only, and leaves what stands beside them."""
     if said is None:
         return None
     known = RefusalKind(kind) if kind in set(RefusalKind) else RefusalKind.OTHER

@@ -113,7 +113,7 @@ class Held:
 
 
 def held(settings: Completeness | None, answers: Mapping[int, Answer], now_ms: int) -> tuple[Held, ...]:
-    """Of windows (start, UTC ms) that are OPEN, by the answers that are known; oldest window first."""
+    """OPEN windows that the known answers hold (start, UTC ms), oldest first."""
     if settings is None:
         return ()
     compared = ((start, a.since_ms, compare(settings, a, now_ms)) for start, a in sorted(answers.items()))

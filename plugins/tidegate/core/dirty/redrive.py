@@ -181,7 +181,7 @@ def choose(
 
 
 def add_up(batch_id: int, parts: Iterable[PartitionRows]) -> tuple[DirtySource, ...]:
-    """By Kafka partition, of what a batch's dirty files say."""
+    """Sources by Kafka partition, from what a batch's dirty files say."""
     found: dict[int, DirtySource] = {}
     for p in parts:
         old = found.get(p.partition)
@@ -248,7 +248,8 @@ class DirtyReader(Protocol):
         ...
 
     def causes(self, batch_id: int, files: Sequence[Sequence[str]]) -> tuple[list[Cause], str]:
-        """Of files of one batch, each with the places (URIs) where it can be; and why not all could be read, or ""."""
+        """Causes in files of one batch, each with the places (URIs) where it can be; and why not all could be read, or
+        ""."""
         ...
 
 

@@ -324,7 +324,7 @@ def clock(whose: str, ahead_s: float) -> Finding:
 
 
 def space(pipeline: str, place: str, free: int, total: int) -> Finding:
-    """Of a local disk, in bytes."""
+    """A finding about a local disk, in bytes."""
     if total and free / total < FREE_RATIO:
         what = f"{place}: {free / 1e9:.1f} GB of {total / 1e9:.0f} GB are free"
         means = "batches and windows fail when the disk is full; nothing is lost"
@@ -362,7 +362,7 @@ def connection(conn_id: str, types: Collection[str], found: str | None, users: C
 
 
 def missing_connection(conn_id: str, said: str, advice: str, users: Collection[str]) -> Finding:
-    """It is not there, or cannot be read."""
+    """A finding about a connection that is missing, or cannot be read."""
     return Finding("connections", WRONG, said, f"needed by {', '.join(sorted(users))}", advice, conn_id)
 
 

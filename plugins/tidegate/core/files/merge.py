@@ -155,6 +155,6 @@ def errors(merges: Iterable[Merge], receipt: MergeReceipt, listing: Mapping[str,
 
 
 def merged_sources(landed: Iterable[str], manifest: Iterable[str]) -> frozenset[str]:
-    """Of the published paths that landed files would have, those whose rows a merged file holds: the rest of a window's
+    """Published paths that landed files would have and whose rows a merged file holds: the rest of a window's
     files once a generation of all of them is BUILT."""
     return frozenset(landed) - frozenset(manifest)

@@ -51,7 +51,8 @@ class Overflow:
 
 
 def overflow_values(pipeline: Pipeline) -> PartitionValues:
-    """Of the overflow partition: OVERFLOW_VALUE for text columns, Hive's null partition for those of other types."""
+    """Values of the overflow partition: OVERFLOW_VALUE for text columns, Hive's null partition for those of other
+    types."""
     return tuple(
         (name, OVERFLOW_VALUE if pipeline.column(name).type == "string" else None)
         for name in pipeline.dynamic_partitions
@@ -72,7 +73,7 @@ def staying(rows: Mapping[PartitionValues, int], known: set[PartitionValues], li
 
 
 def told(overflow: Overflow, names: Iterable[str], limit: int) -> str:
-    """For the log and the events."""
+    """The words for the log and the events."""
     more = "or more " if overflow.values >= MAX_COUNTED else ""
     return (
         f"{many(overflow.rows, 'row')} with {many(overflow.values, f'{more}value')} of "

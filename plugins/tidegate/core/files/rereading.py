@@ -42,7 +42,7 @@ def compare(span: Interval, before: Iterable[Interval], now: Iterable[Interval])
 
 
 def listed(intervals: Iterable[Interval], most: int = 3) -> str:
-    """For people: `[3, 5), [9, 10) and 4 more`."""
+    """The intervals in words: `[3, 5), [9, 10) and 4 more`."""
     found = [f"[{i.start}, {i.end})" for i in intervals]
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more

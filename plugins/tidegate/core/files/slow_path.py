@@ -35,7 +35,8 @@ class Slow:
 
 
 def told(slow: Iterable[Slow], read: int, seconds: float) -> str:
-    """For a log: how many of the messages that were read took the slow path, why, and about how long that took."""
+    """Words for a log: how many of the messages that were read took the slow path, why, and about how long that
+    took."""
     most_first = sorted(slow, key=lambda one: -one.messages)
     count = sum(one.messages for one in most_first)
     share = f" ({100 * count / read:.1f} %)" if read else ""

@@ -29,7 +29,7 @@ def unread_step(
     pipeline: str, certificate: Certificate, unread: Mapping[int, int], pause: Pause | None, scheduled: bool,
     landed_ms: int | None,
 ) -> str:  # fmt: skip
-    """Where records wait that no batch has planned, in a partition that blocks: what reads them; "" for none."""
+    """What reads the records that wait in a partition that blocks and that no batch has planned; "" for none."""
     waiting = {p: unread[p] for p in certificate.blockers if unread.get(p)}
     if not waiting:
         return ""
@@ -45,7 +45,7 @@ def unread_step(
 
 
 def should_be_ready_ms(windows: Windows, window: WindowKey, front_ms: int) -> int:
-    """By when a window should be ready (UTC ms): its end and `watermark_delay`, or when those before it were
+    """The time by which a window should be ready (UTC ms): its end and `watermark_delay`, or when those before it were
     (`front_ms`), if they were late themselves; where the clock closes windows of a silent topic, `topic_silence` later.
 
     It goes by nothing that changes while the window waits: what was late does not cease to be."""

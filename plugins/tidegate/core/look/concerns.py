@@ -94,7 +94,7 @@ def first_line(text: str) -> str:
 
 
 def _of_kafka(status: PipelineStatus) -> Iterator[Concern]:
-    """While Kafka gives no answer, what people were told of: it was not seen to be over."""
+    """Concerns about the topic. While Kafka gives no answer, what people were told of: it was not seen to be over."""
     survey, pipeline, topic = status.survey, status.pipeline, status.topic
     assert survey is not None
     if topic is None:
@@ -170,7 +170,7 @@ def _should_ms(status: PipelineStatus, front_ms: int) -> int:
 
 
 def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
-    """Of a window that is not ready `archive.sla` after it should have been."""
+    """A concern about a window that is not ready `archive.sla` after it should have been."""
     waits, survey, now_ms, sla_ms = status.next_window, status.survey, status.now_ms, status.pipeline.archive.sla_ms
     if waits is None or survey is None or front is None:
         return []
@@ -218,7 +218,7 @@ def _late_left(name: str, left: tuple[Choice, ...]) -> list[Concern]:
 
 
 def late_words(left: tuple[Choice, ...], name: str) -> str:
-    """Of windows whose late rows wait although `late.reopen_after` is over; "" for none."""
+    """Words about windows whose late rows wait although `late.reopen_after` is over; "" for none."""
     over = [c for c in left if c.over]
     if not over:
         return ""

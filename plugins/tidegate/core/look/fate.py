@@ -313,7 +313,7 @@ def _waits(window: WindowFacts, around: Surroundings) -> tuple[str, str]:
 
 
 def _unseen(life: Life, batch: BatchRow, search: Search, unwritten: tuple[str, ...], around: Surroundings) -> Fate:
-    """Not every candidate could be read: what is certain without."""
+    """The fate as far as it is certain where not every candidate could be read."""
     kinds = {(c.entry.kind, c.entry.window_ms, c.generation) for c in search.candidates}
     if len(kinds) == 1 and not unwritten:
         first = search.candidates[0]

@@ -146,7 +146,7 @@ def finishing(name: str, start_ms: int, kind: str) -> str:
 
 
 def _clear(name: str, over: tuple[int, ...], due: Due) -> str:
-    """Range by range: whatever lies between is published, and clearing it would verify all of it."""
+    """Commands range by range: the windows between are published, and clearing would verify them all."""
     parts = list(stretches(due.windows, over))
     command = clear(name, parts[0].start, window_start(parts[0].end - 1, due.windows))
     return (
@@ -183,7 +183,7 @@ def _instants(starts: tuple[int, ...]) -> str:
 
 
 def plain(due: Due) -> list[dict[str, int]]:
-    """For JSON."""
+    """Ranges for JSON."""
     return [
         {"first_ms": first.start_ms, "last_ms": last.start_ms, "windows": Due(due.windows, (part,)).count}
         for part, (first, last) in zip(due.parts, due.ranges, strict=True)

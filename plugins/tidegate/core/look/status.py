@@ -95,7 +95,7 @@ class PipelineStatus:
 
     @property
     def pause(self) -> Pause | None:
-        """On purpose, and not over."""
+        """The pause on purpose that is not over."""
         pause = self.survey.pause if self.survey is not None else None
         return pause if pause is not None and not pause.over(self.now_ms) else None
 
@@ -153,7 +153,7 @@ def not_remembered(pipeline: Pipeline, survey: Survey, low: int | None) -> tuple
 
 
 def first_open(pipeline: Pipeline, low: int | None) -> int:
-    """Where the window begins that the watermark lies in."""
+    """Start of the window that the watermark lies in."""
     start = pipeline.windows.start_ms
     return window_start(start if low is None else max(low, start), pipeline.windows)
 
@@ -175,7 +175,7 @@ def waits(
 
 
 def certify(pipeline: Pipeline, survey: Survey, key: WindowKey, lag: Lag | None, now_ms: int) -> Certificate:
-    """As of now, with what waits in Kafka and where the first batch is, in words."""
+    """A certificate as of now, with what waits in Kafka and where the first batch is, in words."""
     batch, first = survey.open_batch, ""
     if batch is not None:
         first = watermark.first_batch(batch.batch_id, batch.state, batch.stuck)

@@ -166,8 +166,8 @@ class SurveyLedger(Protocol):
     """Part of core.look.port.LedgerReads. Raises LedgerError."""
 
     def survey(self, names: Collection[str], now_ms: int) -> dict[str, Survey]:
-        """Those of `names` that the ledger knows, as of one instant, by a number of statements that does not grow with
-        them."""
+        """Surveys of those of `names` that the ledger knows, as of one instant, by a number of statements that does not
+        grow with them."""
         ...
 
     def progress(self, names: Collection[str], now_ms: int) -> dict[str, Progress]:
@@ -199,7 +199,7 @@ class SurveyLedger(Protocol):
         ...
 
     def landed_upto_each(self, upto: Mapping[str, int | None]) -> dict[str, Landed]:
-        """For each pipeline the newest landed batch whose id is at most the one given (None: of all), redrives left
+        """The newest landed batch of each pipeline whose id is at most the one given (None: of all), redrives left
         out; pipelines without one are left out. Three statements."""
         ...
 
@@ -208,5 +208,5 @@ class SurveyLedger(Protocol):
         ...
 
     def published_within_each(self, parts: Mapping[str, Sequence[Interval]]) -> dict[str, list[int]]:
-        """For each pipeline the starts of windows within its parts that have a generation in force: one statement."""
+        """Starts of each pipeline's windows within its parts that have a generation in force: one statement."""
         ...

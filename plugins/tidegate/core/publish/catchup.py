@@ -113,7 +113,7 @@ class Progress:
     _done: deque[tuple[float, int]] = field(default_factory=deque)
 
     def line(self, now: float) -> str:
-        """After each window: what to say now, or "". The first window has a line."""
+        """What to say after a window, or "". The first window has a line."""
         self._note(now)
         if not self.tally.seen or (self._said is not None and now - self._said < SAY_S):
             return ""
@@ -121,7 +121,7 @@ class Progress:
         return self._words(now, LONGEST_S - (now - self.began))
 
     def last(self, now: float) -> str:
-        """At the end."""
+        """What to say at the end."""
         self._note(now)
         return self._words(now, 0.0)
 

@@ -46,8 +46,8 @@ class Facts:
 
 
 def to_fill(key: WindowKey, run: Run | None, facts: Facts, tried: Container[int]) -> str:
-    """For a window that is to be published. The runs must have been looked at before the ledger: one that ends between
-    the two looks has published."""
+    """The verdict on a window that is to be published. The runs must have been looked at before the ledger: one that
+    ends between the two looks has published."""
     if key.start_ms in facts.published:
         return DONE
     if not facts.ready(key):
@@ -60,7 +60,7 @@ def to_fill(key: WindowKey, run: Run | None, facts: Facts, tried: Container[int]
 
 
 def to_rebuild(key: WindowKey, run: Run | None, facts: Facts, tried: Container[int], mark: str) -> str:
-    """For a window that is to be rebuilt by the backfill of this mark."""
+    """The verdict on a window that is to be rebuilt by the backfill of this mark."""
     if run is not None and run.active:
         return WORKING
     if run is not None and run.succeeded and run.mark == mark:
@@ -73,8 +73,8 @@ def to_rebuild(key: WindowKey, run: Run | None, facts: Facts, tried: Container[i
 
 
 def unfinished_mark(runs: Mapping[int, Run], keys: Sequence[WindowKey], prefix: str) -> str | None:
-    """Of the newest backfill of just this range (its mark begins with `prefix`, and ends with when it began) that has
-    not rebuilt every window; None if there is none."""
+    """The mark of the newest backfill of just this range (its mark begins with `prefix`, and ends with when it began)
+    that has not rebuilt every window; None if there is none."""
     marks = {run.mark for run in runs.values() if run.mark is not None and run.mark.startswith(prefix)}
     if not marks:
         return None

@@ -138,7 +138,8 @@ def _integers(a: HiveType, b: HiveType) -> bool:
 
 
 def _decimals(a: HiveType, b: HiveType) -> bool:
-    """Not from float to double: the file holds the nearest float, decoding gives the nearest double."""
+    """Whether values stay equal, which they do not from float to double: the file holds the nearest float, decoding
+    gives the nearest double."""
     if not isinstance(b, Decimal):
         return False
     if isinstance(a, Decimal):

@@ -105,7 +105,7 @@ class ReplayLedger(Protocol):
         ...
 
     def unfinished(self, name: str) -> list[Unfinished]:
-        """By window."""
+        """Unfinished ones, by window."""
         ...
 
     def rehearsed(self, name: str, key: WindowKey | None, attempt: str) -> None:

@@ -130,7 +130,7 @@ def _windows(conf: Mapping[str, Any], windows: Windows, own: WindowKey | None) -
 
 
 def _safely(find: Callable[[int], T], at: int) -> T:
-    """Where no calendar has the windows around `at`, as in the year 1."""
+    """Refuse where no calendar has the windows around `at`, as in the year 1."""
     try:
         return find(at)
     except (ValueError, OverflowError):

@@ -139,8 +139,9 @@ class RecoveryLedger(Protocol):
         ...
 
     def decoders(self, name: str, key: WindowKey, number: int) -> tuple[Decoder, ...]:
-        """Of a replay or heal the one that it was built by, where that is known. None of what was assembled from
-        batches, which pin theirs; all that the ledger has of what holds rows of other generations."""
+        """Specs that decoded a generation's rows: of a replay or heal the one that it was built by, where that is
+        known. None of what was assembled from batches, which pin theirs; all that the ledger has of what holds rows of
+        other generations."""
         ...
 
     def newest_publication_ms(self, name: str) -> int | None:
@@ -153,11 +154,11 @@ class RecoveryLedger(Protocol):
         ...
 
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of (window start UTC ms, generation number) that the ledger has no row of."""
+        """Pairs (window start UTC ms, generation number) that the ledger has no row of."""
         ...
 
     def unfinished_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of (window start UTC ms, generation number) that are BUILDING, BUILT or SWAPPING in the ledger, or a
+        """Pairs (window start UTC ms, generation number) that are BUILDING, BUILT or SWAPPING in the ledger, or a
         reopening that is DISCARDED."""
         ...
 

@@ -115,7 +115,7 @@ class CutLedger(Protocol):
         ...
 
     def remember(self, name: str, version: int, cuts: Iterable[Cut]) -> None:
-        """If the pipeline is still at `version` (R5), which rises."""
+        """Store the cuts if the pipeline is still at `version` (R5), which rises."""
         ...
 
     def settle(self, name: str, cut: Cut, resumed: Resumption) -> None:

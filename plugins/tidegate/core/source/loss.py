@@ -41,7 +41,7 @@ class TimeToLoss:
 
     @property
     def at_pace_ms(self) -> int | None:
-        """Until the first loss at the present pace; 0 while one is under way; None: never, or not known."""
+        """Time until the first loss at the present pace; 0 while one is under way; None: never, or not known."""
         return min((f.at_pace_ms for f in self.partitions if f.at_pace_ms is not None), default=None)
 
     @property
@@ -51,7 +51,7 @@ class TimeToLoss:
 
 
 def time_to_loss(topic: LogState, progress: Progress, now_ms: int, warning_ms: int | None) -> TimeToLoss:
-    """Of all partitions; `warning_ms` is `source.loss_warning`."""
+    """The forecast for all partitions; `warning_ms` is `source.loss_warning`."""
     found = forecast(topic, progress, now_ms)
     levels = [level(f, warning_ms) for f in found] or [OK if warning_ms is not None else OFF]
     loudest = min(levels, key=_LOUDEST.index)

@@ -95,7 +95,8 @@ class Source(Protocol):
         ...
 
     def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """Of lanes with (end, leader epoch): where the records of later leaders begin, if that is below the end.
+        """Offsets, of lanes with (end, leader epoch), where the records of later leaders begin, if that is below the
+        end.
 
         Lanes whose log was not cut there, or of which the source cannot tell, are left out."""
         ...

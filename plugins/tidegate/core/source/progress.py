@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 
 def begins(ends: Mapping[int, int], partition: int, log_start: int) -> int:
-    """Where the next batch begins, by the planned ends of the newest one: a partition that came later is read from its
-    beginning, and before the first batch nothing is due that the log no longer has."""
+    """Offset at which the next batch begins, by the planned ends of the newest one: a partition that came later is read
+    from its beginning, and before the first batch nothing is due that the log no longer has."""
     return ends.get(partition, 0 if ends else log_start)
 
 
@@ -81,7 +81,7 @@ class Progress:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Where the next batch begins, by the planned ends of the newest one and what was decided since."""
+        """Offsets at which the next batch begins, by the planned ends of the newest one and what was decided since."""
         newest = self.newest.partitions if self.newest is not None else {}
         return {p: look.end for p, look in newest.items()} | dict(self.resumed)
 

@@ -30,7 +30,7 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Of keys and values."""
+        """Length of keys and values."""
         return bytes_of(self.values) + bytes_of(self.keys) if self.known_bytes is None else self.known_bytes
 
 

@@ -172,7 +172,8 @@ class _Parser:
         return found
 
     def _logical(self, schema: Schema, value: dict[str, Any]) -> Schema:
-        """As the specification has it, a logical type that is not valid where it stands is ignored."""
+        """The schema with its logical type. As the specification has it, one that is not valid where it stands is
+        ignored."""
         word = value.get("logicalType")
         if word == "decimal" and schema.type in ("bytes", "fixed"):
             precision, scale = value.get("precision"), value.get("scale", 0)

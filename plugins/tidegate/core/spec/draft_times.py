@@ -199,7 +199,7 @@ def _size(span_ms: int, records: int, date_only: bool) -> tuple[int, str]:
 
 
 def _without_odd_ones(times: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Without event times that are far from all others: one wrong clock must not begin the windows years ago."""
+    """Event times but those that are far from all others: one wrong clock must not begin the windows years ago."""
     if len(times) < 20:
         return list(times)
     events = sorted(t[2] for t in times)

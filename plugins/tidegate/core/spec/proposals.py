@@ -66,8 +66,8 @@ def keys_of(field: str) -> tuple[str, ...]:
 
 
 def propose(field: str, examples: Iterable[str], taken: Iterable[str] = (), seen: int | None = None) -> Proposal:
-    """From the field's values as compact JSON texts (what is no JSON is text). `taken`: names that columns have;
-    `seen`: of how many values these are examples."""
+    """Propose a column from the field's values as compact JSON texts (what is no JSON is text). `taken`: names that
+    columns have; `seen`: of how many values these are examples."""
     texts = list(examples)
     try:
         kind, note = _judged(texts)

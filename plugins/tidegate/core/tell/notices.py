@@ -116,7 +116,7 @@ class NoticeLedger(Protocol):
     """Raises LedgerError; LostComparison where somebody else has changed the same notice meanwhile."""
 
     def standing(self, name: str) -> dict[str, Notice]:
-        """Those of which something may have to be told still, by key."""
+        """Notices of which something may have to be told still, by key."""
         ...
 
     def note(self, name: str, finding: Finding) -> None:
@@ -128,7 +128,7 @@ class NoticeLedger(Protocol):
         ...
 
     def ended(self, name: str, notice: Notice) -> None:
-        """It is over; if no one was told of it, there is nothing to tell."""
+        """Note that it is over; if no one was told of it, there is nothing to tell."""
         ...
 
     def closed(self, name: str, notice: Notice) -> None:
@@ -136,7 +136,7 @@ class NoticeLedger(Protocol):
         ...
 
     def forget(self, name: str, before_ms: int) -> None:
-        """Those that were closed before."""
+        """Delete notices that were closed before."""
         ...
 
     def read_upto(self, name: str) -> int | None:
@@ -156,7 +156,7 @@ class NoticeLedger(Protocol):
         ...
 
     def newest_windows(self, name: str, limit: int) -> list[WindowKey]:
-        """Those that have a generation in force, newest first."""
+        """Windows that have a generation in force, newest first."""
         ...
 
     def audit(self, name: str) -> AuditOutcome | None:
@@ -342,7 +342,7 @@ def payload(pipeline: str, owner: str, message: Message, now_ms: int, board_url:
 
 
 def harmless(text: str) -> str:
-    """For Slack, Mattermost and Teams: no markup that calls people, hides an address or breaks a line."""
+    """The text for Slack, Mattermost and Teams: no markup that calls people, hides an address or breaks a line."""
     text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", text[:MOST_TEXT])
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("@", "@\u200b").replace("](", "]\u200b(")

@@ -14,12 +14,13 @@ _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?Z")
 
 
 def of_window(start_ms: int) -> str:
-    """As it is kept; `start_ms`: UTC."""
+    """The subject as it is kept; `start_ms`: UTC."""
     return f"window {window_id(start_ms)}"
 
 
 def said(subject: str) -> str:
-    """For people: windows by their start as everywhere, `window 2013-01-05T04:00Z`; anything else as it is."""
+    """The subject for people: windows by their start as everywhere, `window 2013-01-05T04:00Z`; anything else as it
+    is."""
     return _with(subject, _ID, lambda text: iso(parse_window_id(text)))
 
 

@@ -40,7 +40,7 @@ class Forecast:
     partition: int | None = None
 
     def text(self) -> str:
-        """For people, behind what blocks."""
+        """Words for people, behind what blocks."""
         if self.at_ms is None:
             return f"expected readiness unknown: {self.basis}"
         return f"expected ready {iso(self.at_ms // 1000 * 1000)} ({self.basis})"
@@ -59,7 +59,8 @@ def earlier(batches: Sequence[tuple[int, int]]) -> int | None:
 def forecast(
     windows: Windows, now: TopicFacts, before: TopicFacts, certificate: Certificate, now_ms: int
 ) -> Forecast | None:
-    """Of a window that `certificate` says is blocked, made of the facts `now`; None where no partition blocks it."""
+    """The forecast for a window that `certificate` says is blocked, made of the facts `now`; None where no partition
+    blocks it."""
     if certificate.ready or not certificate.blockers or now.clock_ms is None:
         return None
     view = _View(windows, now, now.clock_ms, before, certificate.window.end_ms)

@@ -33,11 +33,11 @@ _KINDS = {
 
 
 def of_kind(kind: str) -> Kind:
-    """Of a kind that only a newer release knows, nothing is."""
+    """The kind by its name; of one that only a newer release knows, nothing holds."""
     return _KINDS.get(kind, Kind())
 
 
 def command_of(kind: str, name: str, start_ms: int) -> str | None:
-    """For the pipeline's window that starts then (UTC ms)."""
+    """The command for the pipeline's window that starts then (UTC ms)."""
     command = of_kind(kind).command
     return None if command is None else command.format(name=name, at=iso(start_ms))

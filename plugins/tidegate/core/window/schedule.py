@@ -28,12 +28,13 @@ def window_of(at_ms: int, windows: Windows) -> Interval:
 
 
 def strangers(starts: Iterable[int], windows: Windows) -> list[int]:
-    """Those that no window of the schedule starts at, sorted."""
+    """Instants at which no window of the schedule starts, sorted."""
     return sorted(start for start in set(starts) if not is_window(start, windows))
 
 
 def nearby(start_ms: int, end_ms: int) -> tuple[int, int]:
-    """Where a window must start to share a moment with `[start_ms, end_ms)`: a day is at most two days long."""
+    """Bounds between which a window must start to share a moment with `[start_ms, end_ms)`: a day is at most two days
+    long."""
     return start_ms - 2 * DAY_MS, end_ms - 1
 
 
@@ -69,7 +70,7 @@ def _within(f: FileEntry, start_ms: int, end_ms: int) -> bool:
 
 
 def time_partitions(pipeline: Pipeline, window_ms: int) -> PartitionValues:
-    """As this host's zone data spell them."""
+    """Partition values as this host's zone data spell them."""
     return time_values(window_ms, pipeline.time_partitions, pipeline.windows.timezone)
 
 

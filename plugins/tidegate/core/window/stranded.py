@@ -23,7 +23,7 @@ class Stranded:
 
 
 def stranded(name: str, windows: Windows, start_ms: int, published: Iterable[Interval]) -> Stranded | None:
-    """Of a window with landed data and without a generation in force. None: a run comes for it, or will.
+    """The window with its reason, if it has landed data and no generation in force. None: a run comes for it, or will.
 
     `published`: parts of time of which it is remembered that every window in them is published."""
     if not is_window(start_ms, windows):

@@ -50,7 +50,7 @@ class WaitLedger(Protocol):
     """Read-only, and cheap however many ask."""
 
     def look(self, pipelines: Collection[str], windows: Collection[WindowRef]) -> Look:
-        """At most two statements; nothing is written. Raises LedgerError."""
+        """Ask with at most two statements; nothing is written. Raises LedgerError."""
         ...
 
     def close(self) -> None: ...
@@ -82,7 +82,7 @@ NOTHING_LANDED = TopicFacts(None, None, ())
 
 
 def certify(pipeline: str, windows: Windows, look: Look, window: WindowKey, now_ms: int) -> Certificate:
-    """As the close will decide, by what has landed."""
+    """The certificate as the close will decide it, by what has landed."""
     return watermark.certify(pipeline, windows, look.facts.get(pipeline, NOTHING_LANDED), window, now_ms)
 
 
@@ -104,7 +104,7 @@ class ReadyWait:
         return ((self.pipeline, self.window.start_ms),)
 
     def decide(self, look: Look, now_ms: int) -> tuple[Answer, Wait]:
-        """By the window's state, else by the watermark."""
+        """Decide by the window's state, else by the watermark."""
         standing = look.standings.get((self.pipeline, self.window.start_ms))
         if standing is not None and standing.state != OPEN:
             return Answer(True, f"{self.pipeline} {iso(self.window.start_ms)}: ready: it is {standing.state} now"), self
@@ -124,7 +124,7 @@ class ClosedWait:
         return ((self.pipeline, self.window.start_ms),)
 
     def decide(self, look: Look, now_ms: int) -> tuple[Answer, Wait]:
-        """By the batch that it waits for. Whatever else there is to say, the task that closes it says."""
+        """Decide by the batch that it waits for. Whatever else there is to say, the task that closes it says."""
         name, standing = f"{self.pipeline} {iso(self.window.start_ms)}", look.standings.get(self.refs()[0])
         if standing is None or standing.owes is None:
             return Answer(True, f"{name}: no batch stands in the way of its close"), self

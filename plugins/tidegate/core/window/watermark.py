@@ -111,8 +111,8 @@ def horizon_ms(event_time: EventTime, clock_ms: int) -> int:
 
 
 def own_watermark(windows: Windows, p: PartitionFacts) -> int | None:
-    """Of what was read from this partition alone. An event that is ahead of the clock says no more than the clock:
-    else one producer whose clock is fast would close windows before their time."""
+    """The watermark of what was read from this partition alone. An event that is ahead of the clock says no more than
+    the clock: else one producer whose clock is fast would close windows before their time."""
     if p.max_event_ms is None:
         return None
     at = p.max_event_ms if p.advanced_ms is None else min(p.max_event_ms, p.advanced_ms)
@@ -183,7 +183,7 @@ class _Clock:
         )
 
     def stand_in(self, p: PartitionFacts) -> tuple[int | None, str]:
-        """For the drained partition `p`: (watermark, why it is unknown)."""
+        """(Watermark, why it is unknown) of the drained partition `p`."""
         windows = self.windows
         if self.lags:
             return None, Held.LAG
@@ -197,7 +197,7 @@ class _Clock:
         return (at if self.now_ms is None else min(at, self.now_ms)) - windows.watermark_delay_ms, ""
 
     def _topic_is_silent(self) -> bool:
-        """By plans' clocks: records may wait that no plan has met yet."""
+        """Whether it is, by plans' clocks: records may wait that no plan has met yet."""
         return self.plan_ms - self.newest_ms >= self.windows.topic_silence_ms
 
     def _behind(self, p: PartitionFacts) -> bool:
@@ -281,7 +281,7 @@ _ON_ITS_WAY = {
 
 
 def first_batch(batch_id: int, state: str, stuck: bool = False) -> str:
-    """Of the open batch while none has landed; `stuck`: it was refused or is blocked."""
+    """Words about the open batch while none has landed; `stuck`: it was refused or is blocked."""
     if stuck or state not in _ON_ITS_WAY:
         return f"batch {batch_id} is {state}, and waits for somebody"
     return f"batch {batch_id} {_ON_ITS_WAY[state]} ({state})"

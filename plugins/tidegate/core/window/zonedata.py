@@ -88,7 +88,7 @@ class Disagreement:
 
 
 def disagreement(there: ZoneData | None, parts: Iterable[Interval] | None = None) -> Disagreement | None:
-    """Where this host's zone data first differ from `there`: in `parts` of time, None: in all that it covers.
+    """The place where this host's zone data first differ from `there`: in `parts` of time, None: in all that it covers.
 
     None: they agree, or nothing was pinned."""
     if there is None:
@@ -111,7 +111,7 @@ def around(start_ms: int, end_ms: int) -> Interval:
 
 @lru_cache(maxsize=64)
 def version_of(timezone: str) -> str:
-    """Where this host's zone data come from: `tzdata 2026.6 (Python package)`, `tzdata 2025b (/usr/share/zoneinfo)`."""
+    """Origin of this host's zone data: `tzdata 2026.6 (Python package)`, `tzdata 2025b (/usr/share/zoneinfo)`."""
     for folder in map(Path, zoneinfo.TZPATH):
         if (folder / timezone).is_file():
             return f"tzdata {_system_version(folder)} ({folder})"

@@ -359,7 +359,7 @@ class _Look:
             self._look(self._files.of_window(placed), again=not home)
 
     def _in_force(self, page: WindowPage) -> GenerationRow | None:
-        """Of a window that was published when the look began; by now it may be a newer generation."""
+        """The generation in force of a window that was published when the look began; by now it may be a newer one."""
         current = next((g for g in page.generations if g.state == CURRENT), None)
         return current if page.window_ms in self._published else None
 

@@ -12,7 +12,7 @@ from tidegate.workflow.base.renames import manifest_of
 
 
 def if_due(ctx: Context, reads: LedgerReads) -> list[str]:
-    """Once a day, and again at each call while something is wrong. Raises LedgerError, StorageError."""
+    """Check once a day, and again at each call while something is wrong. Raises LedgerError, StorageError."""
     last, now = ctx.ledger.notices.audit(ctx.name), ctx.clock.now_ms()
     if last is not None and not last.problems and now - last.at_ms < rules.EVERY_MS:
         return []
@@ -27,7 +27,7 @@ def if_due(ctx: Context, reads: LedgerReads) -> list[str]:
 
 
 def check(ctx: Context, reads: LedgerReads) -> list[Flaw]:
-    """At most `NEWEST_WINDOWS` directories are listed."""
+    """Flaws that a quick look finds; at most `NEWEST_WINDOWS` directories are listed."""
     found = rules.of_sums(ctx.name, reads.totals([ctx.name])[ctx.name])
     for key in ctx.ledger.notices.newest_windows(ctx.name, rules.NEWEST_WINDOWS):
         found += _window(ctx, key)

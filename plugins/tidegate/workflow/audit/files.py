@@ -82,7 +82,7 @@ class Files:
         self._looks = 0
 
     def of_batch(self, batch: BatchRow, files: Iterable[FileEntry]) -> Listing:
-        """Of a landed batch: what waits for its window, and its late and dirty files."""
+        """Files of a landed batch: what waits for its window, and its late and dirty files."""
         wanted = []
         for f in files:
             if not self._part.holds(f.window_ms):
@@ -106,7 +106,7 @@ class Files:
         return self._look(wanted, self._foreign_side(batch, files) if self._part.within is None else ())
 
     def _kept(self, batch: BatchRow, f: FileEntry) -> Wanted:
-        """Of a late file whose rows are in the window's generation: it waits to leave, or has left."""
+        """A late file whose rows are in the window's generation: it waits to leave, or has left."""
         homes = places.late(self._layout, batch.batch_id, f)
         left = (batch.batch_id, f.window_ms) in self._aside
         subject = f"batch {batch.batch_id}"
@@ -136,7 +136,7 @@ class Files:
         return Listing(tuple(found), tuple(lost), ())
 
     def of_window(self, generation: GenerationRow) -> Listing:
-        """Of the generation in force, or of the first one on its way there."""
+        """Files of the generation in force, or of the first one on its way there."""
         window_ms, published = generation.window_ms, generation.window_ms in self._current
         advice = republish(self._ctx.name, window_ms) if published else _BACKUP
         directories = places.generation(self._ctx.pipeline, generation, published, self._makes_way(generation))

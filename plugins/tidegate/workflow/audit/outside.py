@@ -141,7 +141,7 @@ class Topic:
         self.produced: Produced | None = None
 
     def planned(self, batch: BatchRow) -> None:
-        """In order of the batches."""
+        """Take a plan up, in order of the batches."""
         if batch.topic_id != self._accepted or batch.is_redrive:
             return
         starts = {r.range.partition: r.range.start for r in batch.ranges}

@@ -50,7 +50,7 @@ class Records:
                     yield from rules.check_batch(batch, plans.get(number), record, path)
 
     def of_window(self, generation: GenerationRow) -> Iterator[Problem]:
-        """Of a generation in force."""
+        """Problems of the record of a generation in force."""
         known = self._in_force.get(generation.window_ms)
         if known is None or known.number != generation.number:
             return  # published since

@@ -66,7 +66,7 @@ class Context:
 
     @property
     def kind(self) -> SourceKind:
-        """Of the pipeline's source: how people call it, and what to do about its troubles."""
+        """The kind of the pipeline's source: how people call it, and what to do about its troubles."""
         return source_kind(self.pipeline.source.kind)
 
     @property

@@ -91,7 +91,7 @@ def rewrite_plan(
     merges: tuple[Merge, ...],
     **more: Any,
 ) -> P:
-    """Of a job that makes files of a generation out of files that are there."""
+    """The plan of a job that makes files of a generation out of files that are there."""
     return kind(
         attempt=attempt,
         attempt_dir=attempt_dir,
@@ -108,7 +108,7 @@ def rewrite_plan(
 
 
 def merge_plan(ctx: Context, generation: BuildingGeneration, merges: tuple[Merge, ...]) -> MergePlan:
-    """Of a job that writes each of `merges` into the generation's merge directory."""
+    """The plan of a job that writes each of `merges` into the generation's merge directory."""
     key = (generation.window.start_ms, generation.number, generation.epoch, generation.nonce)
     name, directory = ctx.layout.merge_name(*key), ctx.layout.merge_attempt(*key)
     return rewrite_plan(ctx, MergePlan, generation, name, directory, merges)

@@ -56,7 +56,7 @@ def _of_late_rows(ctx: Context, window_ms: int) -> set[PartitionValues]:
 
 
 def open_spans(floor: Floor, first_ms: int) -> list[tuple[int, int | None]]:
-    """Where windows that the plan saw open can start, UTC ms, inclusive; None: without an end. So that what a pipeline
+    """Spans in which windows that the plan saw open can start, UTC ms, inclusive; None: without an end. What a pipeline
     published in years is not looked through for each batch. `first_ms`: of the one that holds the low mark."""
     found: list[tuple[int, int | None]] = []
     at = first_ms

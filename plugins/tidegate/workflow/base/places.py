@@ -15,7 +15,8 @@ from tidegate.core.window.states import BUILDING
 
 
 def waiting(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | None) -> tuple[tuple[str, str], ...]:
-    """Of a data file whose rows no generation owns yet; `first` is generation 1 of its window, if it has begun."""
+    """Places of a data file whose rows no generation owns yet; `first` is generation 1 of its window, if it has
+    begun."""
     # in the order in which files move: who looks the other way round can miss one that is moving
     assert f.window_ms is not None
     epochs = range(1, first.epoch + 1) if first is not None and first.state == BUILDING else ()
@@ -24,7 +25,7 @@ def waiting(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | 
 
 
 def side(layout: Layout, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str], ...]:
-    """Of a late or dirty file of a landed batch."""
+    """Places of a late or dirty file of a landed batch."""
     if f.kind == DIRTY and batch.redriven_by is not None:
         return dirty(layout, batch.batch_id, f)
     below = f.path.removeprefix(f"{f.kind}/")
@@ -35,14 +36,14 @@ def side(layout: Layout, batch: BatchRow, f: FileEntry) -> tuple[tuple[str, str]
 
 
 def dirty(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], ...]:
-    """Of a dirty file that a redrive takes up, or has taken up."""
+    """Places of a dirty file that a redrive takes up, or has taken up."""
     below = f.path.removeprefix(f"{DIRTY}/")
     # in the order in which it moves
     return ((layout.side(batch_id, DIRTY), below), (layout.redriven(batch_id), below))
 
 
 def late(layout: Layout, batch_id: int, f: FileEntry) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Of a late file that is in the late table, or whose rows a window has taken up since."""
+    """Places of a late file that is in the late table, or whose rows a window has taken up since."""
     assert f.window_ms is not None
     below = f.path.removeprefix(f"{LATE}/")
     # in the order in which it moves
@@ -68,12 +69,13 @@ def strays(listing: Iterable[str], manifest: Iterable[str]) -> Iterator[str]:
 
 
 def published_path(entry: FileEntry, origin: str) -> str:
-    """Below the window's directory: the dynamic partition values, and a name that says where the file comes from."""
+    """The path below the window's directory: the dynamic partition values, and a name that says where the file comes
+    from."""
     name = f"{origin}-{entry.path.rsplit('/', 1)[1]}"
     folder = partition_path(entry.values)
     return f"{folder}/{name}" if folder else name
 
 
 def landed_path(item: LandedFile) -> str:
-    """Where a landed file lies in a published directory if it was not merged."""
+    """The path of a landed file in a published directory if it was not merged."""
     return published_path(item.entry, f"b{item.batch_id}")

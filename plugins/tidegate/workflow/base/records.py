@@ -32,7 +32,7 @@ def mark_if_abandoned(ctx: Context, batch_id: int) -> None:
 
 
 def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
-    """Before its directory is renamed to where readers look."""
+    """Write the record before the directory is renamed to where readers look."""
     key, now_ms = generation.window, ctx.ledger.now_ms()
     record = GenerationRecord(
         pipeline=ctx.name,

@@ -7,8 +7,8 @@ from tidegate.workflow.base.context import Context
 
 
 def before_planning(ctx: Context) -> None:
-    """Before the first batch by another spec than the last one's: a table that cannot take its columns refuses it while
-    the change can still be taken back.
+    """Prepare the tables before the first batch by another spec than the last one's: a table that cannot take its
+    columns refuses it while the change can still be taken back.
 
     Raises CatalogueError; a pipeline whose columns stay needs no catalogue to plan."""
     version = ctx.ledger.batches.newest_spec(ctx.name)

@@ -135,7 +135,7 @@ def _cuts_days(ctx: Context) -> bool:
 
 
 def _open(ctx: Context, floor: Floor) -> Interval:
-    """From the oldest window that is not closed on; what was pinned ends where no row can have come from."""
+    """The time from the oldest window that is not closed on; what was pinned ends where no row can have come from."""
     first_ms = floor.oldest_open(ctx.pipeline.windows) - DAY_MS
     return Interval(first_ms, 2**62)
 

@@ -255,7 +255,8 @@ def land(ctx: Context, run: str) -> bool:
 
 
 def _tell_source(ctx: Context, batch: LandedBatch) -> None:
-    """So that the source's own tools show the lag, and a ledger that lost commits notices; the ledger alone decides."""
+    """Commit our ends, so that the source's own tools show the lag and a lost commit is noticed; the ledger alone
+    decides."""
     if not ctx.source.traits.remembers:
         return
     ends = {p.partition: p.end for p in batch.plan.partitions}

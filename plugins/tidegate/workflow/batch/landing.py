@@ -121,7 +121,7 @@ def _move_all(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) ->
 
 
 def _move_side(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry]) -> None:
-    """Only what the manifest names goes into the table, so by way of a directory that no job ever wrote to."""
+    """Move only what the manifest names into the table: by way of a directory that no job ever wrote to."""
     target = ctx.layout.side(batch_id, kind)
     manifest = {_below(kind, f.path): f.bytes for f in entries}
 

@@ -134,7 +134,8 @@ def _check(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
 
 
 def _refuse_if_cut(ctx: Context, plan: Plan, topic: LogState) -> None:
-    """Nor from a log that was cut meanwhile: some of it was read before, some after, and it is unknown which."""
+    """Refuse what comes from a log that was cut meanwhile: some of it was read before, some after, and it is unknown
+    which."""
     for partition, offset in sorted(log_cut.under(ctx, plan, topic).items()):
         raise BatchRefused(
             f"partition {partition}: the log was cut at offset {offset} (an unclean leader election?) after batch "
@@ -188,7 +189,7 @@ def _check_windows(ctx: Context, plan: Plan, receipt: Receipt) -> None:
 
 
 def _check_redrive(ctx: Context, plan: Plan, receipt: Receipt) -> None:
-    """Neither Kafka nor the dirty limits are asked: all of its rows were dirty, and come from files. Raises
+    """Check a redrive without Kafka and the dirty limits: all of its rows were dirty, and come from files. Raises
     BatchRefused."""
     wrong = arithmetic_errors(receipt, plan.ranges, "allow") + redrive.errors(plan, receipt)
     if wrong:

@@ -118,7 +118,8 @@ class _Generations:
         return WindowKey(window_ms, window_end(window_ms, self._ctx.pipeline.windows))
 
     def _empty_folders(self, location: str, decide: Callable[[], Verdict]) -> None:
-        """Not in the table's own directory: with another spec a later generation may come there."""
+        """Delete empty folders, but not in the table's own directory: with another spec a later generation may come
+        there."""
         if not rules.within(location, self._ctx.layout.generations()):
             return
         for name in self._run.names(location):
@@ -129,7 +130,7 @@ class _Generations:
     # ------------------------------------------------------------ discarded ones
 
     def _beside(self) -> None:
-        """In `generations/`, where a task that was overtaken may have brought a generation that was discarded."""
+        """Clean `generations/`, where a task that was overtaken may have brought a generation that was discarded."""
         run, folder = self._run, self._ctx.layout.generations()
         found = dict(self._parsed("generations", folder))
         facts = run.generations((a.window_ms, a.number) for a in found.values())
@@ -153,7 +154,7 @@ class _Generations:
         return rules.discarded(now, since_ms, self._run.ttl, self._run.now_ms)
 
     def _assemblies(self) -> None:
-        """In `publish/`: what overtaken epochs have left, and discarded generations."""
+        """Clean `publish/` of what overtaken epochs have left, and of discarded generations."""
         run = self._run
         found = dict(self._parsed("publish", self._ctx.layout.assemblies()))
         facts = run.generations((a.window_ms, a.number) for a in found.values())
@@ -180,7 +181,7 @@ class _Generations:
         )
 
     def _note_discarded(self, discarded: list[GenerationFacts]) -> None:
-        """Once neither `publish/` nor `generations/` has anything of it."""
+        """Note each as cleaned once neither `publish/` nor `generations/` has anything of it."""
         if self._run.dry_run or not discarded:
             return
         layout, parsed = self._ctx.layout, set()
@@ -208,7 +209,8 @@ class _Generations:
         return () if isinstance(generation, BuildingGeneration) else generation.files
 
     def _standing(self, window_ms: int) -> list[str] | None:
-        """Where readers of the window are sent; None if the catalogue gives no answer. Asked once in a round."""
+        """Places that readers of the window are sent to; None if the catalogue gives no answer. Asked once in a
+        round."""
         if window_ms not in self._pointing and not self._catalogue_away:
             try:
                 self._pointing[window_ms] = self._ctx.target.standing(self._key(window_ms))

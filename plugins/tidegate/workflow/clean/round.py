@@ -37,7 +37,7 @@ class Cleaned:
     left: bool = False
 
     def lines(self) -> list[str]:
-        """In words, for a log."""
+        """Words for a log."""
         counts = Counter(item.kind for item in self.deleted)
         said = [f"cleaned: {', '.join(f'{n:,} {kind}' for kind, n in sorted(counts.items()))}"] if counts else []
         said += [f"not cleaned: {item.path}: {item.why}" for item in self.kept]
@@ -133,7 +133,7 @@ class Run:
         return True
 
     def tell(self, kind: str, path: str, verdict: Verdict) -> None:
-        """Of what is kept only the odd is worth a line."""
+        """Note what is kept, if it is odd: nothing else is worth a line."""
         if verdict.odd:
             self.kept.append(Item(kind, path, verdict.why))
 

@@ -60,7 +60,7 @@ def weighed(counts: Counts | None, certificate: Certificate) -> Certificate:
 
 
 def weigher(counts: Counts | None) -> Callable[[Certificate, Answer | None], Certificate] | None:
-    """For the transaction that begins to close the window: decides by the stored answer alone."""
+    """The rule for the transaction that begins to close the window: it decides by the stored answer alone."""
     if counts is None:
         return None
     return lambda certificate, answer: _weigh(counts, certificate, answer)
@@ -81,7 +81,7 @@ def look(pipeline: Pipeline, ledger: Ledger, truth: Truth | None, clock: Clock, 
 
 
 def first_of(ledger: Ledger, name: str, facts: TopicFacts) -> str:
-    """Where the first batch is, in words; "" where none is open, or one has landed."""
+    """Words about where the first batch is; "" where none is open, or one has landed."""
     batch = ledger.batches.open(name) if facts.batch_id is None else None
     if batch is None:
         return ""
@@ -93,7 +93,8 @@ def first_of(ledger: Ledger, name: str, facts: TopicFacts) -> str:
 
 
 def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certificate | None:
-    """Of a window that is not OPEN any more: it was ready when it was closed, and stays so; None for an OPEN one.
+    """The certificate of a window that is not OPEN any more: it was ready when it was closed, and stays so; None for an
+    OPEN one.
 
     One that was adopted from storage has no such answer: no new one is asked for, which might say otherwise."""
     state = ledger.windows.get(name, window).state
@@ -117,7 +118,7 @@ def begun(ledger: Ledger, name: str, window: WindowKey, clock: Clock) -> Certifi
 
 
 def as_known(counts: Counts | None, certificate: Certificate) -> Certificate:
-    """As `weighed`, for people who only look: the other system is not asked."""
+    """The certificate as `weighed` makes it, for people who only look: the other system is not asked."""
     if counts is None or not _matters(counts.pipeline, certificate):
         return certificate
     kinds = rules.counted_kinds(counts.settings)
@@ -181,7 +182,7 @@ def accept(ctx: Context, window: WindowKey, answer: Answer, why: str) -> None:
 
 
 def _counts(ctx: Context, window: WindowKey) -> Counts:
-    """Of an OPEN window. Raises StepMissing."""
+    """Counts for an OPEN window. Raises StepMissing."""
     counts = counts_of(ctx)
     if counts is None:
         raise StepMissing(f"{ctx.name} asks no other system for counts (completeness)")
@@ -194,7 +195,7 @@ def _counts(ctx: Context, window: WindowKey) -> Counts:
 
 
 def held(ctx: Context) -> tuple[rules.Held, ...]:
-    """By the answers that are known, oldest window first; the other system is not asked."""
+    """Held windows by the answers that are known, oldest first; the other system is not asked."""
     return rules.held(ctx.pipeline.completeness, ctx.ledger.truths.waiting(ctx.name), ctx.clock.now_ms())
 
 

@@ -50,7 +50,7 @@ class Redriven:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The outcome for people."""
         of = f"batch {self.sources[0]}" if len(self.sources) == 1 else f"{many(len(self.sources), 'batch')}"
         name = f"batch {self.batch_id} (redrive of {many(self.rows, 'dirty row')} of {of})"
         if self.refused:
@@ -124,7 +124,7 @@ def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateE
 
 
 def _planned(ctx: Context, run: str, wanted: set[int], wait: Callable[[TidegateError], None]) -> int | None:
-    """Behind an open batch it asks for the next turn, so that no backlog holds it up."""
+    """Plan; behind an open batch ask for the next turn, so that no backlog holds it up."""
     ask: Ask | None = None
     try:
         while True:
@@ -157,7 +157,7 @@ def _withdraw(ctx: Context, ask: Ask | None) -> None:
 
 
 def _carried_out(ctx: Context, run: str, batch_id: int, wait: Callable[[TidegateError], None]) -> Redriven:
-    """Who has lost the batch to another waits for that one, and takes nothing back from it."""
+    """Carry it out; a command that has lost the batch to another waits for that one, and takes nothing back."""
     try:
         return carry_out(ctx, run)
     except (LostComparison, NotReady) as e:

@@ -83,7 +83,7 @@ def collect_written(
 
 
 def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """Where a file may be: its sources, then the directories of lower epochs, which may have moved it up (R3).
+    """Places where a file may be: its sources, then the directories of lower epochs, which may have moved it up (R3).
 
     In the order in which files move: who looks the other way round can miss one that a zombie just moved up."""
     lower = (ctx.layout.assembly(generation.window.start_ms, generation.number, e) for e in range(1, generation.epoch))

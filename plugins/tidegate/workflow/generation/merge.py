@@ -45,7 +45,7 @@ class Result:
 
 
 def places(ctx: Context, generation: BuildingGeneration, item: LandedFile) -> tuple[str, ...]:
-    """Where a landed file may be, in the order in which files move: landed, then lower epochs' directories."""
+    """Places where a landed file may be, in the order in which files move: landed, then lower epochs' directories."""
     key, number = generation.window, generation.number
     lower = (ctx.layout.assembly(key.start_ms, number, e) for e in range(1, generation.epoch))
     landed = join(ctx.layout.landed(item.batch_id), item.entry.path)

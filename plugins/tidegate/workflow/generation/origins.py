@@ -58,7 +58,7 @@ class Choice:
 
     @property
     def spans(self) -> list[OwedSpan]:
-        """Those that are read again."""
+        """Spans that are read again."""
         return [s for s in self.owed if self.origins[s.batch_id, s.partition] == KAFKA]
 
     @property
@@ -92,7 +92,7 @@ class Chooser:
         return Choice(work, owed, found, known.copies(taken))
 
     def topic(self) -> LogState | None:
-        """As it is now, asked once; None if there is none. Raises SourceUnavailable."""
+        """The topic as it is now, asked once; None if it is missing. Raises SourceUnavailable."""
         if self._topic is None:
             name = self._ctx.pipeline.source.topic
             try:
@@ -132,7 +132,7 @@ class Chooser:
         return Span(owed=owed, gone=why, missing=(), lost=None, kept_from=kept_from, redriven=plan.is_redrive)
 
     def _cuts(self, plan: Plan, now: LogState | None) -> dict[int, int]:
-        """By partition the first offset at which the log has another record than the batch read: cuts that are
+        """First offsets by partition at which the log has another record than the batch read: cuts that are
         remembered, and those that were not noticed yet."""
         if now is None or now.is_another(plan.topic_id):
             return {}

@@ -74,7 +74,7 @@ def work_of(ctx: Context, generation: BuildingGeneration) -> Work:
 
 
 def collected(ctx: Context, generation: BuildingGeneration, found: Rebuilt) -> BuiltGeneration:
-    """Only what the receipt names is moved into the generation. Raises MovedOn."""
+    """Move only what the receipt names into the generation. Raises MovedOn."""
     return collect_written(ctx, generation, found.attempt_dir, found.files)
 
 

@@ -22,7 +22,7 @@ def first(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 
 
 def _again(ctx: Context, generation: BuildingGeneration, lost: FilesLost) -> BuiltGeneration:
-    """By an epoch of its own: what is left of the landed files may be in the directory of this one (R3).
+    """Build again by an epoch of its own: what is left of the landed files may be in the directory of this one (R3).
 
     The generation is a heal only once it is BUILT: a try that dies, or is refused, leaves one that landed files make
     as soon as they are restored."""

@@ -59,7 +59,7 @@ def waiting(ctx: Context) -> list[Choice]:
 
 
 def preview_range(ctx: Context, windows: Sequence[WindowKey]) -> list[Choice]:
-    """Those of the windows for which late rows wait, oldest first. Looks only. Raises SpecError."""
+    """Choices for those of the windows for which late rows wait, oldest first. Looks only. Raises SpecError."""
     _refuse_spec(ctx)
     asked = set(windows)
     return [choice for choice in waiting(ctx) if choice.window in asked]

@@ -24,7 +24,7 @@ class Shown:
 
 
 def readiness(ctx: Context, certificate: Certificate) -> Shown:
-    """Who blocks the window and when it is expected, or that it is ready."""
+    """Words and JSON: who blocks the window and when it is expected, or that it is ready."""
     facts = ctx.ledger.windows.facts(ctx.name) if certificate.blockers else None
     of_these = facts is not None and facts.batch_id == certificate.batch_id
     expected = forecast_of(ctx, certificate, facts) if of_these and facts is not None else None

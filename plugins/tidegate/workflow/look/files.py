@@ -36,12 +36,12 @@ class FilesLedger(Protocol):
 
 
 def in_force(ledger: FilesLedger, spec: Pipeline, windows: Iterable[WindowKey]) -> list[WindowFiles]:
-    """Of each window the files of its generation in force; see WindowFiles.why. Raises LedgerError."""
+    """Files of each window's generation in force; see WindowFiles.why. Raises LedgerError."""
     return [_of_window(ledger.windows, spec, key) for key in windows]
 
 
 def late(ledger: FilesLedger, spec: Pipeline, windows: Iterable[WindowKey]) -> list[WindowFiles]:
-    """Of each window the files of the late table: rows that no generation in force holds. Raises LedgerError."""
+    """Files of each window in the late table: rows that no generation in force holds. Raises LedgerError."""
     return [_late_of(ledger, spec, key) for key in windows]
 
 

@@ -41,7 +41,7 @@ def status(ctx: Context, reads: LedgerReads, topic: LogState | None, events: int
 def statuses(
     pipelines: Sequence[Pipeline], topics: Topics, reads: LedgerReads, now_ms: int, events: int = 5
 ) -> dict[str, PipelineStatus]:
-    """With everything that is shown of a pipeline, and the newest `events`. Raises LedgerError."""
+    """Statuses with everything that is shown of a pipeline, and the newest `events`. Raises LedgerError."""
     found = looks(pipelines, topics, reads, now_ms)
     since = due_since(reads, [(one.pipeline, one.due) for one in found.values()])
     found = {name: replace(one, due_since_ms=since.get(name)) for name, one in found.items()}
@@ -53,12 +53,12 @@ def statuses(
 def glances(
     pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, now_ms: int
 ) -> dict[str, PipelineStatus]:
-    """For a list: in fewer statements, because how long ago something was is told only as `more than`."""
+    """Statuses for a list: in fewer statements, because how long ago something was is told only as `more than`."""
     return _with_concerns(looks(pipelines, topics, reads, now_ms), reads, now_ms, exact=False)
 
 
 def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, now_ms: int) -> dict[str, PipelineStatus]:
-    """Without concerns, and what only these need."""
+    """Statuses without concerns, and what only these need."""
     by_name = {one.name: one for one in pipelines}
     surveys = reads.survey(list(by_name), now_ms)
     lows, unknown, parts, starts = {}, {}, dict[str, list[Interval]](), {}
@@ -96,7 +96,7 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
 
 
 def loss_of(pipeline: Pipeline, topic: LogState | None, survey: Survey, now_ms: int) -> TimeToLoss | None:
-    """By `source.loss_warning`."""
+    """The forecast by `source.loss_warning`."""
     return None if topic is None else time_to_loss(topic, survey.progress, now_ms, pipeline.source.loss_warning_ms)
 
 
@@ -157,8 +157,8 @@ def _expected(one: PipelineStatus, before: TopicFacts) -> Forecast | None:
 
 
 def due_since(reads: SurveyLedger, dues: Iterable[tuple[Pipeline, Due]]) -> dict[str, int]:
-    """By pipeline, of those with a window that is due: when the first batch landed after which the oldest could be
-    published (UTC ms)."""
+    """Times by pipeline, of those with a window that is due: when the first batch landed after which the oldest could
+    be published (UTC ms)."""
     return _passed_ms(reads, [(pipeline, next(iter(due)).end_ms) for pipeline, due in dues if due])
 
 

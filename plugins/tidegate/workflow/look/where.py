@@ -144,7 +144,7 @@ class _Where:
         return self._topic
 
     def _readiness(self, life: Life, search: Search) -> Mapping[int, Certificate]:
-        """Of the windows that may be where the row waits."""
+        """Certificates of the windows that may be where the row waits."""
         for candidate in search.candidates:
             window = (life.windows or {}).get(candidate.entry.window_ms or 0)
             if candidate.entry.kind == DATA and window is not None and window.row is None and window.placed is None:

@@ -71,7 +71,7 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
 
 
 def _left(ctx: Context) -> Iterator[_Left]:
-    """By window; none with an alarm."""
+    """Abandoned ones by window; none with an alarm."""
     now_ms = ctx.ledger.now_ms()
     quiet = [one for one in ctx.ledger.replays.unfinished(ctx.name) if not one.at_work(now_ms)]
     alarmed = {block.subject for block in ctx.ledger.pipelines.blocks(ctx.name)} if quiet else set()

@@ -110,7 +110,7 @@ def finish(ctx: Context, generation: Generation) -> Published:
 
 
 def announced(ctx: Context, published: Published) -> None:
-    """Whoever has told the world of a new generation says so; until then every try says it is new."""
+    """Note that a new generation was told of; until then every try says it is new."""
     ctx.ledger.windows.announced(ctx.name, published.window, published.generation)
 
 

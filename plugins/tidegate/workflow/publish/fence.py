@@ -32,7 +32,7 @@ class WindowFence:
         return self._ctx.ledger.windows.declare_intent(self.generation, location, self._ctx.request_ttl_ms)
 
     def answer(self, call_id: str) -> None:
-        """Of a change that has a definite answer."""
+        """End the intent of a change that has a definite answer."""
         self._ctx.ledger.windows.answer_intent(call_id)
 
     def occupant(self, location: str) -> PublishedGeneration | None:

@@ -26,7 +26,7 @@ class Runs(Protocol):
     """The runs of one DAG."""
 
     def look(self, keys: Sequence[WindowKey]) -> dict[int, Run]:
-        """By start of their window."""
+        """Runs by the start of their window."""
         ...
 
     def room(self, own: int, most: int | None) -> int:
@@ -80,7 +80,7 @@ class Progress:
 
     @property
     def counts(self) -> dict[str, int]:
-        """By verdict."""
+        """Counts by verdict."""
         return dict(Counter(line.verdict for line in self.lines))
 
     @property
@@ -98,7 +98,8 @@ class Progress:
 
 
 def windows_between(spec: Windows, first: WindowKey, last: WindowKey) -> tuple[WindowKey, ...]:
-    """From `first` to `last`, both included. Raises SpecError for too many, or for windows before `windows.start`."""
+    """Windows from `first` to `last`, both included. Raises SpecError for too many, or for windows before
+    `windows.start`."""
     if first.start_ms < window_start(spec.start_ms, spec):
         raise SpecError(f"{iso(first.start_ms)} is before windows.start ({iso(spec.start_ms)})", advice="begin there")
     found: list[WindowKey] = []

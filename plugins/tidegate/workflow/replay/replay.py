@@ -112,7 +112,7 @@ class _Range:
         return [self._found[key] for key in windows]
 
     def _not_done_meanwhile(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
-        """Without those that another replay has finished since."""
+        """Windows but those that another replay has finished since."""
         done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
         for key in windows:
             if key.start_ms in done:
@@ -198,7 +198,7 @@ class _Range:
             self._tell(outcome)
 
     def _overtaken(self, key: WindowKey) -> Outcome:
-        """Whoever has overtaken may have finished what was asked for, or is about to."""
+        """The outcome where another was faster: it may have finished what was asked for, or is about to."""
         Turn(self._ctx, key, self._began).give_way()
         done = self._ctx.ledger.replays.rebuilt_by(self._ctx.name, self._ctx.spec_version)
         if key.start_ms in done:
@@ -211,7 +211,7 @@ class _Range:
 
 
 def _done_before(ctx: Context, key: WindowKey, number: int) -> Outcome:
-    """Whoever published it may have died before anybody was told: then the caller has something new to tell of."""
+    """The outcome of a window that was done before. Its task may have died before anybody was told: then it is new."""
     generation = ctx.ledger.windows.generation(ctx.name, key, number)
     published = archive.standing(ctx, generation, "skipped") if isinstance(generation, PublishedGeneration) else None
     return Outcome(key, SKIPPED, published, f"generation {number} is what a replay by this spec gives")

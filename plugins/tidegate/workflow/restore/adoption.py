@@ -246,7 +246,7 @@ def _newest(ctx: Context, window: WindowKey, records_: list[GenerationRecord]) -
 
 
 def _given_up(ctx: Context, record: GenerationRecord, standing: list[str]) -> bool:
-    """It has left no trace but its record, and another one stands where it would be seen."""
+    """Whether it has left no trace but its record, and another one stands where it would be seen."""
     beside = ctx.layout.generation(record.window.start_ms, record.number, record.epoch)
     if record.number == 1 or not standing or any(ctx.storage.exists(p) for p in (record.directory, beside)):
         return False
@@ -254,7 +254,7 @@ def _given_up(ctx: Context, record: GenerationRecord, standing: list[str]) -> bo
 
 
 def _place(ctx: Context, record: GenerationRecord) -> str | None:
-    """Where the generation is: where it was to go, or where it made way to (swap: directory)."""
+    """The place of the generation: where it was to go, or where it made way to (swap: directory)."""
     beside = ctx.layout.generation(record.window.start_ms, record.number, record.epoch)
     return next((p for p in (record.location, beside) if _is_at(ctx, record, p)), None)
 

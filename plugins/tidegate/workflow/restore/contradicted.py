@@ -43,7 +43,7 @@ def begun_anew(ctx: Context, known: Collection[tuple[int, int]]) -> Iterator[Gen
 
 
 def contradiction_of(ctx: Context, record: GenerationRecord) -> Contradiction | None:
-    """As the ledger is now."""
+    """The contradiction as the ledger is now."""
     data = ctx.ledger.recovery.contributors(ctx.name, record.window)
     return contradiction(record, data, preflight.held_late(ctx, record.window))
 

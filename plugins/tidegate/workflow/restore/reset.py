@@ -28,7 +28,8 @@ class Recreated:
 
     @property
     def gone(self) -> dict[int, int]:
-        """By partition how many offsets at its beginning the topic does not hold any more: a loss of the next plan."""
+        """Number by partition of offsets at its beginning that the topic does not hold any more: a loss of the next
+        plan."""
         return {p: o.log_start for p, o in sorted(self.topic.partitions.items()) if o.log_start}
 
 

@@ -82,7 +82,8 @@ def has_left(ctx: Context, batch_id: int, f: FileEntry) -> bool:
 
 
 def _folders(ctx: Context, window_ms: int, batch_id: int) -> list[str]:
-    """Where the late table has them, below the batch's directory: as the manifest says, never spelled again."""
+    """Folders in which the late table has them, below the batch's directory: as the manifest says, never spelled
+    again."""
     return sorted({late_folder(f) for f in files_of(ctx, window_ms, batch_id)})
 
 

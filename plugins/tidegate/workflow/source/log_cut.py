@@ -14,7 +14,7 @@ from tidegate.workflow.base.context import Context
 
 
 def of(ctx: Context, view: PlanningView, topic: LogState) -> tuple[Cut, ...]:
-    """Those that are remembered, else those that can be seen now. The broker is asked only about partitions that have
+    """Cuts that are remembered, else those that can be seen now. The broker is asked only about partitions that have
     another leader since the newest plan, or that end below it."""
     if view.cuts or view.accepted_topic_id is None or topic.is_another(view.accepted_topic_id):
         return view.cuts
@@ -23,8 +23,8 @@ def of(ctx: Context, view: PlanningView, topic: LogState) -> tuple[Cut, ...]:
 
 
 def remember(ctx: Context, view: PlanningView) -> bool:
-    """Once seen, a cut stops planning until somebody has decided, however far the log grows. False: the ledger has
-    moved on, look again."""
+    """Store the cuts: once seen, a cut stops planning until somebody has decided, however far the log grows. False: the
+    ledger has moved on, look again."""
     if view.cuts:
         return True
     found = of(ctx, view, ctx.source.look(ctx.pipeline.source.topic))
@@ -67,15 +67,15 @@ def _refuse_if_shorter(ctx: Context, cut: Cut) -> None:
 
 
 def under(ctx: Context, plan: Plan, topic: LogState) -> dict[int, int]:
-    """By partition where the log was cut below the end of the plan's range since it was planned. `topic` as it is now,
-    the one of the plan; the broker is asked only where there is another leader since."""
+    """Offsets by partition at which the log was cut below the end of the plan's range since it was planned. `topic` as
+    it is now, the one of the plan; the broker is asked only where there is another leader since."""
     ends = {p.partition: p.end for p in plan.partitions if p.end > p.start}
     epochs = {p.partition: p.leader_epoch for p in plan.partitions if p.leader_epoch is not None}
     return log_cut.too_short(ends, topic) | _answers(ctx, ends, epochs, topic)
 
 
 def _answers(ctx: Context, ends: Mapping[int, int], epochs: Mapping[int, int], topic: LogState) -> dict[int, int]:
-    """By partition where the broker says that the log was cut; it is asked about doubtful ones only."""
+    """Offsets by partition at which the broker says that the log was cut; it is asked about doubtful ones only."""
     asked = log_cut.doubtful(ends, epochs, topic)
     return ctx.source.cuts(topic.topic, asked) if asked else {}
 

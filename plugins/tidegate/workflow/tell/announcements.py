@@ -19,7 +19,7 @@ def notice(ctx: Context, window: WindowKey, number: int) -> Notice | None:
 
 
 def due(ctx: Context) -> Iterator[Notice]:
-    """Those to announce here, oldest first. Their `on_publish` statements run before they are given out."""
+    """Generations to announce here, oldest first. Their `on_publish` statements run before they are given out."""
     now = ctx.ledger.now_ms()
     for start, number in ctx.ledger.announcements.unannounced(ctx.name, now - announcement.MOST_DAYS_MS, MOST):
         found = ctx.ledger.announcements.notice(ctx.name, start, number)

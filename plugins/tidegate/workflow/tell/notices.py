@@ -163,7 +163,7 @@ def deliver(
     deadline_s: float = DEADLINE_S,
     seen: Mapping[str, Finding] | None = None,
 ) -> list[str]:
-    """By the first channel, which decides whether people were told; the others get what it took.
+    """Deliver by the first channel, which decides whether people were told; the others get what it took.
 
     `seen`: what `look` has found; None where it has not looked, and then only what has no end is told: all else may be
     over by now."""

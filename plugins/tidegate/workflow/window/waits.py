@@ -71,7 +71,7 @@ def windows_of(spec: Windows, start_ms: int, end_ms: int) -> tuple[WindowKey, ..
 
 
 def published_wait(pipeline: str, spec: Windows, start_ms: int, end_ms: int, at_least: int) -> PublishedWait:
-    """For all windows of the interval. Raises SpecError."""
+    """A wait for all windows of the interval. Raises SpecError."""
     keys = windows_of(spec, start_ms, end_ms)
     return PublishedWait(pipeline, spec, keys, at_least, len(keys))
 
