@@ -125,11 +125,12 @@ def _produce(bootstrap: str, topic: str, shape: Shape, seed: int) -> None:
 def commands(asked: argparse.Namespace) -> dict[str, tuple[list[str], Path]]:
     """By name: the command and the checkout whose code it runs."""
     here = Path(__file__).resolve().parents[1]
-    script = str(here / "bench" / "contenders" / "tidegate_hour.py")
-    found = {OURS: ([sys.executable, script], here)}
+    checkouts = {OURS: here}
     for other in asked.beside:
         name, _, folder = other.partition("=")
-        found[name] = ([sys.executable, script], Path(folder).resolve())
+        checkouts[name] = Path(folder).resolve()
+    script = Path("bench", "contenders", "tidegate_hour.py")
+    found = {name: ([sys.executable, str(folder / script)], folder) for name, folder in checkouts.items()}
     if asked.spark:
         submit = str(Path(sys.executable).with_name("spark-submit"))
         conf = ["spark.log.level=ERROR", "spark.ui.showConsoleProgress=false", "spark.ui.enabled=false"]

@@ -12,7 +12,7 @@ import threading
 from importlib.abc import MetaPathFinder
 
 ENGINE = "spark_jobs.engine.job"
-"""Brings in all that driver and workers need: PyArrow, DuckDB, confluent-kafka and the engine."""
+"""Brings in what driver and workers of every pipeline need: PyArrow and the engine."""
 
 
 def without_pandas() -> None:

@@ -91,6 +91,12 @@ def test_a_job_converts_lists_without_pandas() -> None:
     assert subprocess.run([sys.executable, "-c", code], **RUN).stdout.split() == ["False", "1"]
 
 
+def test_a_job_imports_neither_duckdb_nor_a_client_before_it_needs_them() -> None:
+    """Each is a part of every cold start that most pipelines would pay for nothing."""
+    code = f"import sys, {lean.ENGINE}; print([m for m in ('duckdb', 'confluent_kafka') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], **RUN).stdout.strip() == "[]"
+
+
 def test_a_merge_writes_and_reads_every_format_without_numpy() -> None:
     code = (
         "import io, sys; from spark_jobs import lean\n"

@@ -120,14 +120,18 @@ def sum_of(sources: Iterable[Source], path: str, size: int) -> FileEntry:
 
 def add_up(parts: Iterable[Rows]) -> tuple[Rows, ...]:
     """Rows and offsets by Kafka partition, of rows that are told by batch by both, each once."""
-    found: dict[tuple[int, ...], Rows] = {}
+    found: defaultdict[tuple[int, ...], list[Rows]] = defaultdict(list)
     for p in parts:
-        old = found.get(p.key)
-        if old is not None:
-            low, high = min(old.min_offset, p.min_offset), max(old.max_offset, p.max_offset)
-            p = replace(p, rows=old.rows + p.rows, min_offset=low, max_offset=high)
-        found[p.key] = p
-    return tuple(sorted(found.values()))
+        found[p.key].append(p)
+    return tuple(sorted(map(_sum, found.values())))
+
+
+def _sum(parts: list[Rows]) -> Rows:
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    low, high = min(p.min_offset for p in parts), max(p.max_offset for p in parts)
+    return replace(first, rows=sum(p.rows for p in parts), min_offset=low, max_offset=high)
 
 
 def errors(merges: Iterable[Merge], receipt: MergeReceipt, listing: Mapping[str, int]) -> list[str]:
