@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-nightly test-operators test-install types windows
+.PHONY: help setup demo dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-hive test-nightly test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -25,7 +25,7 @@ test: setup ## every test, of the slowest a sample
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-cluster test-faults test-operators test-install fuzz types windows simulate model
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-cluster test-faults test-hive test-operators test-install fuzz types windows simulate model
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
@@ -33,8 +33,11 @@ test-operators: setup ## Clear, backfills and kills in Airflow, every case (`mak
 test-cluster: setup ## Spark on a real YARN and a real standalone cluster, with whatever may die there (about 30 minutes)
 	@TIDEGATE_CLUSTER=all $(VENV)/python -m pytest tests/cluster -s
 
+test-hive: setup ## every test that needs a HiveServer2 (`make test` takes a sample of two)
+	@TIDEGATE_HIVESERVER2=all $(VENV)/python -m pytest -m hiveserver2 tests/contract tests/integration
+
 test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
-	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_fencing.py tests/upgrade/test_takeover.py
+	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_fencing.py tests/crash/test_audit_at_any_moment.py tests/crash/test_audit_meanwhile.py tests/upgrade/test_takeover.py
 	@$(VENV)/python -m tests.crash.pairs
 
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.

@@ -21,6 +21,7 @@ pytest_plugins = ["stack_fixtures"]
 # in the environment, so that all workers of one run have the same
 SEED = int(os.environ.setdefault("TIDEGATE_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 _OWN = "tidegate-tests-"
+ALL_ON_HIVESERVER2 = os.environ.get("TIDEGATE_HIVESERVER2") == "all"
 WORKERS, NEEDED_GB = 3, 16
 """One more than the cores: a worker that waits for an Airflow or a server uses none (`spread` says who runs what)."""
 
@@ -56,6 +57,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     from spread import Spread
 
     return Spread(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on a HiveServer2 is marked; but for its sample it belongs to `make test-hive`."""
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        if "hive4" in getattr(item, "fixturenames", ()) or (chosen and "hive4" in chosen.params.values()):
+            item.add_marker("hiveserver2")
+            if not ALL_ON_HIVESERVER2 and item.get_closest_marker("sample") is None:
+                item.add_marker(pytest.mark.skip(reason="on HiveServer2: make test-hive"))
 
 
 def pytest_report_header() -> str:

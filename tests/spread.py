@@ -1,8 +1,9 @@
 """How `make test` spreads files over its workers: one at a time of those that run an Airflow, one of those that share
 real services, and the others beside them, so that the cores have work while a stack waits.
 
-Each worker that runs such files starts the broker, the databases, both Hives and the NameNode for itself; so the first
-that takes one goes on with its kind, and others help only when nothing else is left.
+Each worker that runs such files starts the broker, the databases, both Hives and the NameNode for itself. So the first
+that takes one keeps its kind, folder by folder (a folder's Airflow ends with the folder), and the others end when
+nothing else is left: to help they would have to start everything again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 AIRFLOW, SERVICES = "airflow", "services"
-_LANES = {"e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW, "integration": SERVICES, "contract": SERVICES}
+_LANES = {
+    "e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW,
+    "integration": SERVICES, "contract": SERVICES, "upgrade": SERVICES,
+}  # fmt: skip
 
 
 def lane(path: str) -> str | None:
@@ -25,13 +29,14 @@ def lane(path: str) -> str | None:
     return _LANES.get(parts[1]) if len(parts) > 2 else None
 
 
-def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str:
-    """The file that `node` takes next: of its own lane, of a lane that no one has, of none, and last of anyone's."""
+def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str | None:
+    """The file that `node` takes next: of its own lane, of no lane, of a lane that no one has; None: it can end."""
     own = [path for path in waiting if (kind := lane(path)) is not None and owners.get(kind, node) is node]
+    own.sort(key=lambda path: PurePosixPath(path).parent)
     taken = {kind for kind, owner in owners.items() if owner is node}
     one_lane = [path for path in own if not taken or lane(path) in taken]
     free = [path for path in waiting if lane(path) is None]
-    return (one_lane or free or own or waiting)[0]
+    return next(iter(one_lane or free or own), None)
 
 
 class Spread(LoadScopeScheduling):
@@ -46,6 +51,9 @@ class Spread(LoadScopeScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         path = chosen(list(self.workqueue), self._owners, node)
+        if path is None:
+            node.shutdown()
+            return
         if (kind := lane(path)) is not None:
             self._owners.setdefault(kind, node)
         self.workqueue.move_to_end(path, last=False)

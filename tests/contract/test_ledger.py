@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
 
-from tests.world import make_pipeline
+from tests.world import _empty_ledger, make_pipeline
 from tidegate.core.base.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.refusal import Refusal, RefusalKind
@@ -37,25 +40,48 @@ DIRTY = Refusal(kind=RefusalKind.DIRTY_LIMIT, said="too dirty", advice="look", p
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A ledger that is migrated."""
     with database(request, tmp_path) as found:
         yield found
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without a schema."""
+    with database(request, tmp_path, migrated=False) as found:
+        yield found
+
+
 @contextmanager
-def database(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
-    """An empty one, of the kind that the fixture's parameter names."""
+def database(request: pytest.FixtureRequest, folder: Path, migrated: bool = True) -> Iterator[str]:
+    """Of the kind that the fixture's parameter names: a copy of one that was migrated once a run, or an empty one."""
     if request.param == "sqlite":
+        if migrated:
+            shutil.copy(_empty_ledger(), folder / "ledger.db")
         yield f"sqlite:///{folder}/ledger.db"
         return
     info = request.getfixturevalue("postgres")
     server, name = make_url(info.ledger_url), f"ledger_{uuid.uuid4().hex[:10]}"
     admin = create_engine(server, isolation_level="AUTOCOMMIT")
+    template = _template(info.ledger_url) if migrated else "template1"
     with admin.connect() as c:
-        c.exec_driver_sql(f"CREATE DATABASE {name}")
+        c.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
     yield server.set(database=name).render_as_string(hide_password=False)
     with admin.connect() as c:
         c.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
     admin.dispose()
+
+
+@cache
+def _template(server_url: str) -> str:
+    """The name of a database that is migrated, and to which no one is connected."""
+    server, name = make_url(server_url), f"template_{uuid.uuid4().hex[:10]}"
+    admin = create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with admin.connect() as c:
+        c.exec_driver_sql(f"CREATE DATABASE {name}")
+    engine = create_engine(server.set(database=name), poolclass=NullPool)
+    migrate(engine)
+    return name
 
 
 @pytest.fixture
@@ -66,7 +92,6 @@ def now() -> list[int]:
 
 @pytest.fixture
 def open_ledger(url: str, now: list[int]) -> Iterator[Callable[[], SqlLedger]]:
-    migrate(url)
     made: list[SqlLedger] = []
 
     def make() -> SqlLedger:
@@ -186,24 +211,24 @@ def built(ledger: SqlLedger) -> BuiltGeneration:
 # ---------------------------------------------------------------- schema
 
 
-def test_a_ledger_without_its_schema_is_refused(url: str) -> None:
+def test_a_ledger_without_its_schema_is_refused(bare_url: str) -> None:
     with pytest.raises(WrongRevision, match=f"none.*{HEAD}"):
-        SqlLedger(url).pipelines.row(NAME)
+        SqlLedger(bare_url).pipelines.row(NAME)
 
 
-def test_a_ledger_at_another_revision_is_refused(url: str) -> None:
-    migrate(url)
-    engine = create_engine(url)
+def test_a_ledger_at_another_revision_is_refused(bare_url: str) -> None:
+    migrate(bare_url)
+    engine = create_engine(bare_url)
     with engine.begin() as c:
         c.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(WrongRevision, match="9999"):
-        SqlLedger(url).pipelines.row(NAME)
+        SqlLedger(bare_url).pipelines.row(NAME)
 
 
-def test_migrations_make_the_tables_that_the_code_names(url: str) -> None:
-    migrate(url)
-    migrate(url)  # and can be run again
-    with create_engine(url).connect() as c:
+def test_migrations_make_the_tables_that_the_code_names(bare_url: str) -> None:
+    migrate(bare_url)
+    migrate(bare_url)  # and can be run again
+    with create_engine(bare_url).connect() as c:
         assert compare_metadata(MigrationContext.configure(c), metadata) == []
 
 

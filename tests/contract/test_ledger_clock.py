@@ -12,7 +12,6 @@ from tests.contract.test_ledger_swap import HOUR
 from tests.world import make_pipeline
 from tidegate.core.base.errors import CatalogueUnsure
 from tidegate.ledger import SqlLedger, schema, store
-from tidegate.ledger.migrate import migrate
 
 __all__ = ["url"]  # fixture
 
@@ -20,7 +19,6 @@ QUARTER_MS = 900_000
 
 
 def test_deadlines_and_times_are_the_databases(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    migrate(url)
     slow, fast = SqlLedger(url, "slow"), SqlLedger(url, "fast")
     began_ms = real_ms = time.time_ns() // 1_000_000
     monkeypatch.setattr(store.time, "time_ns", lambda: (began_ms - QUARTER_MS) * 1_000_000)  # this host is slow

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, event, insert
-from sqlalchemy.engine import make_url
 
+from tests.contract.test_ledger import url
 from tests.world import make_pipeline
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import NOTHING_LANDED, Standing
 from tidegate.ledger import SqlLedger, schema
-from tidegate.ledger.migrate import migrate
 from tidegate.ledger.waits import SqlWaits, waits_engine
 
+__all__ = ["url"]  # fixture
 HOUR = 3_600_000
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/ledger.db"
-        migrate(url)
-        yield url
-        return
-    info = request.getfixturevalue("postgres")
-    server, name = make_url(info.ledger_url), f"ledger_{uuid.uuid4().hex[:10]}"
-    admin = create_engine(server, isolation_level="AUTOCOMMIT")
-    with admin.connect() as c:
-        c.exec_driver_sql(f"CREATE DATABASE {name}")
-    url = server.set(database=name).render_as_string(hide_password=False)
-    migrate(url)
-    yield url
-    with admin.connect() as c:
-        c.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    admin.dispose()
 
 
 @pytest.fixture

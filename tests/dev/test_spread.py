@@ -7,20 +7,30 @@ from spread import AIRFLOW, SERVICES, chosen, lane
 WAITING = ["tests/core/test_a.py", "tests/operators/test_b.py", "tests/contract/test_c.py", "tests/e2e/test_d.py"]
 
 
-def taken(waiting: list[str], owners: dict[str, object], node: str) -> str:
+def taken(waiting: list[str], owners: dict[str, object], node: str) -> str | None:
     return chosen(waiting, owners, node)
 
 
 def test_a_worker_takes_a_lane_that_no_one_has_and_stays_in_it() -> None:
-    assert taken(WAITING, {}, "one") == "tests/operators/test_b.py"
+    assert taken(WAITING, {}, "one") == "tests/contract/test_c.py"
     assert taken(WAITING[2:], {AIRFLOW: "one"}, "one") == "tests/e2e/test_d.py"
     assert taken(WAITING, {AIRFLOW: "one"}, "two") == "tests/contract/test_c.py"
 
 
-def test_others_take_what_starts_nothing_and_help_last() -> None:
+def test_a_folder_is_ended_before_the_next_begins() -> None:
+    """Its Airflow ends with it."""
+    mixed = ["tests/operators/test_a.py", "tests/e2e/test_b.py", "tests/operators/test_c.py", "tests/e2e/test_d.py"]
+    order = []
+    while (path := taken(mixed, {AIRFLOW: "one"}, "one")) is not None:
+        order.append(path.split("/")[1])
+        mixed.remove(path)
+    assert order == ["e2e", "e2e", "operators", "operators"]
+
+
+def test_others_take_what_starts_nothing_and_then_end() -> None:
     both = {AIRFLOW: "one", SERVICES: "two"}
     assert taken(WAITING, both, "three") == "tests/core/test_a.py"
-    assert taken(WAITING[1:], both, "three") == "tests/operators/test_b.py"
+    assert taken(WAITING[1:], both, "three") is None
     assert taken(WAITING[:3], {AIRFLOW: "one"}, "one") == "tests/operators/test_b.py"
     assert taken([WAITING[0], WAITING[2]], {AIRFLOW: "one"}, "one") == "tests/core/test_a.py"
 

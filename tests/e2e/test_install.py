@@ -1,7 +1,7 @@
 """docs/install.md, followed literally: its blocks, in their order, in an Airflow that has never seen Tidegate.
 
-Packages come from this environment instead of a registry, so pip installs nothing but the wheel: `make test-install`
-does the same with a registry, under Airflow's constraints, and with the copied folder.
+`make test-install` does it with a registry, under Airflow's constraints, for the wheel and for the copied folder. With
+TIDEGATE_INSTALL=local packages come from this environment, and pip installs nothing but the wheel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from spark_jobs.engine import native
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs/install.md"
-NETWORK = os.environ.get("TIDEGATE_INSTALL") == "network"
+INSTALL = os.environ.get("TIDEGATE_INSTALL")
+NETWORK = INSTALL == "network"
+pytestmark = pytest.mark.skipif(INSTALL is None, reason="make test-install")
 OURS = ("tidegate", "spark_jobs", "__editable__", "_virtualenv", "distutils-precedence")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -90,10 +92,10 @@ def test_readers_see_what_overflow_rows_said(catalogue: PyHiveCatalogue, name: s
 
 
 def test_the_longest_name_that_the_metastore_stores(
-    catalogue: PyHiveCatalogue, tmp_path: Path, request: pytest.FixtureRequest
+    catalogue: PyHiveCatalogue, tmp_path: Path, request: pytest.FixtureRequest, rng: random.Random
 ) -> None:
-    """767 characters in all, escaped as Hive does it. One more is refused by the metastore of Spark's Hive, and taken
-    by that of Hive 4 on Derby."""
+    """767 characters in all, escaped as Hive does it. One more is refused by the metastore of Spark's Hive, after 20
+    seconds each (`make test` draws one), and taken by that of Hive 4 on Derby."""
     names = ("a", "b", "c", "d")
     spec = pipeline(tmp_path / "t", partition_by=("date", "hour", *names))
     spec = replace(
@@ -117,7 +119,7 @@ def test_the_longest_name_that_the_metastore_stores(
     assert catalogue.partitions(table.name) == longest
     if request.node.callspec.params["catalogue"] == "hive4":
         return
-    for last in lasts:
+    for last in lasts if os.environ.get("TIDEGATE_NIGHTLY") == "all" else rng.sample(lasts, 1):
         with pytest.raises(CatalogueError):
             catalogue.add_partitions(table.name, {partition(last, 768): f"{spec.sink.location}/q"})
     assert catalogue.partitions(table.name) == longest

@@ -137,6 +137,7 @@ def told(readers: Readers) -> str:
     return f"{readers.met} {readers.errors}"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", ENDPOINTS)
 def test_without_a_metastore_connection_no_partition_is_mixed(
     kind: str, world: World, request: pytest.FixtureRequest
@@ -151,6 +152,7 @@ def test_without_a_metastore_connection_no_partition_is_mixed(
     assert not window[NOTHING] + window[ERROR], told(readers)
 
 
+@pytest.mark.sample
 def test_with_a_metastore_connection_no_window_is_mixed(world: World, hive4: Any) -> None:
     service = HiveMetastore((hive4.hive_host,), hive4.hive_metastore_port)
     world.wrap = lambda name, port: service if name == "switch" else port

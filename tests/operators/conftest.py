@@ -9,12 +9,24 @@ import pytest
 
 from tests.operators.harness import Rig
 
+_STARTED: list[Rig] = []
+
 
 @pytest.fixture(scope="package")
 def rig(stack_roots: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """Kafka, PostgreSQL, Hive and Airflow with LocalExecutor; no pipelines yet."""
     made = Rig(stack_roots / "operators", tmp_path_factory.mktemp("operators"))
     try:
-        yield made.up()
+        _STARTED.append(made.up())
+        yield made
     finally:
+        _STARTED.clear()
         made.down()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def only_own_lanes() -> Iterator[None]:
+    """A file's lanes go with it: every parse and every task reads all that are there."""
+    yield
+    for rig in _STARTED:
+        rig.remove(*list(rig.lanes))

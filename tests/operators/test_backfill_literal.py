@@ -160,7 +160,8 @@ FLAGS = {
 """By name: flags, exit code, and the hours that are not published then."""
 
 
-@pytest.mark.parametrize("name", FLAGS if WHOLE else ["rerun"])
+@pytest.mark.skipif(not WHOLE, reason="part of make test-operators")
+@pytest.mark.parametrize("name", FLAGS)
 def test_flags(rig: Rig, name: str) -> None:
     """Over hours in every state. What the scheduler is working on stays its own; then the range is filled for good."""
     flags, code, left = FLAGS[name]
