@@ -8,14 +8,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.pool import NullPool
 
 from tests.world import _empty_ledger, make_pipeline
@@ -54,34 +53,46 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @contextmanager
 def database(request: pytest.FixtureRequest, folder: Path, migrated: bool = True) -> Iterator[str]:
-    """Of the kind that the fixture's parameter names: a copy of one that was migrated once a run, or an empty one."""
+    """Of the kind that the fixture's parameter names: a ledger that an earlier test may have had, without a row, or a
+    new database."""
     if request.param == "sqlite":
         if migrated:
             shutil.copy(_empty_ledger(), folder / "ledger.db")
         yield f"sqlite:///{folder}/ledger.db"
         return
-    info = request.getfixturevalue("postgres")
-    server, name = make_url(info.ledger_url), f"ledger_{uuid.uuid4().hex[:10]}"
-    admin = create_engine(server, isolation_level="AUTOCOMMIT")
-    template = _template(info.ledger_url) if migrated else "template1"
-    with admin.connect() as c:
-        c.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield server.set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as c:
-        c.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    admin.dispose()
+    server = request.getfixturevalue("postgres").ledger_url
+    free = _ready.setdefault(server, [])
+    name = free.pop() if migrated and free else _new(server, migrated)
+    engine = create_engine(make_url(server).set(database=name), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    yield engine.url.render_as_string(hide_password=False)
+    if migrated:
+        _empty(engine)
+        free.append(name)
+    else:
+        with create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as c:
+            c.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@cache
-def _template(server_url: str) -> str:
-    """The name of a database that is migrated, and to which no one is connected."""
-    server, name = make_url(server_url), f"template_{uuid.uuid4().hex[:10]}"
-    admin = create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    with admin.connect() as c:
+_ready: dict[str, list[str]] = {}
+"""By server: its databases that hold an empty ledger. To make one and to drop it costs more than most tests do."""
+
+
+def _new(server: str, migrated: bool) -> str:
+    name = f"ledger_{uuid.uuid4().hex[:10]}"
+    with create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as c:
         c.exec_driver_sql(f"CREATE DATABASE {name}")
-    engine = create_engine(server.set(database=name), poolclass=NullPool)
-    migrate(engine)
+    if migrated:
+        migrate(create_engine(make_url(server).set(database=name), poolclass=NullPool))
     return name
+
+
+def _empty(engine: Engine) -> None:
+    """Whoever the test has left connected is sent away."""
+    gone = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
+    with engine.connect() as c:
+        c.exec_driver_sql(f"{gone} AND pid <> pg_backend_pid()")
+        c.exec_driver_sql("; ".join(f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)))
+        c.exec_driver_sql("SELECT setval(pg_get_serial_sequence('events', 'id'), 1, false)")
 
 
 @pytest.fixture
