@@ -6,6 +6,8 @@ Storage, Kafka and the catalogue stay as they were at the history's end.
 from __future__ import annotations
 
 import copy
+import os
+import random
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +27,17 @@ class Past:
 
     def __init__(self, folder: Path, world: World, names: list[str]) -> None:
         self._folder, self._end, self.names = folder, world, names
+
+    def drawn(self, share: float = 0.2) -> list[int]:
+        """Commits: one of each kind, and a share of the others, which ones TIDEGATE_TEST_SEED says; all of them in
+        `make test-faults`."""
+        every = list(range(len(self.names)))
+        if os.environ.get("TIDEGATE_FAULTS") == "all":
+            return every
+        dice = random.Random(os.environ["TIDEGATE_TEST_SEED"])
+        dice.shuffle(every)
+        first = {self.names[number]: number for number in every}
+        return sorted({*first.values(), *every[: round(share * len(every))]})
 
     def again(self) -> World:
         """The end of the history once more, in the same folder: locations are absolute."""

@@ -68,7 +68,7 @@ def test_a_ledger_that_goes_back_to_any_of_its_commits_is_rebuilt(past: Past, pa
         goes_on(world)
         settled(world)
 
-    past.holds_from(range(part, len(past.names), 2), follow)
+    past.holds_from(past.drawn()[part::2], follow)
 
 
 def test_a_ledger_that_is_gone_is_rebuilt_from_nothing(past: Past, tmp_path: Path) -> None:
