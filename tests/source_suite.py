@@ -32,7 +32,10 @@ class Broker(Protocol):
     """The same actions on any source: each returns when the servers have done it.
 
     A record's value is `v<n>` for the n-th timestamp of its call, its key `k`. `begin` and `end` are for sources with
-    transactions, `isolation` too."""
+    transactions, `isolation` too. `stamps`: whether records keep the timestamps that they are given; else their servers
+    give each a time of its own, in order."""
+
+    stamps: bool
 
     @property
     def kind(self) -> SourceKind: ...
@@ -150,11 +153,17 @@ class SourceSuite:
         broker.create(topic, partitions=3)
         broker.append(topic, 0, [1000, 2000, 3000])
         broker.append(topic, 1, [1000])
-        source = broker.source()
-        assert source.offsets_at(topic, 2000) == {0: 1, 1: 1, 2: 0}
-        assert source.offsets_at(topic, 2001) == {0: 2, 1: 1, 2: 0}
-        assert source.offsets_at(topic, 1) == {0: 0, 1: 0, 2: 0}
-        assert source.offsets_at(topic, 9000) == {0: 3, 1: 1, 2: 0}
+        source, reader = broker.source(), broker.reader(plan_for(topic))
+        try:
+            stamps = {p: [row[1] for row in read(reader, topic, p, 0, n)] for p, n in ((0, 3), (1, 1), (2, 0))}
+        finally:
+            reader.close()
+        assert not broker.stamps or stamps == {0: [1000, 2000, 3000], 1: [1000], 2: []}
+        first, second, third = stamps[0]
+        assert first < second < third
+        for at in (1, first, second, second + 1, third, third + 1, stamps[1][0], third + 6000):
+            wanted = {p: sum(stamp < at for stamp in found) for p, found in stamps.items()}
+            assert source.offsets_at(topic, at) == wanted, at - first
 
     def test_offsets_at_a_time_do_not_skip_an_open_transaction(self, broker: Broker, topic: str) -> None:
         broker.create(topic)
@@ -239,7 +248,9 @@ class SourceSuite:
         try:
             for start, end in ((0, 12), (0, 1), (3, 10), (11, 12), (4, 4), (12, 12)):
                 rows = read(reader, topic, 0, start, end)
-                assert rows == [(n, 1000 + n, b"k", f"v{n}".encode()) for n in range(start, end)], (start, end)
+                given = [row[1] if not broker.stamps else 1000 + row[0] for row in rows]
+                wanted = [(n, at, b"k", f"v{n}".encode()) for n, at in zip(range(start, end), given, strict=True)]
+                assert rows == wanted, (start, end)
                 if broker.source().traits.rereadable:
                     assert read(reader, topic, 0, start, end) == rows, "a second reading gives the same records"
             assert read(reader, topic, 1, 0, 0) == []
@@ -281,7 +292,7 @@ class SourceSuite:
         reader = broker.reader(plan_for(topic))
         try:
             assert reader.topic_id() in (broker.source().look(topic).topic_id, None)
-            assert (reader.topic_id() is not None) or not broker.source().traits.identity
+            assert (reader.topic_id() is not None) is broker.source().traits.identity, "an era is not its to know"
         finally:
             reader.close()
 

@@ -55,7 +55,8 @@ class SourceKind:
     """All that the rest knows of a kind of source. `title` is how people call it.
 
     `connection_types`: of Airflow connections that fit. `section`: the pydantic model of its YAML section, a subclass
-    of `tidegate.spec.source.SourceSection`. `reader(plan, settings)`: the worker's side, secrets included."""
+    of `tidegate.spec.source.SourceSection`. `reader(plan, settings)`: the worker's side, secrets included.
+    `numbering`: keys of its own by which lanes have their numbers: lists that are appended to and never reordered."""
 
     name: str
     title: str
@@ -66,6 +67,17 @@ class SourceKind:
     opened: Opened
     examined: Examined
     reader: Callable[[ReadPlan, dict[str, Any]], Reader]
+    numbering: tuple[str, ...] = ()
+
+
+def late(place: str) -> Callable[..., Any]:
+    """What stands at `module:name`, to be called; the module is imported by the first call."""
+
+    def called(*given: Any, **named: Any) -> Any:
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)(*given, **named)
+
+    return called
 
 
 @functools.cache

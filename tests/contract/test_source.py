@@ -38,6 +38,7 @@ class KafkaBroker(Broker, Protocol):
 
 class RealBroker:
     kind = KIND
+    stamps = True
 
     def __init__(self, bootstrap: str) -> None:
         self._settings = {"bootstrap.servers": bootstrap}
@@ -116,6 +117,8 @@ class RealBroker:
 
 
 class FakeBroker:
+    stamps = True
+
     def __init__(self, kind: SourceKind = KIND) -> None:
         self.kind = kind
         self._kafka = FakeKafka(traits=kind.traits)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from core_values import PIPELINE
 
-from tidegate.core.spec.compatibility import altered, incompatible
+from tidegate.core.spec.compatibility import altered, incompatible, renumbered
 from tidegate.core.spec.pipeline import Column, Format, Pipeline
 
 ID, SITE, N = (
@@ -79,3 +79,17 @@ def test_files_found_by_position() -> None:
     (reason,) = incompatible(orc(BASE), orc(replace(BASE, columns=(ID, SITE))))
     assert reason == "columns of orc files are found by their position, which must stay: n is gone"
     assert incompatible(orc(BASE), orc(replace(BASE, columns=(ID, SITE, replace(N, type="bigint"))))) == []
+
+
+def test_lists_by_which_lanes_have_their_numbers_may_only_grow() -> None:
+    def at(text: str) -> Pipeline:
+        return replace(BASE, source=replace(BASE.source, options=(("brokers", text), ("other", text[::-1]))))
+
+    def found(old: Pipeline, new: Pipeline) -> list[str]:
+        return renumbered(old, new, ("brokers",))
+
+    assert found(at("a"), at("a,b")) == found(at("a,b"), at("a,b")) == found(BASE, at("a")) == []
+    assert found(at("a,b"), at("b,a")) == ["source.brokers was a,b, is b,a: it may only be appended to"]
+    assert found(at("a"), at("ab,c")) == ["source.brokers was a, is ab,c: it may only be appended to"]
+    assert found(at("a"), BASE) == ["source.brokers was a, is missing: it may only be appended to"]
+    assert renumbered(at("a,b"), at("b,a"), ()) == []

@@ -271,7 +271,8 @@ class FakeReader(Reader):
         self._kafka, self._plan, self._chunk = kafka, plan, chunk
 
     def topic_id(self) -> str | None:
-        return self._kafka.look(self._plan.topic).topic_id
+        found = self._kafka.look(self._plan.topic)
+        return found.topic_id if self._kafka.traits.identity else None
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         offsets = self._kafka.look(wanted.topic).partitions[wanted.partition]

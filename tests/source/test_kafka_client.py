@@ -72,7 +72,9 @@ def loaded(*names: str, conn_id: str = "kafka_default") -> list[Any]:
         SimpleNamespace(
             name=name,
             pipeline=SimpleNamespace(
-                source=SimpleNamespace(conn_id=conn_id, isolation="read_committed", topic=name, kind="kafka")
+                source=SimpleNamespace(
+                    conn_id=conn_id, isolation="read_committed", topic=name, kind="kafka", options=()
+                )
             ),
         )
         for name in names

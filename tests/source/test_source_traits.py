@@ -11,12 +11,12 @@ import pytest
 
 from tests.audit.test_audit import look
 from tests.world import TOPIC, World, record, window
-from tidegate.core.base.errors import BatchRefused, LogCut, ReplayRefused, SourceError
+from tidegate.core.base.errors import BatchRefused, LogCut, LostComparison, ReplayRefused, SourceError
 from tidegate.core.source.port import ALL
 from tidegate.core.source.retention import NEVER
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.look.status import loss_of
+from tidegate.workflow.look.status import loss_of, status
 from tidegate.workflow.replay import replay
 from tidegate.workflow.restore import reset
 
@@ -113,6 +113,60 @@ def test_without_ids_an_end_below_ours_is_refused_when_the_batch_is_sealed(world
         ingest.write(ctx, "r1")
 
 
+def test_without_ids_an_operator_begins_a_new_era(world: World) -> None:
+    """The ledger gives the new log an id: nothing of the old one is taken for something of the new one."""
+    world.kafka.traits = PLAIN
+    without_epochs(world)
+    published(world)
+    world.kafka.create(TOPIC, 2)
+    world.produce(record("new", 2.0))
+    with pytest.raises(LogCut) as refused:
+        world.ingest("r2")
+    assert "tidegate source reset readings" not in str(refused.value.args[0])
+    assert "`tidegate source reset readings` accepts the new one" in refused.value.advice
+    ctx = world.context()
+    found = reset.survey(ctx)
+    assert isinstance(found, reset.Recreated)
+    assert (found.old, found.topic.topic_id, found.offsets) == (TOPIC, f"{TOPIC}#2", 1)
+    reset.accept(ctx, found, "created again")
+    with pytest.raises(LostComparison):
+        reset.accept(ctx, found, "by another operator at the same time")
+    assert ctx.ledger.cuts.open("readings") == ()
+    assert world.ingest("r2") == 2
+    plan = ctx.ledger.batches.get("readings", 2).plan
+    assert (plan.topic_id, [(r.partition, r.start, r.end) for r in plan.ranges]) == (f"{TOPIC}#2", [(0, 0, 1)])
+    assert look(world).problems == ()
+    reads: Any = ctx.ledger.reads
+    told = status(ctx, reads, world.kafka.look(TOPIC))
+    assert told.lag is not None
+    assert told.lag.records == 0, "another look at the log is of the same era"
+    assert [c for c in told.concerns if c.kind == "source_reset"] == []
+    other_columns(world)
+    with pytest.raises(ReplayRefused, match="readings was recreated: it has id readings#2 now"):
+        replay.replay(world.context(), window(0))
+
+
+def test_without_ids_an_operator_may_know_more_than_can_be_seen(world: World) -> None:
+    """The new log has grown past the planned end. What was read of it as the old one's is read again."""
+    world.kafka.traits = PLAIN
+    without_epochs(world)
+    published(world)
+    world.kafka.create(TOPIC, 2)
+    for partition in (0, 1):
+        world.produce(*[record(f"new{i}", 2.0) for i in range(5)], partition=partition)
+    assert not isinstance(reset.survey(world.context()), reset.Recreated)
+    found = reset.survey(world.context(), told=True)
+    assert isinstance(found, reset.Recreated)
+    reset.accept(world.context(), found, "the producers' team says so")
+    assert world.ingest("r2") == 2
+    assert world.context().ledger.batches.get("readings", 2).plan.records == 10
+    world.kafka.traits = ALL
+    world.kafka.create(TOPIC, 2)
+    named = reset.survey(world.context(), told=True)
+    assert isinstance(named, reset.Recreated)
+    assert named.topic.topic_id == world.kafka.look(TOPIC).topic_id, "an id of its own needs no era"
+
+
 def test_a_log_with_an_id_is_told_by_it_alone(world: World) -> None:
     """The end of a log that a broker tells too early refuses no batch there: leader epochs say more."""
     published(world)
@@ -120,7 +174,12 @@ def test_a_log_with_an_id_is_told_by_it_alone(world: World) -> None:
     assert state.is_another("another")
     assert not state.is_another(state.topic_id)
     assert not state.is_another(None)
-    assert not replace(state, traits=PLAIN).is_another("another")
+    unnamed = replace(state, topic_id="readings", traits=PLAIN)
+    assert unnamed.known_as("readings#2").topic_id == "readings#2", "what an operator said last"
+    assert unnamed.known_as(None) == unnamed
+    assert unnamed.known_as("another#2").is_another("another#2"), "of another name"
+    assert state.known_as("another") == state
+    assert [unnamed.next_era().topic_id, unnamed.next_era().next_era().topic_id] == ["readings#2", "readings#3"]
 
 
 def test_a_log_whose_offsets_hold_several_records_is_refused_before_anything_is_read(world: World) -> None:

@@ -24,7 +24,7 @@ WAIT_S = 0.08
 """How long a page waits."""
 THREADS = 4
 
-_Key = tuple[str, str]
+_Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 _Place = tuple[_Key, str]
 
 
@@ -100,7 +100,8 @@ class Topics:
 
 
 def _key(pipeline: Pipeline) -> _Key:
-    return (pipeline.source.conn_id, pipeline.source.isolation)
+    source = pipeline.source
+    return (source.kind, source.conn_id, source.isolation, source.options)
 
 
 def _place(pipeline: Pipeline) -> _Place:

@@ -30,11 +30,15 @@ def source() -> None:
 @source.command()
 @surroundings.pipeline_argument
 @_why
+@click.option("--recreated", is_flag=True, help="It was recreated, though nobody can see it (RocketMQ).")
 @_yes
-def reset(pipeline: str, why: str | None, yes: bool) -> None:
+def reset(pipeline: str, why: str | None, recreated: bool, yes: bool) -> None:
     """Accept a topic that was recreated: its offsets start anew, and reading begins at offset 0. The command first
     lists the records that retention has taken already; source.on_data_loss says whether the next plan stops there or
     records the loss.
+
+    Kafka gives each topic an id. RocketMQ does not: a recreated topic is noticed while it is shorter than what was
+    planned. Where it has grown past that, add --recreated.
 
     Rows that landed from the old topic stay. An open batch of the old topic can no longer be
     read: it becomes ABANDONED, and its offsets stay in the ledger as a term of the balance.
@@ -48,7 +52,7 @@ def reset(pipeline: str, why: str | None, yes: bool) -> None:
     """
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:
-        _reset(surroundings.context(spec, ledger), why, yes)
+        _reset(surroundings.context(spec, ledger), why, recreated, yes)
 
 
 def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
@@ -64,10 +68,10 @@ def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
         yield "the next plan stops there (source.on_data_loss: fail); with `record` it notes the loss and goes on"
 
 
-def _reset(ctx: Context, why: str | None, yes: bool) -> None:
+def _reset(ctx: Context, why: str | None, recreated: bool, yes: bool) -> None:
     from tidegate.workflow.restore import reset as resetting
 
-    name, found = ctx.name, resetting.survey(ctx)
+    name, found = ctx.name, resetting.survey(ctx, recreated)
     if not isinstance(found, resetting.Recreated):
         click.echo(f"{name}: topic {found.topic} ({found.topic_id}) is the accepted one; nothing to do")
         return

@@ -16,14 +16,14 @@ AT_ONCE = 8
 
 
 def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str]:
-    """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and isolation.
+    """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and way of reading.
 
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
     from tidegate.cli.side_by_side import Away, ask
     from tidegate.core.base.errors import TidegateError
     from tidegate.kinds import source_kind
 
-    sources: dict[tuple[str, str], Any] = {}
+    sources: dict[tuple[Any, ...], Any] = {}
     away = Away()
     answers: dict[str, LogState | str] = {}
     questions, servers, titles = {}, {}, {}
@@ -32,7 +32,7 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
         if one.pipeline is None:
             continue
         source = one.pipeline.source
-        key = (source.conn_id, source.isolation)
+        key = (source.kind, source.conn_id, source.isolation, source.options)
         try:
             if key not in sources:
                 sources[key] = surroundings.source(one.pipeline, timeout_s=seconds / 2)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tidegate.core.spec.pipeline import KAFKA
+from tidegate.kinds import SOURCES
 from tidegate.spec.document import Path, Problem, dotted
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.source import SourceSection, section_of
@@ -109,4 +110,5 @@ def all_keys() -> tuple[str, ...]:
             if section:
                 yield from walk(section, here)
 
-    return tuple(walk(PipelineSpec, ()))
+    kinds = (key for kind in SOURCES for key in walk(section_of(kind), ("source",)))
+    return tuple(dict.fromkeys((*walk(PipelineSpec, ()), *kinds)))

@@ -66,7 +66,12 @@ def own_options(spec: SourceSection) -> tuple[tuple[str, str], ...]:
     """Keys that the rest knows nothing of, with their values as text, sorted."""
     shared = {*SourceSection.model_fields, "isolation", "gaps"}
     values = ((name, getattr(spec, name)) for name in sorted(type(spec).model_fields.keys() - shared))
-    return tuple((name, str(value)) for name, value in values if value is not None)
+    return tuple((name, _text(value)) for name, value in values if value is not None)
+
+
+def _text(value: object) -> str:
+    """A list as its items with commas."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class ByKind:

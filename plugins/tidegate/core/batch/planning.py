@@ -10,7 +10,7 @@ from tidegate.core.base.offsets import Interval, OffsetRange, share
 from tidegate.core.base.wording import many
 from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import Loss, OpenBatch, PartitionPlan, Plan
-from tidegate.core.source.log_cut import REASON, Cut
+from tidegate.core.source.log_cut import REASON, RECREATED, Cut
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_start
@@ -67,9 +67,9 @@ def plan_batch(
             advice="this release reads sources whose offsets hold one record at most",
         )
     if view.cuts:
-        raise LogCut(
-            "; ".join(cut.words() for cut in view.cuts), advice=LogCut.advice.replace("<pipeline>", pipeline.name)
-        )
+        advice = LogCut.advice if topic.traits.identity else f"{LogCut.advice}; {RECREATED}"
+        said = "; ".join(cut.words() for cut in view.cuts)
+        raise LogCut(said, advice=advice.replace("<pipeline>", pipeline.name))
     starts, losses = _starts(pipeline, view, topic, first_offsets)
     ends = _ends(pipeline, topic, starts)
     partitions = tuple(

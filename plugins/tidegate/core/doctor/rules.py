@@ -370,3 +370,25 @@ def refused(check: str, about: str, said: str, means: str, mend: str, level: str
     """A server that was asked said no, or nothing."""
     assert level != OK
     return Finding(check, level, said, means, mend, about)
+
+
+def keeps(
+    check: str,
+    pipeline: str,
+    topic: str,
+    kept_ms: int | None,
+    deletes: bool | None,
+    planned_ms: int,
+    longer: str,
+    ask: str,
+) -> Finding:
+    """Whether a source keeps a topic as long as reading may be behind without a loss that surprises (`planned_ms`).
+
+    `longer` says how to keep it longer, `ask` how its settings may be read."""
+    if deletes is None:
+        means = "how much time is left before retention loses records cannot be told"
+        return Finding(check, WARNING, f"topic {topic}: its settings may not be read", means, ask, pipeline)
+    if deletes and kept_ms is not None and kept_ms < planned_ms:
+        means = "an outage as long as that loses records, and windows cannot be replayed from the source afterwards"
+        return Finding(check, WARNING, f"topic {topic} keeps {kept_ms / 3_600_000:.1f} h", means, longer, pipeline)
+    return ok(check, f"topic {topic} can be described and read", pipeline)

@@ -14,6 +14,8 @@ from typing import Protocol
 from tidegate.core.source.port import LogState
 
 REASON = "a cut of the log"
+RECREATED = "if the topic was deleted and created again, `tidegate source reset <pipeline>` accepts the new one"
+"""Beside the advice for a cut, where no id tells a log from its successor."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,11 @@ class Cut:
     leader_epoch: int | None = None
 
     def words(self) -> str:
+        why = "an unclean leader election?"
+        if self.leader_epoch is None:
+            why = "its end was lost; or the topic was created again, which `tidegate source reset` accepts"
         return (
-            f"partition {self.partition}: the log was cut at offset {self.start} (an unclean leader election?), and it "
+            f"partition {self.partition}: the log was cut at offset {self.start} ({why}), and it "
             f"was planned up to {self.end}, by batch {self.after_batch}: what takes the freed offsets is not read"
         )
 

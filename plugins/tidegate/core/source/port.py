@@ -9,7 +9,7 @@ raises an error that says that the outcome is unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 
@@ -18,7 +18,8 @@ class Traits:
     """What a source can promise; each field is a question that a rule asks.
 
     `identity`: a log that was deleted and created again has another id (R6). Without it `LogState.topic_id` is the
-    log's name, and a recreated log that has grown past the planned end can't be told from the old one.
+    log's name, and a recreated log that has grown past the planned end can't be told from the old one; the ledger gives
+    each log that an operator accepts an id of its own (`LogState.known_as`).
     `transactions`: the readable end may lie before the log's end.
     `dense`: an offset holds at most one record, so that gaps have names and offsets add up.
     `rereadable`: a second reading gives the same records, so that replay and heal may read from the source.
@@ -67,7 +68,25 @@ class LogState:
 
     def is_another(self, topic_id: str | None) -> bool:
         """R6: whether this is another log than the one of that id; None: no log has been accepted yet."""
-        return self.traits.identity and topic_id is not None and topic_id != self.topic_id
+        return topic_id is not None and topic_id != self.topic_id
+
+    def known_as(self, accepted: str | None) -> LogState:
+        """This log under the id that the ledger has accepted.
+
+        Without the trait `identity` every log of this name looks alike: which era of it this is (`orders`, `orders#2`
+        after `tidegate source reset`) is what an operator said last."""
+        if self.traits.identity or accepted is None or accepted.partition(_ERA)[0] != self.topic_id:
+            return self
+        return replace(self, topic_id=accepted)
+
+    def next_era(self) -> LogState:
+        """Without the trait `identity`: this log under the id that it gets as a new one, which no log had before."""
+        name, _, number = self.topic_id.partition(_ERA)
+        return replace(self, topic_id=f"{name}{_ERA}{int(number or 1) + 1}")
+
+
+_ERA = "#"
+"""In an id of a log without an identity of its own; no source allows it in a name."""
 
 
 @dataclass(frozen=True)
@@ -116,3 +135,16 @@ class Source(Protocol):
     def for_workers(self) -> ForWorkers:
         """What the reader of records needs; nothing is asked."""
         ...
+
+
+class Unmarked:
+    """The part of a `Source` that has neither leader epochs nor the trait `remembers`."""
+
+    def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
+        return {}
+
+    def remember(self, group: str, topic: str, offsets: dict[int, int], mark: str = "") -> None:
+        raise NotImplementedError("this source remembers nothing")
+
+    def remembered(self, group: str, topic: str, mark: str = "") -> dict[int, int]:
+        raise NotImplementedError("this source remembers nothing")

@@ -44,7 +44,7 @@ class Reader:
     for it."""
 
     def topic_id(self) -> str | None:
-        """The log's id as the source knows it now; None: not known, not checked."""
+        """The log's id as the source knows it now; None: not known, not checked, as without the trait `identity`."""
         return None
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tidegate.core.base.instants import iso
@@ -44,6 +44,18 @@ def incompatible(old: Pipeline, new: Pipeline) -> list[str]:
         ]
         reasons += changes(table_columns(old), table_columns(new), new.sink.format).refused
     return reasons
+
+
+def renumbered(old: Pipeline, new: Pipeline, keys: Iterable[str]) -> list[str]:
+    """Of a source's lists by which its lanes have their numbers: those that were not only appended to. Offsets of a
+    lane would become another's."""
+    before, after = dict(old.source.options), dict(new.source.options)
+    found = ((key, before.get(key, ""), after.get(key, "")) for key in keys)
+    return [
+        f"source.{key} was {was}, is {now or 'missing'}: it may only be appended to"
+        for key, was, now in found
+        if was and not f"{now},".startswith(f"{was},")
+    ]
 
 
 def altered(old: Pipeline, new: Pipeline) -> bool:

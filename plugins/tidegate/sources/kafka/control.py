@@ -23,6 +23,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResult
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.source.port import ForWorkers, Lane, LogState
+from tidegate.core.spec import pipeline
+from tidegate.kinds import Fields
 from tidegate.sources.kafka import TRAITS, log_ends
 
 log = logging.getLogger(__name__)
@@ -273,3 +275,9 @@ def connection_settings(extra: Mapping[str, Any]) -> dict[str, str]:
             raise SourceError(f"the Kafka connection's {key} is not a string or number", advice=advice)
         settings[key] = str(value)
     return settings
+
+
+def opened(connection: Fields, source: pipeline.Source, client_id: str, timeout_s: float) -> KafkaSource:
+    """Raises SourceError."""
+    settings = connection_settings(connection.extra)
+    return KafkaSource(settings, source.isolation, client_id=client_id, timeout_s=timeout_s)

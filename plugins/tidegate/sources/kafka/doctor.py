@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidegate.core.base.errors import TidegateError
-from tidegate.core.doctor.findings import WARNING, Finding, ok
-from tidegate.core.doctor.rules import refused
+from tidegate.core.doctor.findings import WARNING, Finding
+from tidegate.core.doctor.rules import keeps, refused
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.kinds import Fields
 from tidegate.sources.kafka.control import KafkaSource, connection_settings
@@ -45,15 +45,9 @@ def examined(
 
 def topic(pipeline: str, name: str, retention_ms: int | None, deletes: bool | None, planned_ms: int) -> Finding:
     """`planned_ms`: how far behind reading may be without a loss that surprises (its watermark delay and a day)."""
-    if deletes is None:
-        means = "how much time is left before Kafka's retention loses records cannot be told"
-        mend = "allow DescribeConfigs on the topic"
-        return Finding("kafka", WARNING, f"topic {name}: its settings may not be read", means, mend, pipeline)
-    if deletes and retention_ms is not None and retention_ms < planned_ms:
-        means = "an outage as long as that loses records, and windows cannot be replayed from Kafka afterwards"
-        mend = f"raise the topic's retention.ms (now {retention_ms:,}) above {planned_ms:,}"
-        return Finding("kafka", WARNING, f"topic {name} keeps {retention_ms / 3_600_000:.1f} h", means, mend, pipeline)
-    return ok("kafka", f"topic {name} can be described and read", pipeline)
+    longer = f"raise the topic's retention.ms (now {retention_ms or 0:,}) above {planned_ms:,}"
+    allow = "allow DescribeConfigs on the topic"
+    return keeps("kafka", pipeline, name, retention_ms, deletes, planned_ms, longer, allow)
 
 
 def may_read(settings: Mapping[str, str], topic: str, partition: int, offset: int, timeout_s: float) -> str:

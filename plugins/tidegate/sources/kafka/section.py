@@ -34,3 +34,7 @@ class KafkaSection(SourceSection):
         "and need `allow`; they are then recorded as intervals.",
         "forbid",
     )
+
+
+def section() -> type[KafkaSection]:
+    return KafkaSection

@@ -153,7 +153,7 @@ class Topic:
         """`produced` is None afterwards where the broker did not answer; `notes` say why."""
         topic = self._ctx.pipeline.source.topic
         try:
-            state = self._ctx.source.look(topic)
+            state = self._ctx.log(topic)
         except TidegateError as e:
             self.notes.append(f"the broker was not asked: {str(e).splitlines()[0]}")
             return

@@ -13,8 +13,8 @@ from tidegate.core.batch.launcher import Launcher
 from tidegate.core.completeness.port import Truth
 from tidegate.core.files.receipt import DIRTY, LATE
 from tidegate.core.ledger import Ledger
-from tidegate.core.source.port import Source
-from tidegate.core.spec.compatibility import incompatible
+from tidegate.core.source.port import LogState, Source
+from tidegate.core.spec.compatibility import incompatible, renumbered
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout
 from tidegate.core.target.port import SideTarget, Target, Targets
@@ -64,6 +64,16 @@ class Context:
     def name(self) -> str:
         return self.pipeline.name
 
+    def log(self, topic: str = "") -> LogState:
+        """The pipeline's log as the source tells it now, under the id that the ledger has accepted. Raises SourceError.
+
+        Whoever compares it with the ledger reads the ledger first: a log that is accepted meanwhile is another one."""
+        found = self.source.look(topic or self.pipeline.source.topic)
+        if found.traits.identity:
+            return found
+        row = self.ledger.pipelines.row(self.name)
+        return found.known_as(None if row is None else row.accepted_topic_id)
+
     @property
     def kind(self) -> SourceKind:
         """The kind of the pipeline's source: how people call it, and what to do about its troubles."""
@@ -81,7 +91,8 @@ def guard(ctx: Context) -> None:
     version = ctx.ledger.batches.newest_spec(ctx.name)
     if version is None or version == ctx.spec_version:
         return
-    reasons = incompatible(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline)
+    old = ctx.ledger.pipelines.spec(ctx.name, version)
+    reasons = incompatible(old, ctx.pipeline) + renumbered(old, ctx.pipeline, ctx.kind.numbering)
     if reasons:
         raise SpecError(
             f"{ctx.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",

@@ -87,7 +87,7 @@ def _give_way(ctx: Context) -> None:
 def _decide(ctx: Context, view: planning.PlanningView) -> Plan | NothingToPlan:
     spec = ctx.pipeline
     clock_ms = ctx.clock.now_ms()  # before Kafka is asked: what comes while it answers is later than this
-    topic = ctx.source.look(spec.source.topic)
+    topic = ctx.log()
     view = replace(view, cuts=log_cut.of(ctx, view, topic))
     first: dict[int, int] = {}
     if not view.begun:  # whatever comes later is read from its beginning

@@ -157,7 +157,7 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
 
 def _check_topic(ctx: Context, plan: Plan) -> None:
     """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile."""
-    topic = ctx.source.look(plan.topic)
+    topic = ctx.log(plan.topic)
     if topic.is_another(plan.topic_id):
         raise TopicRecreated(
             f"topic {plan.topic} has id {topic.topic_id} now, batch {plan.batch_id} planned {plan.topic_id}"

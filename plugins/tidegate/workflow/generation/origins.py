@@ -96,7 +96,7 @@ class Chooser:
         if self._topic is None:
             name = self._ctx.pipeline.source.topic
             try:
-                self._topic = self._ctx.source.look(name), ""
+                self._topic = self._ctx.log(name), ""
             except SourceUnavailable:
                 raise
             except SourceError as e:

@@ -242,7 +242,7 @@ def _recreated(ctx: Context, job: ReplayPlan) -> ReplayRefused | None:
     if all(part.sources for part in job.parts):
         return None
     try:
-        now = ctx.source.look(job.topic)
+        now = ctx.log(job.topic)
     except SourceUnavailable:
         raise
     except SourceError as e:

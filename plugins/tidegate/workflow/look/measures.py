@@ -34,7 +34,7 @@ def measure_one(ctx: Context, reads: SurveyLedger) -> tuple[list[Measure], TimeT
     """The context's pipeline; Kafka is asked, and left out if it gives no answer. Raises LedgerError."""
     now_ms = ctx.clock.now_ms()
     try:
-        topics = {ctx.name: (ctx.source.look(ctx.pipeline.source.topic), now_ms)}
+        topics = {ctx.name: (ctx.log(), now_ms)}
     except SourceError:
         topics = {}
     found = looks([ctx.pipeline], topics, reads, now_ms)

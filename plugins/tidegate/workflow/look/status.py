@@ -79,6 +79,7 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
                 pipeline=one, remedy=remedy, now_ms=now_ms, due=Due(one.windows, ()), topic=topic, lag=lag
             )
             continue
+        topic = None if topic is None else topic.known_as(known.progress.topic_id)
         there, lag = published.get(name, []), standing.lag_of(known.progress, topic, asked_ms)
         found[name] = PipelineStatus(
             pipeline=one,

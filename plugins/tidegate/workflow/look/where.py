@@ -136,7 +136,7 @@ class _Where:
     def _ask_kafka(self, notes: list[str]) -> LogState | None:
         if self._topic is None and self._silence is None:
             try:
-                self._topic = self._ctx.source.look(self._ctx.pipeline.source.topic)
+                self._topic = self._ctx.log()
             except TidegateError as e:
                 self._silence = str(e).splitlines()[0]
         if self._silence is not None:

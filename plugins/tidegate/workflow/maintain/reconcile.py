@@ -98,7 +98,7 @@ def left_of(ctx: Context, plan: Plan) -> tuple[OffsetRange, ...]:
     if plan.is_redrive:
         return ()
     try:
-        return still_there(plan, ctx.source.look(plan.topic))
+        return still_there(plan, ctx.log(plan.topic))
     except SourceUnavailable:
         raise
     except SourceError:

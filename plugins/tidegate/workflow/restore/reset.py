@@ -9,6 +9,7 @@ from tidegate.core.source.port import LogState
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import sealing
 from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.source import log_cut
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,18 @@ class Recreated:
         return {p: o.log_start for p, o in sorted(self.topic.partitions.items()) if o.log_start}
 
 
-def survey(ctx: Context) -> Recreated | LogState:
+def survey(ctx: Context, told: bool = False) -> Recreated | LogState:
     """What accepting the topic would mean; the topic itself where it is the accepted one. Looks only.
 
-    Raises SourceError, StorageAhead."""
-    topic = ctx.source.look(ctx.pipeline.source.topic)
+    Where a source has no ids of its logs, one that ends below what was planned may be another one, and so is any of
+    which an operator says so (`told`): it then gets the id of a new era. Raises SourceError, StorageAhead."""
     row = ctx.ledger.pipelines.row(ctx.name)
-    if row is None or row.accepted_topic_id is None or not topic.is_another(row.accepted_topic_id):
+    topic = ctx.log()
+    if row is None or row.accepted_topic_id is None:
+        return topic
+    if not topic.traits.identity and (told or log_cut.of(ctx, ctx.ledger.batches.planning_view(ctx.name), topic)):
+        topic = topic.next_era()
+    if not topic.is_another(row.accepted_topic_id):
         return topic
     batch = _unsealed(ctx, topic.topic_id)
     if batch is not None and sealing.landed_receipt(ctx, batch) is not None:

@@ -27,7 +27,7 @@ def remember(ctx: Context, view: PlanningView) -> bool:
     ledger has moved on, look again."""
     if view.cuts:
         return True
-    found = of(ctx, view, ctx.source.look(ctx.pipeline.source.topic))
+    found = of(ctx, view, ctx.log())
     if not found:
         return False
     try:
@@ -56,7 +56,7 @@ def settle(ctx: Context, cut: Cut, skip: bool, why: str) -> None:
 
 
 def _refuse_if_shorter(ctx: Context, cut: Cut) -> None:
-    now = ctx.source.look(ctx.pipeline.source.topic).partitions.get(cut.partition)
+    now = ctx.log().partitions.get(cut.partition)
     if now is None or now.high_watermark < cut.end:
         end = 0 if now is None else now.high_watermark
         raise StepMissing(

@@ -111,7 +111,7 @@ def _wanted(ctx: Context) -> Any:
 def _conditions(ctx: Context, reads: LedgerReads) -> tuple[list[Finding], tuple[str, ...], Collection[str]]:
     """What holds now, the kinds that could not be looked at, and those that a pause on purpose explains."""
     try:
-        topic = ctx.source.look(ctx.pipeline.source.topic)
+        topic = ctx.log()
     except SourceError:
         topic = None
     status = status_of(ctx, reads, topic, events=1)
