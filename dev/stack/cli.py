@@ -39,7 +39,7 @@ def stack() -> None:
 @click.option("--parts", default=",".join(USUAL_PARTS), show_default=True, help="What to start, separated by commas.")
 @click.option("--with", "further", multiple=True, type=click.Choice(FURTHER_PARTS),
               help="Start this too. hdfs: pipelines name it by ${TIDEGATE_LAKE_FS}. yarn: Spark's connection "
-              "spark_yarn; it brings HDFS.")  # fmt: skip
+              "spark_yarn; it brings HDFS. rocketmq: connection rocketmq_default.")  # fmt: skip
 @click.option("--hdfs", is_flag=True, help="The same as --with hdfs.")
 @click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
@@ -179,7 +179,8 @@ def airflow(root: Path, words: tuple[str, ...]) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--key", metavar="FIELD", help="Field of a JSON message that is its key: one key, one partition.")
 @click.option("--partitions", type=click.IntRange(1, 1000), default=4, show_default=True, help="Of a new topic.")
-def produce(root: Path, topic: str, file: str, key: str | None, partitions: int) -> None:
+@click.option("--to", type=click.Choice(("kafka", "rocketmq")), default="kafka", show_default=True, help="Where to.")
+def produce(root: Path, topic: str, file: str, key: str | None, partitions: int, to: str) -> None:
     """Send each line of FILE to TOPIC as one message; `-` is standard input. A missing topic is created.
 
     Run twice, it sends the messages twice.
@@ -190,19 +191,22 @@ def produce(root: Path, topic: str, file: str, key: str | None, partitions: int)
       zcat readings.jsonl.gz | tidegate stack produce readings - --key site
 
     \b
-    Exit code: 0 Kafka has taken every line; 1 not, or no stack is up.
+    Exit code: 0 every line was taken; 1 not, or no stack is up.
     """
-    from dev.stack.produce import produce_lines
+    from dev.stack.produce import produce_lines, produce_to_rocketmq
 
     info = _info(root)
+    address = info.kafka_bootstrap if to == "kafka" else info.rocketmq_namesrv
+    if not address:
+        raise click.ClickException(f"the stack in {root} has no {to}; start it with: tidegate stack up --with rocketmq")
+    send = produce_lines if to == "kafka" else produce_to_rocketmq
     try:
         with click.open_file(file, "rb") as lines:
-            sent = _clearly(lambda: produce_lines(info.kafka_bootstrap, topic, lines, key, partitions))
+            sent = _clearly(lambda: send(address, topic, lines, key, partitions))
     except OSError as e:
         raise click.ClickException(f"{file}: {e.strerror}") from None
-    click.echo(
-        f"{sent.messages:,} messages in topic {topic}, {sent.partitions} partitions; next: tidegate init {topic}"
-    )
+    told = f"{sent.messages:,} messages in topic {topic}, {sent.partitions} partitions"
+    click.echo(f"{told}; next: tidegate init {topic}" if to == "kafka" else told)
 
 
 @stack.command()
@@ -277,6 +281,7 @@ def _print_info(info: StackInfo) -> None:
         "PostgreSQL": info.ledger_url,
         "HDFS": info.hdfs_uri,
         "YARN": info.yarn_url,
+        "RocketMQ": info.rocketmq_namesrv,
         "Hive": f"{info.hive_host}:{info.hive_port} (authentication NONE)" if info.hive_port else "",
         "Airflow": f"{info.airflow_url}  user {info.airflow_user}  password {info.airflow_password}"
         if info.airflow_url

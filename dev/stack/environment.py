@@ -52,6 +52,9 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         "AIRFLOW__TIDEGATE__SPARK_CLASS_ARCHIVE": str(archive_path(site.places)),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
+    if "rocketmq" in parts:
+        names = {"conn_type": "rocketmq", "host": LOOPBACK, "port": site.ports["rocketmq"]}
+        env["AIRFLOW_CONN_ROCKETMQ_DEFAULT"] = json.dumps(names)
     if "kafka" in parts:
         extra = {"bootstrap.servers": f"{LOOPBACK}:{site.ports['kafka']}"}
         env["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})

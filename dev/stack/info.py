@@ -20,6 +20,7 @@ class StackInfo:
     kafka_bootstrap: str = ""
     kafka_sasl_bootstrap: str = ""
     kafka_password: str = field(default="", repr=False)
+    rocketmq_namesrv: str = ""
     postgres_host: str = ""
     postgres_port: int = 0
     postgres_user: str = ""
@@ -83,6 +84,8 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
         found["kafka_bootstrap"] = f"{LOOPBACK}:{site.ports['kafka']}"
         found["kafka_sasl_bootstrap"] = f"{LOOPBACK}:{site.ports['kafka_sasl']}"
         found["kafka_password"] = site.secrets.kafka_password
+    if "rocketmq" in parts:
+        found["rocketmq_namesrv"] = f"{LOOPBACK}:{site.ports['rocketmq']}"
     if "postgres" in parts:
         found |= {
             "postgres_host": LOOPBACK,

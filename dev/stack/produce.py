@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from dev.stack.errors import StackError
+from dev.stack.rocketmq_tools import RocketMQ
 from dev.stack.topics import create_topic
 
 _FLUSH_S = 60.0
@@ -55,6 +57,27 @@ def produce_lines(bootstrap: str, topic: str, lines: Iterable[bytes], key: str |
         why = failed[0] if failed else f"no answer within {_FLUSH_S:g} s"
         raise StackError(f"{len(failed) + waiting:,} of {count:,} messages are not in topic {topic}: {why}")
     return Sent(count, there)
+
+
+def produce_to_rocketmq(namesrv: str, topic: str, lines: Iterable[bytes], key: str | None, partitions: int) -> Sent:
+    """The same for RocketMQ, one message after another: a key chooses its queue. Raises StackError."""
+    tools = RocketMQ(namesrv)
+    try:
+        queues = tools.queues(topic).get("broker-a", 0)
+        if not queues:
+            tools.create(topic, queues := partitions)
+        count = 0
+        for line in lines:
+            value = line.rstrip(b"\r\n")
+            if not value:
+                continue
+            known = _key(value, key)
+            queue = count % queues if known is None else zlib.crc32(known) % queues
+            tools.send(topic, value, queue, key=None if known is None else known.decode("utf-8", "replace"))
+            count += 1
+    finally:
+        tools.close()
+    return Sent(count, queues)
 
 
 def _ensure(settings: dict[str, str], topic: str, partitions: int) -> int:

@@ -10,10 +10,13 @@ from dev.stack.hive import HiveServer2, SparkThrift
 from dev.stack.kafka import Kafka
 from dev.stack.parts import Part
 from dev.stack.postgres import Postgres
+from dev.stack.rocketmq import RocketMq
 from dev.stack.yarn import Yarn
 
 
 def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:
     """The classes of the parts named; `hive` is `spark` or `hive4`."""
-    every: list[type[Part]] = [Postgres, Kafka, Hdfs, Yarn, HiveServer2 if hive == "hive4" else SparkThrift, Airflow]
+    every: list[type[Part]] = [
+        Postgres, Kafka, RocketMq, Hdfs, Yarn, HiveServer2 if hive == "hive4" else SparkThrift, Airflow,
+    ]  # fmt: skip
     return [kind for kind in every if kind.name in parts]
