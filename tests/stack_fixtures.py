@@ -27,6 +27,12 @@ def kafka(stack_roots: Path) -> Iterator[StackInfo]:
 
 
 @pytest.fixture(scope="session")
+def rocketmq(stack_roots: Path) -> Iterator[StackInfo]:
+    """A name server and one broker: `rocketmq.rocketmq_namesrv`. Topics are not created by themselves."""
+    yield from _running(stack_roots / "rocketmq", "rocketmq")
+
+
+@pytest.fixture(scope="session")
 def postgres(stack_roots: Path) -> Iterator[StackInfo]:
     """PostgreSQL with an empty ledger database: `postgres.ledger_url` (the role may create more databases)."""
     yield from _running(stack_roots / "postgres", "postgres")

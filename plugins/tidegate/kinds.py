@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 GROUP = "tidegate.sources"
-SOURCES = {"kafka": "tidegate.sources.kafka:KIND"}
+SOURCES = {"kafka": "tidegate.sources.kafka:KIND", "rocketmq": "tidegate.sources.rocketmq:KIND"}
 
 
 class Fields(Protocol):

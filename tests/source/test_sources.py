@@ -52,7 +52,7 @@ def test_a_package_brings_a_kind_by_an_entry_point(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(kinds, "_brought", lambda: EntryPoints([point]))
     try:
         assert kinds.source_kind("pulsar") is BROUGHT
-        assert kinds.source_kinds() == ["kafka", "pulsar"]
+        assert kinds.source_kinds() == ["kafka", "pulsar", "rocketmq"]
     finally:
         kinds.source_kind.cache_clear()
 
