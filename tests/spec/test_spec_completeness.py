@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.spec_texts import GOOD
+from tidegate.core.base.errors import SpecError
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.spec import fingerprint, load_file
@@ -67,3 +69,19 @@ def test_what_it_says(tmp_path: Path, text: str, expected: Completeness | None) 
     assert pipeline.completeness == expected
     assert loads(Pipeline, dumps(pipeline)) == pipeline
     assert fingerprint(pipeline) == fingerprint(load(tmp_path, ""))  # it does not say what rows are
+
+
+def test_counts_of_a_topic_come_from_kafka_whatever_the_source(tmp_path: Path) -> None:
+    """A RocketMQ connection says nothing that Kafka's client could use."""
+    rocket = "source: {kind: rocketmq, topic: orders, brokers: [broker-a]}"
+    text = re.sub(r"^source:.*$\n?(^ +.*$\n?)*", rocket + "\n", GOOD, flags=re.MULTILINE)
+    path = tmp_path / "orders.yaml"
+    for conn_id, fits in (("", False), (", conn_id: rocketmq_default", False), (", conn_id: kafka_default", True)):
+        path.write_text(f"{text}completeness: {{from: topic, topic: audit{conn_id}}}\n")
+        if fits:
+            found = load_file(path, {})
+            assert found.completeness is not None
+            assert (found.completeness.conn_id, found.source.options) == ("kafka_default", (("brokers", "broker-a"),))
+            continue
+        with pytest.raises(SpecError, match=r"completeness\.conn_id: must name a kafka connection"):
+            load_file(path, {})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidegate.core.completeness.rules import NAMED_PARAMETER
-from tidegate.core.spec.pipeline import COUNT_PARAMETERS, Completeness
+from tidegate.core.spec.pipeline import COUNT_PARAMETERS, KAFKA, Completeness
 from tidegate.spec.document import Problem
 from tidegate.spec.values import nearest
 
@@ -38,6 +38,9 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
             yield Problem(("completeness", name), f"is required with from: {given.from_}")
     if given.conn_id is None and given.from_ != "topic":
         yield Problem(("completeness", "conn_id"), f"is required with from: {given.from_}")
+    elif given.conn_id in (None, spec.source.conn_id) and given.from_ == "topic" and spec.source.kind != KAFKA:
+        message = f"must name a kafka connection: counts come from Kafka, and the source is {spec.source.kind}"
+        yield Problem(("completeness", "conn_id"), message)
     if given.query is not None and given.from_ == "sql":
         yield from _parameters(("completeness", "query"), NAMED_PARAMETER.findall(given.query), ":{}")
     if given.path is not None and given.from_ == "http":
