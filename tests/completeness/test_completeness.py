@@ -12,6 +12,7 @@ from tests.fakes.truth import FakeTruth
 from tests.hooks import Hook, Once
 from tests.world import HOUR, T0, World, record, window
 from tidegate.core.base.errors import LostComparison, NotReady, StepMissing
+from tidegate.core.completeness import rules
 from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.states import WindowKey
@@ -272,15 +273,21 @@ def test_what_cannot_be_accepted(world: World, case: str) -> None:
         _accept(world.context())
 
 
+def held(world: World) -> tuple[rules.Held, ...]:
+    ctx = world.context()
+    answers = ctx.ledger.reads.answers([ctx.name])  # type: ignore[attr-defined]
+    return rules.held(ctx.pipeline.completeness, answers.get(ctx.name, {}), ctx.clock.now_ms())
+
+
 def test_which_windows_are_held(world: World) -> None:
     """Only open ones, and only those that are not let through."""
     world.truth.counts |= {T0: 2, T0 + HOUR: 1}
     assert ready(world, 0).ready
     assert not ready(world, 1).ready
-    assert [(h.window_ms, h.comparison.verdict) for h in ask.held(world.context())] == [(T0 + HOUR, "short")]
+    assert [(h.window_ms, h.comparison.verdict) for h in held(world)] == [(T0 + HOUR, "short")]
     world.archive(0)
     world.clock.advance(HOUR)
-    assert ask.held(world.context()) == ()
+    assert held(world) == ()
 
 
 def test_a_look_asks_nobody(world: World) -> None:

@@ -115,18 +115,18 @@ def test_only_what_was_shown_is_accepted(ledger: SqlLedger) -> None:
 
 def test_a_window_that_is_closing_is_not_accepted_any_more(ledger: SqlLedger) -> None:
     ledger.truths.save(NAME, WINDOW, ANSWER, None)
-    assert ledger.truths.waiting(NAME) == {WINDOW.start_ms: ANSWER}
+    assert ledger.reads.answers([NAME])[NAME] == {WINDOW.start_ms: ANSWER}
     ledger.windows.begin_close(NAME, WINDOW, ready)
     with pytest.raises(LostComparison, match="closed already"):
         ledger.truths.accept(NAME, WINDOW, ANSWER, "too late")
-    assert ledger.truths.waiting(NAME) == {}
+    assert ledger.reads.answers([NAME]) == {}
 
 
 def test_which_windows_wait(ledger: SqlLedger) -> None:
     ledger.truths.save(NAME, NEXT, ANSWER, None)
     ledger.truths.save(NAME, WINDOW, ANSWER, None)
     ledger.truths.save("another", WINDOW, ANSWER, None)
-    assert list(ledger.truths.waiting(NAME)) == [WINDOW.start_ms, NEXT.start_ms]
+    assert list(ledger.reads.answers([NAME])[NAME]) == [WINDOW.start_ms, NEXT.start_ms]
 
 
 @pytest.mark.parametrize("stored", [None, ANSWER])

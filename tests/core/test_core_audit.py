@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, T0
 
-from tidegate.core.audit.problems import RESTORE, Books, Problem, Totals, by_subject, republish
+from tidegate.core.audit.problems import RESTORE, Books, Problem, Totals, republish
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry, PartitionRows, content_digest, manifest_digest
@@ -448,9 +448,7 @@ def test_a_batch_may_have_several_files_for_a_window() -> None:
     assert words(page=page) == []
 
 
-def test_repetitions_go_and_the_order_stays() -> None:
-    a, b = Problem("x", "1"), Problem("a", "2")
-    assert by_subject([a, b, a]) == [a, b]
+def test_advice_names_the_window_and_its_dag() -> None:
     assert "-s 2013-01-05T00:00Z -e 2013-01-05T00:00Z" in republish("flights", T0)
     assert "flights.archive" in republish("flights", T0)
     assert "backup" in RESTORE

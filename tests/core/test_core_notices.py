@@ -27,7 +27,6 @@ from tidegate.core.tell.notices import (
     NotTold,
     changes,
     columns_changed,
-    ended,
     harmless,
     messages,
     of_audit,
@@ -218,13 +217,6 @@ def test_findings_of_audits() -> None:
 def test_one_problem_is_one_and_two_are_several() -> None:
     (two,) = of_audit("p", AuditOutcome(60_000, 2, "x"))
     assert "found 2 problems," in two.what
-
-
-def test_what_is_over_is_closed_if_nobody_was_told_of_it() -> None:
-    untold, told = notice(), notice(told_ms=1_500)
-    assert ended(untold, 2_000) == notice(ended_ms=2_000, closed_ms=2_000)
-    assert ended(told, 2_000) == notice(told_ms=1_500, ended_ms=2_000), "people are told of its end too"
-    assert ended(notice(told_ms=0), 2_000).closed_ms is None
 
 
 def test_severities() -> None:

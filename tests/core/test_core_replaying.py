@@ -317,7 +317,7 @@ def test_a_file_is_lost_for_spans_that_it_may_hold_rows_of() -> None:
 )
 def test_windows_that_one_job_rebuilds(rows: tuple[int, ...], most: int, limit: int, found: list[int]) -> None:
     windows = list(enumerate(rows))
-    together = groups(windows, most, limit)
+    together = list(groups(windows, most, limit))
     assert [len(group) for group in together] == found
     assert [start for group in together for start in group] == [start for start, _ in windows]
 

@@ -75,7 +75,7 @@ LOOKING = {
     "cleaning": {"batches", "uncleaned_batches", "generations", "uncleaned_generations", "history"},
     # nothing but time rests on asking for a turn: tests/dirty/test_redrive_turn.py
     "redrives": {"dirty_batches", "counts", "duties", "in_the_way", "asked", "ask", "withdraw"},
-    "truths": {"known", "waiting"},
+    "truths": {"known"},
     "reopenings": {"candidates", "duties", "unfinished"},
     "rollbacks": {"generations", "of"},
     "replays": {"rebuilt_by", "unfinished"},

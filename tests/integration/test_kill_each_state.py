@@ -300,7 +300,7 @@ def drain(play: Play) -> None:
     """The rest of the records, every window that can be, every duty."""
     play.run("ingest", "run-4")
     ctx = play.scene.context(print, "test")
-    for due in reconcile.due_windows(ctx):
+    for due in reconcile.due(ctx):
         play.run("publish", due.start_ms)
     ctx.ledger.close()
     play.run("maintain")

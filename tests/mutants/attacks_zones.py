@@ -91,7 +91,7 @@ def zone_data_change_before_days_close(stage: Stage) -> None:
         _produce(stage, "2023-04-28T21:30", "2023-04-29T10:00", "2023-04-30T10:00")
         stage.run("r1")
         hosts.use("new")
-        for key in reconcile.due_windows(stage.context()):
+        for key in reconcile.due(stage.context()):
             if refused(lambda k=key: archive.publish(stage.context(), k), OtherZoneData):
                 hosts.use("old")
                 break

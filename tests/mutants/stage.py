@@ -127,7 +127,7 @@ class Stage(World):
                 break
             self.run(name)
         self.tried(lambda: reconcile.maintain(self.context()), "maintain")
-        for key in reconcile.due_windows(self.context()):
+        for key in reconcile.due(self.context()):
             self.tried(lambda k=key: archive.publish(self.context(), k), f"archive of {key}")
         self.close()
 

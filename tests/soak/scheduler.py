@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tests.soak import task
@@ -174,7 +175,7 @@ class Archive(Lane):
     def round(self) -> bool:
         if self._context is None:
             self._context = self.scene.context(lambda line: None, "soak")
-        due = reconcile.due_windows(self._context, limit=1)
+        due = list(islice(reconcile.due(self._context), 1))
         if not due:
             return False
         self.window = start = due[0].start_ms

@@ -74,12 +74,12 @@ def test_a_published_hour_is_not_due_and_stays_so_when_it_is_published_again(wor
     passed(world, 4)
     world.archive(1)
     world.archive(3)
-    assert reconcile.due_windows(world.context()) == [window(0), window(2)]
+    assert list(reconcile.due(world.context())) == [window(0), window(2)]
     reconcile.maintain(world.context())
     assert world.context().ledger.due.note("readings").published == (part(1, 2), part(3, 4))
     world.replay(1)
     world.archive(2)
-    assert reconcile.due_windows(world.context()) == [window(0)]
+    assert list(reconcile.due(world.context())) == [window(0)]
     reconcile.maintain(world.context())
     assert world.context().ledger.due.note("readings").published == (part(1, 4),)
 
@@ -90,7 +90,7 @@ def test_an_earlier_start_makes_its_windows_due(world: World) -> None:
     world.archive(1)
     reconcile.maintain(world.context())
     world.change_spec(windows=replace(world.pipeline.windows, start_ms=T0 - 2 * HOUR))
-    assert reconcile.due_windows(world.context()) == [window(-2), window(-1)]
+    assert list(reconcile.due(world.context())) == [window(-2), window(-1)]
 
 
 def test_a_note_remembers_what_the_runs_are_like(world: World) -> None:

@@ -83,7 +83,7 @@ class Life:
     def publish(self) -> list[str]:
         """Everything that is due; refusals in words."""
         refused = []
-        for key in reconcile.due_windows(self.world.context()):
+        for key in reconcile.due(self.world.context()):
             try:
                 archive.publish(self.world.context(), key)
             except OtherZoneData as e:

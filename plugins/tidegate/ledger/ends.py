@@ -28,11 +28,6 @@ def begun(c: Connection, name: str) -> bool:
     return any(c.execute(found.limit(1)).first() is not None for found in (batches, kept))
 
 
-def planned_ends(c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
-    """By Kafka partition: every batch but a redrive has a row for each. Empty before the first batch on the topic."""
-    return reach(c, name, topic_id).ends
-
-
 @dataclass(frozen=True)
 class Reach:
     """How far the batches on a topic are planned, and by which leader epochs that is known. `skipped`: offsets that the

@@ -28,10 +28,6 @@ class SqlTruths(Part):
             rows = c.scalar(select(func.sum(totals.c.rows - totals.c.rerouted)).where(mine))
             return int(rows or 0), stored_answer(c, name, key)
 
-    def waiting(self, name: str) -> dict[int, Answer]:
-        with self._store.begin() as c:
-            return waiting(c, [name]).get(name, {})
-
     def save(self, name: str, key: WindowKey, answer: Answer, old: Answer | None) -> None:
         values = columns(answer, "source", "rows", "expected", "problem", "asked_ms", "since_ms")
         with self._store.begin() as c:

@@ -6,7 +6,7 @@ Everything here is arithmetic on what was gathered; `workflow.audit.audit` gathe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import DAY_MS, iso
@@ -386,8 +386,3 @@ def republish(pipeline: str, window_ms: int) -> str:
     """The advice for a published window that lost something."""
     at = iso(window_ms)
     return f"clear its publish task, or: airflow dags backfill --reset-dagruns -y {pipeline}.archive -s {at} -e {at}"
-
-
-def by_subject(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems without repetitions, in the order found."""
-    return list(dict.fromkeys(problems))

@@ -25,10 +25,6 @@ class TruthLedger(Protocol):
         """(rows of these kinds that have landed for the window, without rerouted ones; the stored answer)."""
         ...
 
-    def waiting(self, name: str) -> dict[int, Answer]:
-        """Answers of windows that are still OPEN, by the window's start (UTC ms)."""
-        ...
-
     def save(self, name: str, key: WindowKey, answer: Answer, old: Answer | None) -> None:
         """`answer` takes the place of `old`. Raises LostComparison if another one stands there, or it was accepted."""
         ...

@@ -77,7 +77,6 @@ MEANINGS: Mapping[str, Meaning] = {
 }
 """In the order of a legend."""
 _KINDS = {"archive": PUBLISHED, REOPEN: REOPENED, "rollback": ROLLED_BACK}
-DONE = frozenset((PUBLISHED, REPLAYED, REOPENED, ROLLED_BACK, LATE))
 
 
 class Judge:

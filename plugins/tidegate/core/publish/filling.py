@@ -19,7 +19,6 @@ CREATE = "create"  # no run
 FAILED = "failed"  # its run was begun by this process, and has ended without what is wanted
 NOT_READY = "not ready"  # the watermark has not passed its end; whatever run it has may wait for long
 NOT_PUBLISHED = "not published"  # there is nothing to rebuild
-VERDICTS = (DONE, WORKING, CLEAR, CREATE, FAILED, NOT_READY, NOT_PUBLISHED)
 STARTABLE = (CLEAR, CREATE)
 
 

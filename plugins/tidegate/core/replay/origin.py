@@ -8,8 +8,9 @@ wider where the value stays what it was. What needs the record itself is refused
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive, parse
 from tidegate.core.base.offsets import OffsetRange
@@ -18,8 +19,8 @@ from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Column, Format, Pipeline
 
+T = TypeVar("T")
 AUTO, KAFKA, FILES = "auto", "kafka", "files"
-ORIGINS = (AUTO, KAFKA, FILES)
 """Where an operator wants rows to come from; auto: Kafka while it has the records."""
 
 KEPT = "the generation in force stays; restore lost files from a backup of the filesystem"
@@ -265,14 +266,16 @@ def _from_files(span: Span) -> Refusal | None:
 # ---------------------------------------------------------------- ranges
 
 
-def groups(windows: Iterable[tuple[int, int]], most: int = MOST_WINDOWS, rows: int = MOST_ROWS) -> list[list[int]]:
-    """Consecutive windows that one job rebuilds together. `windows`: (start, rows), in order."""
-    found: list[list[int]] = []
+def groups(windows: Iterable[tuple[T, int]], most: int = MOST_WINDOWS, rows: int = MOST_ROWS) -> Iterator[list[T]]:
+    """Windows that one job rebuilds together, each given with its rows, in order: bounded, so that a range needs
+    bounded room in `tmp/` and says how far it is."""
+    group: list[T] = []
     total = 0
-    for start, count in windows:
-        if not found or len(found[-1]) >= most or total + count > rows:
-            found.append([])
-            total = 0
-        found[-1].append(start)
+    for window, count in windows:
+        if group and (len(group) >= most or total + count > rows):
+            yield group
+            group, total = [], 0
+        group.append(window)
         total += count
-    return found
+    if group:
+        yield group

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidegate.core.base.errors import TidegateError
@@ -346,7 +346,3 @@ def harmless(text: str) -> str:
     text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", text[:MOST_TEXT])
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("@", "@\u200b").replace("](", "]\u200b(")
-
-
-def ended(notice: Notice, at_ms: int) -> Notice:
-    return replace(notice, ended_ms=at_ms, closed_ms=at_ms if notice.told_ms is None else None)

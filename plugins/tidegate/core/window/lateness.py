@@ -51,10 +51,6 @@ class Floor:
         return self.closed[i] if i >= 0 and start_ms < self.closed[i].end else None
 
 
-OPEN_TO_ALL = Floor(-(2**62))
-"""No window is late."""
-
-
 def floor_of(windows: Windows, not_open: Iterable[int], clock_ms: int, policy: str = SIDE) -> Floor:
     """The floor for a plan made at `clock_ms`; `not_open` are the starts of windows that are CLOSING or CLOSED."""
     low = windows.start_ms

@@ -194,11 +194,6 @@ def _counts(ctx: Context, window: WindowKey) -> Counts:
     return counts
 
 
-def held(ctx: Context) -> tuple[rules.Held, ...]:
-    """Held windows by the answers that are known, oldest first; the other system is not asked."""
-    return rules.held(ctx.pipeline.completeness, ctx.ledger.truths.waiting(ctx.name), ctx.clock.now_ms())
-
-
 def _matters(pipeline: Pipeline, certificate: Certificate) -> bool:
     return certificate.ready and certificate.window.end_ms > pipeline.windows.start_ms
 

@@ -116,10 +116,6 @@ def _with_concerns(
     }
 
 
-def _without(left: Due, starts: list[int]) -> Due:
-    return due(left.windows, left.parts, starts)
-
-
 def _with_windows(found: Mapping[str, PipelineStatus], reads: SurveyLedger, all_: bool) -> dict[str, PipelineStatus]:
     """With the windows that wait for something: each is asked for only where there may be any; when the next one is
     expected, of all of them or where it is late."""
@@ -142,10 +138,6 @@ def _with_windows(found: Mapping[str, PipelineStatus], reads: SurveyLedger, all_
         )
         for name, one in found.items()
     }
-
-
-def _late_now(one: PipelineStatus) -> int:
-    return 0 if one.survey is None else one.survey.late_now
 
 
 def _expected(one: PipelineStatus, before: TopicFacts) -> Forecast | None:

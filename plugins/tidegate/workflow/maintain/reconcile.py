@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
 from tidegate.core.base.errors import Alarm, LostComparison, SourceError, SourceUnavailable, StepMissing
 from tidegate.core.base.instants import DAY_MS
@@ -149,11 +148,6 @@ def release(ctx: Context, batch_id: int, refused: str, why: str) -> None:
     LostComparison where the batch has moved on."""
     releasable(ctx, batch_id)
     ctx.ledger.repairs.release(ctx.name, batch_id, refused, why)
-
-
-def due_windows(ctx: Context, limit: int = 200) -> list[WindowKey]:
-    """The oldest windows that are due."""
-    return list(islice(due(ctx), limit))
 
 
 def due(ctx: Context) -> Due:

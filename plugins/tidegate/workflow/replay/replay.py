@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 
@@ -20,7 +20,7 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.look.overdue import backfill
-from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS
+from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS, groups
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import (
     BUILT,
@@ -102,7 +102,8 @@ class _Range:
         left = todo
         while left and self._down is None:
             ready = left if again else self._not_done_meanwhile(left)
-            for group in islice(self._groups(self._others_last(ready)), 1):
+            counted = ((key, self._rows(key)) for key in self._others_last(ready))
+            for group in islice(groups(counted, self._most_windows, self._most_rows), 1):
                 self._group(group)
             left = [key for key in ready if key not in self._found]
         for key in todo:
@@ -132,20 +133,6 @@ class _Range:
                 f"the last of them at {began}: they are taken over; if it is still at work, nothing is published twice"
             )
         return mine or others
-
-    def _groups(self, windows: Sequence[WindowKey]) -> Iterator[list[WindowKey]]:
-        """Bounded, so that a range needs bounded room in `tmp/` and says how far it is."""
-        group: list[WindowKey] = []
-        total = 0
-        for key in windows:
-            rows = self._rows(key)
-            if group and (len(group) >= self._most_windows or total + rows > self._most_rows):
-                yield group
-                group, total = [], 0
-            group.append(key)
-            total += rows
-        if group:
-            yield group
 
     def _rows(self, key: WindowKey) -> int:
         window = self._ctx.ledger.windows.get(self._ctx.name, key)
