@@ -9,7 +9,7 @@ from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core.look import window_map
 from tidegate.core.look.glance import Mark
-from tidegate.core.look.window_map import DONE, MEANINGS, Judge
+from tidegate.core.look.window_map import LATE, MEANINGS, PUBLISHED, REOPENED, REPLAYED, ROLLED_BACK, Judge
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
@@ -171,4 +171,4 @@ def test_what_is_done_is_in_the_table() -> None:
         for kind in published
         for n in (0, 1)
     }
-    assert kinds == DONE
+    assert kinds == {PUBLISHED, REPLAYED, REOPENED, ROLLED_BACK, LATE}

@@ -13,14 +13,8 @@ from tidegate.core.window.states import OPEN as WINDOW_OPEN
 from tidegate.core.window.states import REOPEN, WindowKey
 from tidegate.core.window.watermark import PartitionWatermark, TopicFacts, global_watermark, watermarks
 
-ALARM, LATE, ROLLED_BACK, REOPENED, REPLAYED, PUBLISHED = (
-    "alarm",
-    "late",
-    "rolled-back",
-    "reopened",
-    "replayed",
-    "published",
-)
+ALARM, LATE, ROLLED_BACK = "alarm", "late", "rolled-back"
+REOPENED, REPLAYED, PUBLISHED = "reopened", "replayed", "published"
 WORKING, DUE, HELD, READY, BLOCKED, OPEN = "working", "due", "held", "ready", "blocked", "open"
 
 

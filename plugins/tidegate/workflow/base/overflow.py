@@ -14,8 +14,9 @@ from tidegate.core.files.receipt import Receipt
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.lateness import Floor
-from tidegate.core.window.states import PublishedGeneration, WindowKey
+from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
 
 P = TypeVar("P", bound=ReadPlan)
 MOST_SPANS = 32
@@ -50,9 +51,8 @@ def with_known(ctx: Context, job: P) -> P:
 def _of_late_rows(ctx: Context, window_ms: int) -> set[PartitionValues]:
     """The values that a window with late rows has: those of landed data are not all of them."""
     key = WindowKey(window_ms, window_end(window_ms, ctx.pipeline.windows))
-    number = ctx.ledger.windows.get(ctx.name, key).current
-    current = None if number is None else ctx.ledger.windows.generation(ctx.name, key, number)
-    return {f.values for f in current.files} if isinstance(current, PublishedGeneration) and current.late else set()
+    current = in_force(ctx, key)
+    return {f.values for f in current.files} if current is not None and current.late else set()
 
 
 def open_spans(floor: Floor, first_ms: int) -> list[tuple[int, int | None]]:

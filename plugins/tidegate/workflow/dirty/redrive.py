@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidegate.core.base.errors import (
     BehindBatch,
@@ -198,16 +199,8 @@ def outcome(ctx: Context, batch: Batch) -> Redriven:
         return replace(found, refused=batch.reason)
     if not isinstance(batch, LandedBatch):
         raise NotReady(f"batch {found.batch_id} is {batch.state}: somebody else works on it")
-    rows = ctx.ledger.redrives.counts(ctx.name, found.batch_id)
-    return replace(
-        found,
-        data=rows["data"],
-        late=rows["late"],
-        dirty=rows["dirty"],
-        filtered=rows["filtered"],
-        dropped=rows["dropped"],
-        rerouted=rows["rerouted"],
-    )
+    rows: dict[str, Any] = ctx.ledger.redrives.counts(ctx.name, found.batch_id)  # by the names of its fields
+    return replace(found, **rows)
 
 
 # ---------------------------------------------------------------- deciding

@@ -23,6 +23,7 @@ from tidegate.core.target.tables import told_columns
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.base import jobs, overflow
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.generation.assembly import collect_written
 from tidegate.workflow.generation.restoration import refuse_if_lost
@@ -35,7 +36,9 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     """BUILDING(epoch) -> BUILT. Raises ReplayRefused; then the generation in force stays, and so do the late rows.
 
     The job writes to a work directory; only what its receipt names is moved into the generation."""
-    current = _in_force(ctx, generation)
+    current = in_force(ctx, generation.window)
+    if current is None or current.number >= generation.number:
+        raise MovedOn
     # before a job is started; and a lost file must not keep Clear from rebuilding the window
     refuse_if_lost(ctx, current, "clear the window's publish task, which rebuilds it, then reopen it again")
     late = _late_sources(ctx, generation, current)
@@ -50,16 +53,6 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     for one in receipt.overflow:
         overflow.say_one(ctx, one)
     return collect_written(ctx, generation, job.attempt_dir, receipt.files)
-
-
-def _in_force(ctx: Context, generation: BuildingGeneration) -> PublishedGeneration:
-    number = ctx.ledger.windows.get(ctx.name, generation.window).current
-    if number is None or number >= generation.number:
-        raise MovedOn
-    current = ctx.ledger.windows.generation(ctx.name, generation.window, number)
-    if not isinstance(current, PublishedGeneration):
-        raise MovedOn
-    return current
 
 
 def _late_sources(ctx: Context, generation: BuildingGeneration, current: PublishedGeneration) -> list[Source]:

@@ -22,6 +22,7 @@ from tidegate.core.target.tables import told_columns
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.places import landed_path
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.source import log_cut
@@ -181,12 +182,9 @@ class _Files:
     @property
     def current(self) -> PublishedGeneration:
         if self._current is None:
-            windows, key = self._ctx.ledger.windows, self._work.window
-            number = windows.get(self._ctx.name, key).current
-            found = None if number is None else windows.generation(self._ctx.name, key, number)
-            if not isinstance(found, PublishedGeneration):
+            self._current = in_force(self._ctx, self._work.window)
+            if self._current is None:
                 raise MovedOn
-            self._current = found
         return self._current
 
     @property

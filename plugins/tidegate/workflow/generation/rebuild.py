@@ -25,6 +25,7 @@ from tidegate.core.target.paths import join
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.base import give_up, zone_data
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import run_replay
 from tidegate.workflow.generation.assembly import collect_written
 from tidegate.workflow.generation.origins import Choice, Chooser, Key, Work, renewed
@@ -335,11 +336,8 @@ def _compare_copied(window: str, choice: Choice, found: ReplayReceipt) -> None:
 
 def unchanged(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration | None:
     """A replay whose content is what is published already publishes nothing, and says so."""
-    window = ctx.ledger.windows.get(ctx.name, generation.window)
-    if window.current is None:
-        return None
-    current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
-    if not isinstance(current, PublishedGeneration) or current.digest != generation.digest:
+    current = in_force(ctx, generation.window)
+    if current is None or current.digest != generation.digest:
         return None
     if give_up.give_up(ctx, generation, f"content equals generation {current.number}") is not None:
         return None  # readers may have met it: it goes on

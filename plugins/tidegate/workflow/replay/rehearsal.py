@@ -19,6 +19,7 @@ from tidegate.core.target.paths import join
 from tidegate.core.window.states import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.generation import rebuild
 from tidegate.workflow.generation.origins import Work
 from tidegate.workflow.generation.rebuild import Rebuilt
@@ -74,7 +75,7 @@ def rehearse(
 
 
 def _group(ctx: Context, keys: Sequence[WindowKey], wanted: str) -> list[Rehearsed]:
-    current = {key: _in_force(ctx, key) for key in keys}
+    current = {key: in_force(ctx, key) for key in keys}
     run = ctx.nonce()
     works = [_work(ctx, g, run) for g in current.values() if g is not None]
     for work in works:
@@ -85,12 +86,6 @@ def _group(ctx: Context, keys: Sequence[WindowKey], wanted: str) -> list[Rehears
         # a job may have taken further directories of the same window, where it was tried in halves
         clear(ctx, {w.attempt.removesuffix(w.nonce) for w in works})
     return [_told(ctx, key, current[key], results) for key in keys]
-
-
-def _in_force(ctx: Context, key: WindowKey) -> PublishedGeneration | None:
-    number = ctx.ledger.windows.get(ctx.name, key).current
-    found = None if number is None else ctx.ledger.windows.generation(ctx.name, key, number)
-    return found if isinstance(found, PublishedGeneration) else None
 
 
 def _work(ctx: Context, current: PublishedGeneration, run: str) -> Work:

@@ -32,6 +32,7 @@ from tidegate.core.window.states import (
 )
 from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
@@ -135,11 +136,8 @@ class _Range:
         return mine or others
 
     def _rows(self, key: WindowKey) -> int:
-        window = self._ctx.ledger.windows.get(self._ctx.name, key)
-        if window.current is None:
-            return 0
-        current = self._ctx.ledger.windows.generation(self._ctx.name, key, window.current)
-        return 0 if isinstance(current, BuildingGeneration) else sum(f.rows for f in current.files)
+        current = in_force(self._ctx, key)
+        return 0 if current is None else sum(f.rows for f in current.files)
 
     def _group(self, keys: list[WindowKey]) -> None:
         taken: dict[WindowKey, BuildingGeneration] = {}

@@ -19,6 +19,7 @@ from tidegate.core.restore.record import BatchRecord, Contradiction, GenerationR
 from tidegate.core.window.states import BUILT, CURRENT, DISCARDED, RETIRED, Moved, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.renames import look, manifest_of, try_rename
 from tidegate.workflow.batch import landing, sealing
 from tidegate.workflow.publish import verification
@@ -224,13 +225,10 @@ def _adopt_generation(
 
 def _made_way(ctx: Context, record: GenerationRecord) -> Moved | None:
     """The generation that the ledger still believes where this one is now (swap: directory)."""
-    number = ctx.ledger.windows.get(ctx.name, record.window).current
-    if number is None:
+    older = in_force(ctx, record.window)
+    if older is None or older.location != record.location:
         return None
-    older = ctx.ledger.windows.generation(ctx.name, record.window, number)
-    if not isinstance(older, PublishedGeneration) or older.location != record.location:
-        return None
-    return Moved(number, ctx.layout.generation(record.window.start_ms, number, older.epoch))
+    return Moved(older.number, ctx.layout.generation(record.window.start_ms, older.number, older.epoch))
 
 
 def _newest(ctx: Context, window: WindowKey, records_: list[GenerationRecord]) -> int:

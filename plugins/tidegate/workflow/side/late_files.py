@@ -17,9 +17,9 @@ from tidegate.core.files.receipt import LATE, FileEntry
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Fence
 from tidegate.core.window.schedule import late_folder
-from tidegate.core.window.states import PublishedGeneration
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.renames import MovedOn, move_files, move_out
 
 
@@ -29,11 +29,8 @@ def hide(ctx: Context, fence: Fence, location: str) -> None:
     SWAPPING comes first: from then on no task discards the generation. The ledger is asked last (R12)."""
     fence.show(location)
     generation = fence.generation
-    window = ctx.ledger.windows.get(ctx.name, generation.window)
-    held: tuple[int, ...] = ()
-    if window.current is not None:
-        current = ctx.ledger.windows.generation(ctx.name, generation.window, window.current)
-        held = current.late if isinstance(current, PublishedGeneration) else ()
+    current = in_force(ctx, generation.window)
+    held = current.late if current is not None else ()
     _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held], fence)
 
 
