@@ -33,7 +33,7 @@ def files_in_force(
     from tidegate.core.window.name import named
     from tidegate.wiring import command_lookup, ledger_address, open_files
     from tidegate.workflow.look import files
-    from tidegate.workflow.publish.filling import windows_between
+    from tidegate.workflow.publish.backfill import windows_between
     from tidegate.workflow.window import waits
 
     with open_files(ledger or ledger_address(command_lookup)) as opened:

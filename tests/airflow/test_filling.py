@@ -17,9 +17,9 @@ from tidegate.airflow.backfill.range_runs import Ground
 from tidegate.cli import backfill as command
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import HOUR_MS
-from tidegate.core.publish.filling import Run
+from tidegate.core.publish.backfill import Run
 from tidegate.core.window.states import WindowKey
-from tidegate.workflow.publish import filling
+from tidegate.workflow.publish import backfill
 
 __all__ = ["add_yaml", "tide", "world"]
 KEY = WindowKey(0, HOUR_MS)
@@ -31,16 +31,16 @@ def test_windows_between() -> None:
 
     spec = Windows(size_ms=HOUR_MS, timezone="UTC", start_ms=HOUR_MS, watermark_delay_ms=0)
     first, last = WindowKey(HOUR_MS, 2 * HOUR_MS), WindowKey(3 * HOUR_MS, 4 * HOUR_MS)
-    assert [k.start_ms // HOUR_MS for k in filling.windows_between(spec, first, last)] == [1, 2, 3]
-    assert filling.windows_between(spec, first, first) == (first,)
+    assert [k.start_ms // HOUR_MS for k in backfill.windows_between(spec, first, last)] == [1, 2, 3]
+    assert backfill.windows_between(spec, first, first) == (first,)
     with pytest.raises(SpecError, match=r"before windows\.start"):
-        filling.windows_between(spec, KEY, last)
+        backfill.windows_between(spec, KEY, last)
     with pytest.raises(SpecError, match="more than 20,000"):
-        filling.windows_between(spec, first, WindowKey(30_000 * HOUR_MS, 30_001 * HOUR_MS))
+        backfill.windows_between(spec, first, WindowKey(30_000 * HOUR_MS, 30_001 * HOUR_MS))
 
 
 class Scheduler:
-    """Implements `workflow.publish.filling.Runs`, and what commands ask beside; a run ends at the next look."""
+    """Implements `workflow.publish.backfill.Runs`, and what commands ask beside; a run ends at the next look."""
 
     def __init__(self, world: World, replay: bool = False) -> None:
         self.world, self.replay, self.dag_id = world, replay, f"readings.{'replay' if replay else 'archive'}"

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from tidegate.airflow import runs
 from tidegate.airflow.backfill.range_runs import Ground, RangeRuns
 from tidegate.airflow.timetable import to_ms
-from tidegate.core.publish.filling import Run
+from tidegate.core.publish.backfill import Run
 from tidegate.core.window.states import WindowKey
 
 ARCHIVE, REPLAY, POOL = "tram_positions.archive", "tram_positions.replay", "tidegate_archive"

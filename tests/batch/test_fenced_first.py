@@ -23,7 +23,8 @@ from tidegate.workflow.base import records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
-from tidegate.workflow.restore import adoption, contradicted
+from tidegate.workflow.restore import adoption
+from tidegate.workflow.restore.contradiction import set_aside
 
 ALL = [(0, 0), (0, 2), (1, 0)]
 """Of the hour: two records of batch 1, and the straggler of batch 3."""
@@ -237,4 +238,4 @@ def test_a_record_of_batches_that_the_ledger_does_not_have_is_not_set_aside(worl
     assert (more and more.set_aside, other and other.set_aside) == (True, False)
     assert other is not None
     with pytest.raises(StorageAhead, match="knows of"):
-        contradicted.set_aside(ctx, found, other, "test")
+        set_aside(ctx, found, other, "test")

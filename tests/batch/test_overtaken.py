@@ -13,7 +13,7 @@ import pytest
 
 from tests.world import World, record, window
 from tidegate.core.spec.pipeline import Column, Reopening
-from tidegate.workflow.base import overtaken
+from tidegate.workflow.base import turn as turns
 from tidegate.workflow.late import reopen
 from tidegate.workflow.replay import replay as replays
 from tidegate.workflow.replay import rollback
@@ -25,7 +25,7 @@ Do = Callable[[Any], Any]
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Hour 0 is published, late rows of it wait, its columns have changed."""
-    monkeypatch.setattr(overtaken, "TIMES", 1e6)
+    monkeypatch.setattr(turns, "TIMES", 1e6)
     made = World(tmp_path)
     made.produce(record("a", 0.1), record("b", 1.2), record("d", 3.9))
     made.produce(record("e", 4.5), partition=1)
@@ -103,7 +103,7 @@ def test_a_rollback_too(world: World) -> None:
 
 
 def test_one_that_has_died_is_not_waited_for_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overtaken, "TIMES", 0.5)
+    monkeypatch.setattr(turns, "TIMES", 0.5)
     ctx = world.context()
     assert world.launcher is not None
     run, taken = world.launcher.run, []

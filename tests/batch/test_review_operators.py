@@ -15,7 +15,7 @@ from tests.world import World, record
 from tidegate.airflow.backfill.range_runs import Ground
 from tidegate.airflow.last_words import explained
 from tidegate.core.base.errors import BatchRefused, StepMissing, TidegateError
-from tidegate.core.publish.filling import Run
+from tidegate.core.publish.backfill import Run
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.batch import ingest

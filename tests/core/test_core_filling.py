@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from core_values import HOUR
 
-from tidegate.core.publish import filling as rules
-from tidegate.core.publish.filling import Facts, Run
+from tidegate.core.publish import backfill as rules
+from tidegate.core.publish.backfill import Facts, Run
 from tidegate.core.window.states import WindowKey
 
 KEY = WindowKey(0, HOUR)
@@ -84,17 +84,3 @@ def test_a_rebuild_that_was_interrupted_is_gone_on_with() -> None:
     assert marks((ours, True), among=keys[:1]) is None
     assert marks((ours, False), among=keys[:1]) == ours
     assert marks() is None
-
-
-def test_which_windows_are_begun_now() -> None:
-    keys = [WindowKey(n, n + 1) for n in range(7)]
-    verdicts = list(zip(keys, rules.VERDICTS, strict=True))
-    startable = [key for key, verdict in verdicts if verdict in (rules.CLEAR, rules.CREATE)]
-    assert len(startable) == 2
-    assert rules.chosen(verdicts, 9, newest_first=False) == startable
-    assert rules.chosen(verdicts, 9, newest_first=True) == startable[::-1]
-    assert rules.chosen(verdicts, 1, newest_first=False) == startable[:1]
-    assert rules.chosen(verdicts, 1, newest_first=True) == startable[1:]
-    for room in (0, -1, -9):
-        assert rules.chosen(verdicts, room, newest_first=False) == [], "there may be more at work than there is room"
-    assert rules.chosen([], 9, newest_first=True) == []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.airflow.backfill.range_runs import RangeRuns
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.workflow.base.context import Context
-    from tidegate.workflow.publish.filling import Asked, Progress
+    from tidegate.workflow.publish.backfill import Asked, Progress
 
 STILL_S = 30.0
 """Nothing got done for so long: then it's said who holds the pool."""
@@ -133,8 +133,8 @@ def _asked(
     """With --replay the mark of the backfill that is gone on with, or that of a new one."""
     from tidegate.airflow.backfill.range_runs import OURS
     from tidegate.core.base.instants import iso
-    from tidegate.core.publish.filling import unfinished_mark
-    from tidegate.workflow.publish.filling import Asked
+    from tidegate.core.publish.backfill import unfinished_mark
+    from tidegate.workflow.publish.backfill import Asked
 
     now_ms = time.time_ns() // 1_000_000  # two may begin in one second
     what = f"{OURS} {iso(keys[0].start_ms)} to {iso(keys[-1].start_ms)}"
@@ -184,7 +184,7 @@ def _check_ground(runs: RangeRuns, unpause: bool) -> None:
 
 
 def _look(ctx: Context, runs: RangeRuns, asked: Asked) -> Progress:
-    from tidegate.workflow.publish.filling import look
+    from tidegate.workflow.publish.backfill import look
 
     return look(ctx, runs, asked, set())
 
@@ -195,7 +195,7 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
 
     from tidegate.cli.backfill_shown import shown
     from tidegate.core.base.errors import LedgerError
-    from tidegate.workflow.publish.filling import advance, look
+    from tidegate.workflow.publish.backfill import advance, look
 
     tried: set[int] = set()
     still = _Still()

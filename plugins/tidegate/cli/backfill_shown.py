@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.cli.output import progress
+from tidegate.core.publish.backfill import by_catch_up
 from tidegate.core.publish.catchup import SAY_EVERY, pace
-from tidegate.core.publish.filling import by_catch_up
 
 if TYPE_CHECKING:
     from tidegate.airflow.backfill.range_runs import RangeRuns
-    from tidegate.workflow.publish.filling import Asked, Line, Progress
+    from tidegate.workflow.publish.backfill import Asked, Line, Progress
 
 NAMED = 10
 Show = Callable[["Progress", str], None]

@@ -83,7 +83,7 @@ def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey
 
     Raises click.BadParameter."""
     from tidegate.core.base.errors import SpecError
-    from tidegate.workflow.publish.filling import windows_between
+    from tidegate.workflow.publish.backfill import windows_between
 
     begin = parse_window(spec, first)
     end = begin if last is None else parse_window(spec, last)

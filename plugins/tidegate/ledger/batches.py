@@ -30,7 +30,7 @@ from tidegate.core.batch.states import (
 )
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt, manifest_digest
 from tidegate.core.window.zonedata import ZoneData
-from tidegate.ledger import ends, moves, redrives, resumptions, rows, schema
+from tidegate.ledger import ends, log_cut, moves, redrives, rows, schema
 from tidegate.ledger.facts import topic_facts
 from tidegate.ledger.store import Part, columns, insert_all, row_of, rows_of, scalar, update_all
 from tidegate.ledger.values import landed_values
@@ -63,9 +63,9 @@ class SqlBatches(Part):
                 begun=ends.begun(c, name),
                 newest=at.newest,
                 epochs=at.epochs,
-                cuts=resumptions.open_cuts(c, [name]).get(name, ()),
+                cuts=log_cut.open_cuts(c, [name]).get(name, ()),
                 skipped=at.skipped,
-                rewound=resumptions.rewound(c, name, pipeline.topic_id),
+                rewound=log_cut.rewound(c, name, pipeline.topic_id),
             )
 
     def get(self, name: str, batch_id: int) -> Batch:
@@ -159,7 +159,7 @@ class SqlBatches(Part):
                 raise LostComparison(f"another batch of {name} is open")
             redrives.insert_sources(c, plan)
             if not plan.is_redrive:
-                resumptions.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
+                log_cut.taken_up(c, plan, ends.newest_batch(c, name, plan.topic_id))
             moves.move(self._store, c, b, transitions.plan(plan, run), rows.batch_values(plan))
             key = {"pipeline": name, "batch_id": batch_id}
             ranges = [key | columns(r, "partition", "start", "end") for r in plan.ranges]

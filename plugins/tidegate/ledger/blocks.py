@@ -14,7 +14,7 @@ from tidegate.core.look.survey import Block, OpenRow
 from tidegate.core.source.log_cut import Cut
 from tidegate.core.window.cut import window_id
 from tidegate.ledger import schema
-from tidegate.ledger.resumptions import open_cuts
+from tidegate.ledger.log_cut import open_cuts
 from tidegate.ledger.store import read_as
 
 b, w = schema.batches, schema.windows

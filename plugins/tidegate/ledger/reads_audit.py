@@ -16,7 +16,7 @@ from tidegate.core.batch.states import INGEST
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
-from tidegate.ledger import reopenings, resumptions, rows, schema
+from tidegate.ledger import log_cut, reopenings, rows, schema
 from tidegate.ledger.reads_rows import (
     Snapshots,
     batches,
@@ -60,7 +60,7 @@ class AuditReads(Snapshots):
                 windows={w.start_ms: window_row(w) for w in rows_of(c, schema.windows, pipeline=name)},
                 generations=tuple(_without_files(c, name)),
                 newest_event=newest_event(c, name),
-                resumptions=resumptions.decided(c, name),
+                resumptions=log_cut.decided(c, name),
             )
 
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:

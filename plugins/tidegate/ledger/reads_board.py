@@ -22,6 +22,7 @@ from tidegate.core.target.intents import Intent
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
 from tidegate.ledger import schema
+from tidegate.ledger.completeness import answer_of
 from tidegate.ledger.reads_rows import (
     Snapshots,
     batch_row,
@@ -34,7 +35,6 @@ from tidegate.ledger.reads_rows import (
 )
 from tidegate.ledger.reads_rows import window_total as total_of
 from tidegate.ledger.store import asked, read_as, row_of, rows_of
-from tidegate.ledger.truths import answer_of
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
 made = schema.generation_batches

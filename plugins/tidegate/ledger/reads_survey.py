@@ -27,16 +27,16 @@ from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import schema
 from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
+from tidegate.ledger.completeness import waiting
 from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
 from tidegate.ledger.late import lost_and_late
+from tidegate.ledger.log_cut import open_cuts
 from tidegate.ledger.notices import audits_and_pauses, told_and_untold
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import Snapshots, grouped, of_batch
 from tidegate.ledger.reopenings import candidates
-from tidegate.ledger.resumptions import open_cuts
 from tidegate.ledger.store import asked
 from tidegate.ledger.totals import totals
-from tidegate.ledger.truths import waiting
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, w, s, k = schema.batch_partitions, schema.windows, schema.resumptions, schema.log_cuts

@@ -17,7 +17,7 @@ from tidegate.core.look.sighting import Earlier, Life, OffsetFacts, WindowFacts
 from tidegate.core.look.views import BatchRow, LossRow
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
-from tidegate.ledger import resumptions, rows, schema
+from tidegate.ledger import log_cut, rows, schema
 from tidegate.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
 from tidegate.ledger.store import read_as, row_of, rows_of
 
@@ -84,7 +84,7 @@ class _Look:
         self._batches: dict[int, tuple[BatchRow, Floor, _Files]] = {}
         self._windows: dict[int, tuple[WindowFacts, _Files]] = {}
         self._endings: dict[int, int | None] = {}
-        self._cuts = resumptions.decided(c, name)
+        self._cuts = log_cut.decided(c, name)
 
     def at(self, partition: int, offset: int) -> OffsetFacts:
         lives = tuple(

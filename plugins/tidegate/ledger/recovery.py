@@ -32,8 +32,8 @@ from tidegate.core.window.states import (
     WindowKey,
 )
 from tidegate.core.window.transitions import UNFINISHED
-from tidegate.ledger import ends, moves, reopenings, resumptions, rows, schema
-from tidegate.ledger.comparing import subject
+from tidegate.ledger import ends, log_cut, moves, reopenings, rows, schema
+from tidegate.ledger.comparison import subject
 from tidegate.ledger.specs import registered
 from tidegate.ledger.store import Part, insert_all, row_of, scalar
 
@@ -67,7 +67,7 @@ class SqlRecovery(Part):
         plan = batch.plan
         with self._store.begin() as c:
             spec = row_of(c, schema.spec_versions, pipeline=plan.pipeline, version=plan.spec_version)
-            resumed = resumptions.decided(c, plan.pipeline, batch_id=plan.batch_id)
+            resumed = log_cut.decided(c, plan.pipeline, batch_id=plan.batch_id)
         if spec is None:
             raise LedgerError(f"the ledger has no spec version {plan.spec_version} of {plan.pipeline}")
         pipeline = loads(Pipeline, spec.compiled)
@@ -148,7 +148,7 @@ class SqlRecovery(Part):
             s = schema.resumptions
             c.execute(update(s).where(s.c.pipeline == name, s.c.batch_id == batch_id).values(batch_id=None))
             if same_starts and not ends.newest_batch(c, name, plan.topic_id):
-                resumptions.keep_starts(c, plan, why)
+                log_cut.keep_starts(c, plan, why)
 
     def restore(
         self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None

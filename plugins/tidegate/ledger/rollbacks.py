@@ -12,7 +12,7 @@ from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
 from tidegate.core.window import transitions
 from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, RETIRED, WindowKey
 from tidegate.ledger import moves, schema
-from tidegate.ledger.comparing import lock
+from tidegate.ledger.comparison import lock
 from tidegate.ledger.store import Part, insert_all, row_of, rows_of
 
 g, x = schema.generations, schema.generation_batches

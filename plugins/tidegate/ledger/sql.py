@@ -16,8 +16,10 @@ from tidegate.ledger import schema
 from tidegate.ledger.announcements import SqlAnnouncements
 from tidegate.ledger.batches import SqlBatches
 from tidegate.ledger.blocks import blocks
-from tidegate.ledger.cleaning import SqlCleaning
+from tidegate.ledger.clean import SqlCleaning
+from tidegate.ledger.completeness import SqlTruths
 from tidegate.ledger.due import SqlDue
+from tidegate.ledger.log_cut import SqlCuts
 from tidegate.ledger.notices import SqlNotices
 from tidegate.ledger.pauses import SqlPauses
 from tidegate.ledger.reads import SqlReads
@@ -26,12 +28,10 @@ from tidegate.ledger.redrives import SqlRedrives
 from tidegate.ledger.reopenings import SqlReopenings
 from tidegate.ledger.repairs import SqlRepairs
 from tidegate.ledger.replays import SqlReplays
-from tidegate.ledger.resumptions import SqlCuts
 from tidegate.ledger.rollbacks import SqlRollbacks
 from tidegate.ledger.specs import SqlSpecs, registered
 from tidegate.ledger.store import Part, Store, make_engine, row_of
 from tidegate.ledger.totals import SqlTotals
-from tidegate.ledger.truths import SqlTruths
 from tidegate.ledger.windows import SqlWindows
 
 

@@ -36,12 +36,12 @@ from tidegate.core.window.states import (
 )
 from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.ledger import intents, moves, reopenings, rows, schema
-from tidegate.ledger.comparing import as_read as _as_read
-from tidegate.ledger.comparing import lock as _lock
+from tidegate.ledger.comparison import as_read as _as_read
+from tidegate.ledger.comparison import lock as _lock
+from tidegate.ledger.completeness import stored_answer
 from tidegate.ledger.facts import NOTHING, earlier_facts, topic_facts
 from tidegate.ledger.grounds import grounds_of
 from tidegate.ledger.store import Part, insert_all, read_as, row_of, rows_of
-from tidegate.ledger.truths import stored_answer
 
 w, g = schema.windows, schema.generations
 

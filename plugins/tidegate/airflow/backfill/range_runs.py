@@ -22,7 +22,7 @@ from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.base.errors import AskedWrong
 from tidegate.core.base.offsets import Interval
 from tidegate.core.publish import catchup
-from tidegate.core.publish.filling import Run
+from tidegate.core.publish.backfill import Run
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Ground:
 
 
 class RangeRuns:
-    """Implements `workflow.publish.filling.Runs`; `pool_names` are those of the DAG's tasks. One that `settles` nothing
-    changes nothing by looking."""
+    """Implements `workflow.publish.backfill.Runs`; `pool_names` are those of the DAG's tasks. One that `settles`
+    nothing changes nothing by looking."""
 
     def __init__(self, dag_id: str, pool_names: Sequence[str], settles: bool = True) -> None:
         self.dag_id, self._pools, self.settles = dag_id, tuple(pool_names), settles

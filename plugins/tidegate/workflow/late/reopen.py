@@ -15,8 +15,8 @@ from tidegate.core.window.states import REOPEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
-from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.batch import landing
 from tidegate.workflow.publish import archive
 from tidegate.workflow.window.unfinished import in_the_way

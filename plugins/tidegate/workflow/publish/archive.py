@@ -23,8 +23,8 @@ from tidegate.core.window.states import (
 from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base import give_up, preflight, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
-from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.generation import makers, merge
 from tidegate.workflow.publish import publication, verification

@@ -34,8 +34,8 @@ from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
-from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.generation import makers, rebuild
 from tidegate.workflow.generation.rebuild import Rebuilt
 from tidegate.workflow.publish import archive

@@ -13,8 +13,8 @@ from tidegate.core.replay.rollback import ROLLBACK, PartitionChange
 from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
-from tidegate.workflow.base.overtaken import Turn
 from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.generation import restoration
 from tidegate.workflow.publish import archive
 from tidegate.workflow.window.unfinished import in_the_way

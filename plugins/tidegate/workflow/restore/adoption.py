@@ -23,7 +23,7 @@ from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.renames import look, manifest_of, try_rename
 from tidegate.workflow.batch import landing, sealing
 from tidegate.workflow.publish import verification
-from tidegate.workflow.restore import contradicted
+from tidegate.workflow.restore import contradiction
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def survey(ctx: Context) -> Survey:
     unknown = preflight.unknown_publications(ctx, of_all_days=True)
     generations = [records.generation_record(ctx, path) for path in unknown.values()]
     generations += _overtaken(ctx, unknown)
-    generations += contradicted.begun_anew(ctx, {(g.window.start_ms, g.number) for g in generations})
+    generations += contradiction.begun_anew(ctx, {(g.window.start_ms, g.number) for g in generations})
     # in the order in which they were published: what an adoption that dies has not come to must not look old
     generations.sort(key=lambda g: (g.recorded_ms, g.window.start_ms, g.number))
     # batches that come back first bring windows their rows
-    disagree = [(g, contradicted.contradiction_of(ctx, g)) for g in generations] if not found else []
+    disagree = [(g, contradiction.contradiction_of(ctx, g)) for g in generations] if not found else []
     contradicting = tuple((g, wrong) for g, wrong in disagree if wrong is not None)
     return Survey(withdraw, tuple(found), tuple(generations), tuple(unrecorded), obstacles, contradicting)
 
@@ -202,21 +202,21 @@ def _adopt_generation(
     recorded, record = record, replace(record, location=_place(ctx, record) or record.location)
     state, gone = _state_of(ctx, record, newest)
     name = f"generation {record.number} of {iso(record.window.start_ms)}"
-    wrong = contradicted.contradiction_of(ctx, record)
-    if wrong is None or not contradicted.is_closed(ctx, record):
+    wrong = contradiction.contradiction_of(ctx, record)
+    if wrong is None or not contradiction.is_closed(ctx, record):
         moved = _made_way(ctx, record) if state == CURRENT else None
         try:
             pending = ctx.ledger.recovery.restore(record, state, why, gone, moved)
         except LostComparison:
-            wrong = contradicted.contradiction_of(ctx, record)
+            wrong = contradiction.contradiction_of(ctx, record)
             if wrong is None:
                 raise
             pending = []
         if pending:
-            say(f"closing: {contradicted.waits(ctx, record, pending)}")
+            say(f"closing: {contradiction.waits(ctx, record, pending)}")
             return
     if wrong is not None:
-        say(contradicted.set_aside(ctx, recorded, wrong, why))
+        say(contradiction.set_aside(ctx, recorded, wrong, why))
         return
     say(f"adopted: {name} as {state}, {many(sum(f.rows for f in record.files), 'row')}")
     if state == CURRENT:

@@ -10,8 +10,8 @@ from typing import Protocol
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval
-from tidegate.core.publish import filling as rules
-from tidegate.core.publish.filling import Facts, Run
+from tidegate.core.publish import backfill as rules
+from tidegate.core.publish.backfill import Facts, Run
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window import watermark
 from tidegate.core.window.cut import window_end, window_start
@@ -64,7 +64,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Line:
-    """A window, its verdict (see `core.publish.filling`) and its run."""
+    """A window, its verdict (see `core.publish.backfill`) and its run."""
 
     key: WindowKey
     verdict: str
@@ -115,7 +115,7 @@ def windows_between(spec: Windows, first: WindowKey, last: WindowKey) -> tuple[W
 
 def look(ctx: Context, runs: Runs, asked: Asked, tried: set[int]) -> Progress:
     """What each window is like now; changes nothing."""
-    seen = runs.look(asked.keys)  # before the ledger: see core.filling.to_fill
+    seen = runs.look(asked.keys)  # before the ledger: see core.publish.backfill.to_fill
     facts = _facts(ctx, asked.keys)
     lines = []
     for key in asked.keys:
