@@ -293,7 +293,7 @@ def _generations(c: Connection, names: Sequence[str], since_ms: int) -> dict[str
 
 
 def _window_steps(c: Connection, names: Sequence[str]) -> dict[str, WindowSteps]:
-    """What was restored from storage's records has no beginning, and is not counted."""
+    """Times that windows took. One that was restored from storage's records has no beginning, and does not count."""
     closing = _spent("ready", w.c.closed_ms, w.c.end_ms)
     closed = select(w.c.pipeline, *closing).where(w.c.pipeline.in_(names)).group_by(w.c.pipeline)
     first = and_(g.c.number == 1, g.c.published_ms.is_not(None))

@@ -1,7 +1,7 @@
 """Files on a local disk, or on anything mounted that behaves like one (`file:///...`).
 
-What is on the disk when a call returns stays there after a power cut: files, directories and renames are synced before
-they are reported as done, because the ledger, which remembers them, is durable too.
+Files that are on the disk when a call returns stay there after a power cut: files, directories and renames are synced
+before they are reported as done, because the ledger, which remembers them, is durable too.
 """
 
 from __future__ import annotations

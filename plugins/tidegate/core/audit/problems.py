@@ -185,7 +185,8 @@ class Redrives:
         return replace(found, offsets=found.offsets - gone, read=found.read - gone, dirty=found.dirty - gone)
 
     def problems(self) -> Iterator[Problem]:
-        """When all batches have been seen. What landed since the spine was taken counts as it was then."""
+        """Problems when all batches have been seen. A batch that landed since the spine was taken counts as it was
+        then."""
         for batch_id, owner in self._owners.items():
             if batch_id not in self._sources.get(owner, (batch_id,)) or owner <= batch_id:
                 yield Problem(

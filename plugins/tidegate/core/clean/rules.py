@@ -346,7 +346,7 @@ def quarantined(
     ttl: Cleaning,
     now_ms: int,
 ) -> Verdict:
-    """What contradicted the ledger is kept until that is settled, and for the spec's time after the last event.
+    """Keep files that contradicted the ledger until that is settled, and for the spec's time after the last event.
 
     `since_ms`: the newest event of its batch or window."""
     if isinstance(found, Assembly):

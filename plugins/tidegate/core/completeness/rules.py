@@ -7,10 +7,10 @@ after the question cannot stand in for ones that are missing, and need not: a cl
 batch planned before. An answer that says so is asked for again only if more lands for the window while it is open; any
 other one after `poll`, as either count may have grown.
 
-What is not known to be complete is never called so. `policy: wait` holds the window until it is complete, somebody
-accepts what is there, or `patience` is over, counted from the first question; `policy: warn` publishes at once. Either
-way the certificate carries the warning. A window with more rows than expected has nothing to wait for but another count
-(the other system may be slower than we are), so it waits for an hour at most.
+A window that is not known to be complete is never called so. `policy: wait` holds the window until it is complete,
+somebody accepts what is there, or `patience` is over, counted from the first question; `policy: warn` publishes at
+once. Either way the certificate carries the warning. A window with more rows than expected has nothing to wait for but
+another count (the other system may be slower than we are), so it waits for an hour at most.
 """
 
 from __future__ import annotations

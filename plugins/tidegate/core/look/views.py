@@ -206,7 +206,7 @@ class Spine:
     resumptions: tuple[Resumption, ...] = ()  # after cuts of the log
 
     def landed(self, batch_id: int) -> bool:
-        """What landed is final: pages that are read later show it as it was."""
+        """Whether the batch has landed, which is final: pages that are read later show it as it was."""
         return 0 < batch_id < self.next_batch_id and batch_id not in self.unlanded
 
 

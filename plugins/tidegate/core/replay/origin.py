@@ -2,7 +2,7 @@
 
 Kafka's records are decoded again by today's columns. Rows of files are taken as they are, which is the same only where
 nothing about the columns' meaning has changed since these rows were decoded: columns may go, change places, or become
-wider where the value stays what it was. What needs the record itself is refused, by name.
+wider where the value stays what it was. A change that needs the record itself is refused, by name.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ def _meaning(form: Format) -> Format:
 
 
 def _same_extra(old: Pipeline, new: Pipeline) -> bool:
-    """What no column takes is the same only if the same fields are taken, those that structs name among them."""
+    """Whether values that no column takes are the same: only if the same fields are taken, those that structs name
+    among them."""
     if old.format.unknown_fields != "capture":
         return False
     return _taken(old) == _taken(new)

@@ -56,7 +56,7 @@ def parse_rehearsal(name: str) -> Rehearsal | None:
 
 
 def may_go(history: Iterable[Moment], ttl: Cleaning, now_ms: int) -> Verdict:
-    """`history`: the window's dry runs. What one has left is older than the newest of them at most by its job."""
+    """`history`: the window's dry runs. The files of one are older than the newest of them at most by its job."""
     began_ms = max((m.at_ms for m in history), default=None)
     if ttl.attempts_ms is None:
         return Verdict(False, "the spec keeps it for ever")

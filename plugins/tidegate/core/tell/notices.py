@@ -43,7 +43,7 @@ ONCE = frozenset({"schema_change", "task_failed"})
 """Kinds that have no end of their own."""
 RAISED, RESOLVED = "raised", "resolved"
 KEEP_MS = 30 * 86_400_000
-"""What has been told of is forgotten after this long."""
+"""Notices are forgotten this long after they were told."""
 GIVE_UP_MS = 7 * 86_400_000
 """A message that could not be delivered for so long is of no use any more."""
 MOST_TEXT = 3_000

@@ -1,6 +1,6 @@
 """Which windows are due: the watermark has passed them, and no generation of theirs is in force. Times are UTC ms.
 
-The ledger owns this, not a schedule. What is published stays published, so parts of time in which every window is can
+The ledger owns this, not a schedule. A published window stays published, so parts of time in which every window is can
 be remembered: only the rest is looked at, however long ago the first window was.
 """
 

@@ -28,7 +28,7 @@ SPAN_MS = 3_600_000
 BATCHES = 12
 """And how many batches at most."""
 LIMIT_MS = 366 * 86_400_000
-"""What is further away is no forecast."""
+"""A forecast names no instant that is further away."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def open_spans(floor: Floor, first_ms: int) -> list[tuple[int, int | None]]:
 
 
 def _spelled(pipeline: Pipeline) -> Any:
-    """What partition values are made of."""
+    """Format and columns that partition values are made of."""
     dynamic = tuple(pipeline.column(name) for name in pipeline.dynamic_partitions)
     inputs = pipeline.columns if any(column.expr is not None for column in dynamic) else dynamic
     return replace(pipeline.format, unknown_fields=""), inputs

@@ -50,7 +50,7 @@ def refuse_open_batch(ctx: Context, plan: Plan) -> None:
 
 
 def against_replay(ctx: Context, key: WindowKey, plan: Plan) -> ReplayRefused | None:
-    """Why today's zone data would give the window other rows of this batch. What changed elsewhere is no reason."""
+    """Why today's zone data would give the window other rows of this batch. A change elsewhere is no reason."""
     if not _cuts_days(ctx):
         return None
     whole = plan.floor.reroute_ms == key.start_ms  # late rows of any window are in it

@@ -1,6 +1,6 @@
 """A redrive's dry run: dirty rows are read with today's spec by the same job as a redrive's, and nothing of it is kept.
 
-The ledger gets an event and nothing else. What a dry run that died has left is cleaned by age, like any attempt.
+The ledger gets an event and nothing else. Files of a dry run that died are cleaned by age, like any attempt.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def maker(kind: str) -> Maker:
 
 
 def discard_if_refused(ctx: Context, taken: BuildingGeneration, error: TidegateError) -> None:
-    """What is refused is over: the generation in force stays the newest, so that Clear goes on verifying it."""
+    """Discard what is refused: the generation in force stays the newest, so that Clear goes on verifying it."""
     if isinstance(error, ReplayRefused):
         ctx.ledger.windows.discard(taken, str(error))
 

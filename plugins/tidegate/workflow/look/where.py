@@ -51,7 +51,8 @@ def where(ctx: Context, reads: LedgerReads, rows: RowReader, partition: int, off
 
 
 def where_all(ctx: Context, reads: LedgerReads, rows: RowReader, wanted: Sequence[tuple[int, int]]) -> list[Answer]:
-    """Several at once: the ledger and the broker are asked once. What a moving pipeline hid is looked for again."""
+    """Look for several at once: the ledger and the broker are asked once. Rows that a moving pipeline hid are looked
+    for again."""
     if not ctx.pipeline.kafka_columns:
         raise SpecError(
             f"{ctx.name}: its rows do not carry their Kafka offsets, so nothing says where one is",

@@ -1,6 +1,6 @@
 """A replay's dry run: everything but publishing. The rows are read, decoded, written, compared, and deleted again.
 
-The ledger gets an event and nothing else. What a dry run that died has left is cleaned by age, like any attempt.
+The ledger gets an event and nothing else. Files of a dry run that died are cleaned by age, like any attempt.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ class _Range:
         return [key for key in windows if key.start_ms not in done]
 
     def _others_last(self, windows: Sequence[WindowKey]) -> list[WindowKey]:
-        """What another replay may be at comes last: it is probably done by then. One that has died holds nothing up."""
+        """The windows, those of another replay last: they are probably done by then. One that has died holds nothing
+        up."""
         ctx, now_ms = self._ctx, self._ctx.ledger.now_ms()
         busy = {u.window_ms: u for u in ctx.ledger.replays.unfinished(ctx.name) if u.at_work(now_ms)}
         mine = [key for key in windows if key.start_ms not in busy]
@@ -164,7 +165,7 @@ class _Range:
             self._guarded(key, partial(_finished, self._ctx, generation, found[key.start_ms]))
 
     def _guarded(self, key: WindowKey, step: Callable[[], Published | None]) -> None:
-        """What goes wrong for one window is its outcome; a comparison that is lost is tried again alone."""
+        """Run one step; an error is the outcome of its window alone, a comparison that is lost is tried again alone."""
         try:
             try:
                 published = step()
