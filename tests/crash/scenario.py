@@ -207,7 +207,8 @@ def state(world: World) -> dict[str, Any]:
         "closed": {(start - T0) // HOUR: state for start, state in windows.items()},
         "published": {(start - T0) // HOUR: (start, number) in world.events for start, number in current.items()},
         "blocked": blocked,
-        "quarantined": sorted(p.name for p in (world.folder / QUARANTINE).glob("*")),
+        # without the generation's number: a replay that is tried again after its publication takes a number more
+        "quarantined": sorted(p.name.partition(".")[0] for p in (world.folder / QUARANTINE).glob("*")),
     }
 
 
