@@ -15,6 +15,7 @@ from dev.stack.rocketmq_tools import RocketMQ
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import IngestPlan, ReadPlan
 from tidegate.sources.rocketmq.control import RocketMQSource
+from tidegate.sources.rocketmq.remoting import MIN_OFFSET
 from tidegate.sources.rocketmq.worker import RocketMQReader
 
 PATIENCE_S = 60.0
@@ -45,7 +46,7 @@ class Place:
 
     def expire(self, before: str = "") -> None:
         """Files before this one are old, and go; else all but the last one."""
-        kept = before or self.next_file()
+        kept, seen = before or self.next_file(), self._filler_begins()
         for file in self._files():
             if file.name < kept:
                 os.utime(file, (0, 0))
@@ -54,7 +55,10 @@ class Place:
         while self._files()[0].name < kept:
             assert time.monotonic() < deadline, "the broker keeps what is old"
             time.sleep(0.05)
-        time.sleep(0.5)  # two rounds of the broker's, which corrects the queues after it has deleted files
+        deadline = time.monotonic() + 5  # the broker corrects its queues after it has deleted files, all in one round
+        while self._filler_begins() == seen and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
 
     def send(self, topic: str, *values: dict[str, Any] | bytes, queue: int = 0, **more: Any) -> None:
         for value in values:
@@ -62,13 +66,19 @@ class Place:
 
     def _files(self) -> list[Path]:
         """Those that hold something: the broker makes further ones ahead."""
-        found = sorted(self._log.iterdir())
-        return [file for file in found if file.stat().st_size and _begun(file)]
+        return [file for file in sorted(self._log.iterdir()) if _begun(file)]
+
+    def _filler_begins(self) -> str:
+        header, _ = self.tools.ask(self.tools.brokers()["broker-a"], MIN_OFFSET, {"topic": self._filler, "queueId": 0})
+        return str(header["extFields"]["offset"])
 
 
 def _begun(file: Path) -> bool:
-    with open(file, "rb") as content:
-        return any(content.read(8))
+    try:
+        with open(file, "rb") as content:
+            return any(content.read(8))
+    except FileNotFoundError:  # it goes this very moment
+        return False
 
 
 class RealRocketMQ(RocketMQSource):
