@@ -10,7 +10,7 @@ import pytest
 from thrift.transport.TSocket import TSocket
 
 from tidegate.core.base.partitions import PartitionValues
-from tidegate.core.target.catalogue import Catalogue, TableDef
+from tidegate.targets.hive.ports import Catalogue, TableDef
 
 REAL = ("hive_spark", "hive4")
 DATABASE = "contract_" + uuid.uuid4().hex[:8]

@@ -19,9 +19,9 @@ from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.partitions import partition_path
 from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.catalogue import Catalogue
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.states import PublishedGeneration, WindowKey
+from tidegate.targets.hive.ports import Catalogue
 
 T = TypeVar("T")
 _LOOK_S = 0.5

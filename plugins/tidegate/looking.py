@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tidegate.adapters.connections import Lookup
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.core.target.catalogue import Catalogue
     from tidegate.ledger import SqlLedger
+    from tidegate.targets.hive.ports import Catalogue
     from tidegate.workflow.base.context import Context
 
 

@@ -22,9 +22,9 @@ from tidegate.core.batch.launcher import Launcher
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.catalogue import PartitionSwitch
 from tidegate.kinds import source_kind
 from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
+from tidegate.targets.hive.ports import PartitionSwitch
 from tidegate.workflow.base.context import Context
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from fakes.catalogue import FakeCatalogue
 from fakes.proxy import Fate, LossyProxy
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.target.catalogue import PartitionSwitch
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.targets.hive.metastore import HiveMetastore
+from tidegate.targets.hive.ports import PartitionSwitch
 
 
 @dataclass(frozen=True)

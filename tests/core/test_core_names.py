@@ -27,7 +27,6 @@ from tidegate.core.restore import record
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, Notify, late_columns, table_columns
 from tidegate.core.target import paths as layout
-from tidegate.core.target import swap
 from tidegate.core.target.paths import Layout
 from tidegate.core.window import cut
 from tidegate.core.window.lateness import Floor, floor_of
@@ -436,19 +435,6 @@ def test_r10_whole() -> None:
         (absent.name, absent.name): "ALARM_LOST",
     }  # fmt: skip
     assert [d.name for d in Do if not d.is_alarm] == ["RENAME", "DONE", "DELETE_SOURCE"]
-
-
-@pytest.mark.parametrize("taken", [True, False, None])
-def test_the_swap_whole(taken: bool | None) -> None:
-    do, hour = swap.Do, swap.Hour
-    assert {swap.decide(b, taken, hour.NEW) for b in Seen} == {do.DONE}
-    assert {swap.decide(b, taken, hour.DAMAGED) for b in Seen} == {do.ALARM_DAMAGED}
-    for there in (hour.ABSENT, hour.OTHER):
-        assert swap.decide(Seen.ABSENT, taken, there) is do.ALARM_LOST
-        assert swap.decide(Seen.DIFFERS, taken, there) is do.ALARM_INCOMPLETE
-    assert swap.decide(Seen.MATCHES, taken, hour.ABSENT) is (do.RESERVE if taken is False else do.PLACE)
-    assert swap.decide(Seen.MATCHES, taken, hour.OTHER) is (do.RETIRE if taken is False else do.ALARM_FOREIGN)
-    assert [d.name for d in do if not d.is_alarm] == ["DONE", "RETIRE", "RESERVE", "PLACE"]
 
 
 def test_windows() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.hooks import Died, Hook, Once, die
-from tidegate.core.target.catalogue import TableDef
 from tidegate.core.target.paths import RECEIPT, join
+from tidegate.targets.hive.ports import TableDef
 
 
 def partly(port: str, method: str, real: Any, args: tuple[Any, ...]) -> Callable[[], None] | None:

@@ -8,10 +8,10 @@ from typing import Any
 from tests.world import T0
 from tidegate.core.batch.states import Plan
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.catalogue import TableDef
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
+from tidegate.targets.hive.ports import TableDef
 
 _CHANCE = (
     (re.compile(r"^file://.*?/lake/readings/"), ""),

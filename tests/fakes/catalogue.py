@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.base.partitions import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
-from tidegate.core.target.catalogue import TableDef
 from tidegate.targets.hive import formats, sql
+from tidegate.targets.hive.ports import TableDef
 
 
 @dataclass
@@ -20,7 +20,7 @@ class _Table:
 
 
 class FakeCatalogue:
-    """Implements `core.target.catalogue.Catalogue` and `PartitionSwitch`; `statements`: what `execute` was given."""
+    """Implements `targets.hive.ports.Catalogue` and `PartitionSwitch`; `statements`: what `execute` was given."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}

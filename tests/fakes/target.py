@@ -10,7 +10,7 @@ from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure
 from tidegate.core.base.partitions import PartitionValues
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Fence, Shown, Site, Token, Unit, Verified
+from tidegate.core.target.port import BATCH, Batches, Fence, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.workflow.base.renames import manifest_of, move_directory
 
@@ -74,6 +74,8 @@ class FakeTarget:
     def home(self, key: WindowKey) -> str:
         return join(Layout.of(self.site.pipeline).location, f"window={key.start_ms}")
 
+    reuses_home = False
+
     def place(self, generation: BuiltGeneration) -> str:
         if generation.location is not None:
             return generation.location
@@ -130,6 +132,7 @@ class FakeSide:
     """Implements `core.target.port.SideTarget`."""
 
     unit = Unit.BATCH
+    remedy = "show it again"
 
     def __init__(self, site: Site, catalogue: FakeTargets, kind: str) -> None:
         self.site, self.catalogue, self.kind = site, catalogue, kind
@@ -154,7 +157,7 @@ class FakeSide:
         for batch_id, files in batches.items():
             for f in files:
                 folder = f.path.removeprefix(f"{self.kind}/").rpartition("/")[0]
-                values = (("batch", str(batch_id)), ("folder", folder))
+                values = ((BATCH, str(batch_id)), ("folder", folder))
                 yield values, join(layout.side(batch_id, self.kind), folder)
 
     def shown(self) -> Shown:

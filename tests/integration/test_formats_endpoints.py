@@ -22,9 +22,9 @@ from spark_jobs.engine.write import Files, Place, Run
 from tests.engine_fixtures import DAY_ONE, pipeline
 from tests.file_values import COLUMNS, FLAT, rows_of
 from tidegate.core.files.receipt import DATA
-from tidegate.core.target.catalogue import TableDef
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.targets.hive.ports import TableDef
 
 DATABASE = "formats_" + uuid.uuid4().hex[:8]
 ALL = ("zstd", "snappy", "gzip", "none")

@@ -18,11 +18,11 @@ from tidegate.core.base.partitions import PartitionValues, metastore_name_length
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import Column
-from tidegate.core.target.tables import data_table
 from tidegate.core.window.cut import time_values
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.targets.hive.table import bring_up
+from tidegate.targets.hive.tables import data_table
 
 COUNTS = (1, 2, None, 3, 4, None)
 

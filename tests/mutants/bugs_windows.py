@@ -10,10 +10,10 @@ from tests.mutants.planting import Bug, Patch, always, nothing, without
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.files.rereading import Rereading
 from tidegate.core.target.paths import join
-from tidegate.core.target.swap import Do
 from tidegate.core.window.transitions import BUILD
 from tidegate.ledger import intents
 from tidegate.targets.hive import table as hive
+from tidegate.targets.hive.swap_steps import Do
 
 
 def _by_todays_clock(original, ctx, chooser, batch_id, spans):

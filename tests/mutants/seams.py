@@ -67,7 +67,7 @@ CERTIFICATE_BYTES = "tidegate.targets.hive.table:_certificate_bytes"
 ASSEMBLY_DIRECTORY = "tidegate.core.target.paths:Layout.assembly"
 PLACES_OF_A_FILE = "tidegate.workflow.generation.assembly:_places"
 MERGE_SMALL = "tidegate.workflow.generation.merge:merge_small"
-SWAP = "tidegate.core.target.swap:decide"
+SWAP = "tidegate.targets.hive.swap_steps:decide"
 BRING_UP_A_TABLE = "tidegate.targets.hive.table:bring_up"
 TABLES_BEFORE_PLANNING = "tidegate.workflow.base.tables:before_planning"
 

@@ -18,8 +18,8 @@ from tidegate.core.base.errors import Alarm
 from tidegate.core.base.renames import Seen
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.target.paths import join
-from tidegate.core.target.swap import Do, Hour, decide
 from tidegate.storage.local import LocalStorage
+from tidegate.targets.hive.swap_steps import Do, Hour, decide
 from tidegate.workflow.publish import publication, verification
 
 

@@ -14,14 +14,14 @@ from typing import TypeVar
 from tests.fakes.catalogue import FakeCatalogue
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.base.partitions import PartitionValues
-from tidegate.core.target.catalogue import TableDef
+from tidegate.targets.hive.ports import TableDef
 
 _PATIENCE_S = 10.0
 T = TypeVar("T")
 
 
 class FileCatalogue:
-    """Implements `core.target.catalogue.Catalogue`. A statement is done when the file is replaced, or it never was.
+    """Implements `targets.hive.ports.Catalogue`. A statement is done when the file is replaced, or it never was.
 
     Who is stopped while holding the lock makes the others fail with a definite answer: nothing was changed."""
 

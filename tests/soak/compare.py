@@ -15,8 +15,8 @@ from tests.soak.scene import NAME, Scene
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.paths import Layout
-from tidegate.core.target.tables import data_table, dirty_table, late_table
 from tidegate.ledger import SqlLedger
+from tidegate.targets.hive.tables import data_table, dirty_table, late_table
 
 WAITING = "waiting"
 _EXAMPLES = 5

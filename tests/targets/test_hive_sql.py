@@ -9,10 +9,10 @@ from pyhive.exc import OperationalError
 from TCLIService.ttypes import TStatusCode
 
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
-from tidegate.core.target.catalogue import TableDef
 from tidegate.targets.hive import sql as sql
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.targets.hive.link import is_definite, server_words
+from tidegate.targets.hive.ports import TableDef
 
 TABLE = TableDef(
     name="lake.flights",

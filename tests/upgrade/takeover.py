@@ -20,8 +20,8 @@ from tests.fakes.kafka import FakeKafka
 from tests.world import World
 from tidegate.core.base.plain import from_plain
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.catalogue import TableDef
 from tidegate.ledger.migrate import migrate
+from tidegate.targets.hive.ports import TableDef
 
 
 class Life:

@@ -24,9 +24,9 @@ from tests.upgrade.release import REVISION
 from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
 from tests.world import World, make_pipeline, record, window
 from tidegate.core.base.errors import LedgerError, WrongRevision
-from tidegate.core.target.tables import data_table, dirty_table, late_table
 from tidegate.ledger.migrate import migrate, revisions
 from tidegate.ledger.store import FIRST, HEAD, make_engine
+from tidegate.targets.hive.tables import data_table, dirty_table, late_table
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive

@@ -8,11 +8,11 @@ import pytest
 
 from tests.spec_texts import GOOD
 from tidegate.core.base.errors import CatalogueMismatch, SpecError
-from tidegate.core.target.catalogue import TableDef
-from tidegate.core.target.tables import data_table
 from tidegate.spec import load_file
 from tidegate.targets.hive import sql
 from tidegate.targets.hive.formats import TEXT, differences, read_properties, row_format
+from tidegate.targets.hive.ports import TableDef
+from tidegate.targets.hive.tables import data_table
 
 TABLE = TableDef(
     name="lake.t",

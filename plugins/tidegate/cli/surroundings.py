@@ -15,11 +15,11 @@ import click
 if TYPE_CHECKING:
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.core.target.catalogue import Catalogue
     from tidegate.core.tell.pauses import Pause
     from tidegate.ledger import SqlLedger
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
+    from tidegate.targets.hive.ports import Catalogue
     from tidegate.workflow.base.context import Context
 
 STACK_ENV = Path(".tidegate/stack/env")

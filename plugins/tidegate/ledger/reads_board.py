@@ -18,7 +18,7 @@ from tidegate.core.files.slow_path import Slow
 from tidegate.core.look.glance import BatchDetail, Binding, DirtyShare, Mark, WindowShare
 from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.intents import Intent
+from tidegate.core.target.port import Intent
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
 from tidegate.ledger import schema

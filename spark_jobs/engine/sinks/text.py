@@ -33,7 +33,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _MEANT = {b"n": b"\n", b"r": b"\r", b"d": b"\x01"}
 _LOCAL = pa.timestamp("us")
 _OVERFLOW = schema_of((OVERFLOW_COLUMN,)).field(0)
-"""The last column of files of an overflow partition. Here it is JSON, and a string to Hive: see core.tables."""
+"""The last column of files of an overflow partition: here it is JSON, in a column of strings."""
 _WIDE = pa.large_string()
 """The lines of a batch may pass 2 GiB."""
 

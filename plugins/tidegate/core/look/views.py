@@ -12,7 +12,7 @@ from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, Plan
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.log_cut import Resumption
-from tidegate.core.target.intents import Intent
+from tidegate.core.target.port import Intent
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import CURRENT, WindowKey
 

@@ -1,1 +1,1 @@
-"""Tables: their paths, definitions, partitions, and changes that may still be executed (R8)."""
+"""Tables, whatever kind they are: their port, paths, columns, names."""

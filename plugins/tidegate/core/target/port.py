@@ -98,6 +98,16 @@ class Fence(Protocol):
 
 
 @dataclass(frozen=True)
+class Intent:
+    """What `Fence.declare` wrote down: a change that may still be executed until `deadline_ms` (R8)."""
+
+    call_id: str
+    window: WindowKey
+    location: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True)
 class Verified:
     """`mended`: what was put right in place; `lost_files`: what only a rebuild can bring back."""
 
@@ -105,8 +115,14 @@ class Verified:
     lost_files: tuple[str, ...]
 
 
+BATCH = "_batch"
+"""What a batch's part of a side table is named by, before anything else."""
+
 Shown = dict[PartitionValues, str]
-"""What readers are shown: (column, value) pairs of each part of the table, and where its rows are."""
+"""What readers are shown: (column, value) pairs of each part of the table, and where its rows are.
+
+Those of a window begin with `Target.values`; those of a batch with `BATCH` and its number, then as the window's if
+a batch has rows of several."""
 
 
 Batches = Mapping[int, Iterable[FileEntry]]
@@ -142,7 +158,12 @@ class Target(Protocol):
         ...
 
     def home(self, key: WindowKey) -> str:
-        """The place of the window's first generation, to which others may come."""
+        """The place of the window's first generation."""
+        ...
+
+    @property
+    def reuses_home(self) -> bool:
+        """Whether later generations come to the first one's place too: then a cleaner leaves it alone."""
         ...
 
     def publish(self, fence: Fence, location: str) -> Moved | None:
@@ -180,6 +201,8 @@ class SideTarget(Protocol):
     """A table beside it (late or dirty rows): its unit is a batch. Raises CatalogueError or CatalogueUnsure."""
 
     unit: Unit
+    remedy: str
+    """What a person does to have a landed batch shown again."""
 
     @property
     def name(self) -> str: ...

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.base.partitions import PartitionValues, partition_path
-from tidegate.core.target.catalogue import TableDef
 from tidegate.targets.hive import sql as sql
 from tidegate.targets.hive.link import AnswerLost, Endpoint, Link
+from tidegate.targets.hive.ports import TableDef
 from tidegate.targets.hive.sessions import Sessions
 
 CHUNK = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core.target.catalogue import Catalogue, PartitionSwitch
 from tidegate.core.target.port import SideTarget, Site, Target
+from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
 from tidegate.targets.hive.sides import HiveSide
 from tidegate.targets.hive.table import HiveTable
 

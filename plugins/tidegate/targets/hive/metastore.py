@@ -35,7 +35,7 @@ _UNSURE_WORDS = ("jdo", "sqlexception", "sql exception", "commit", "transaction"
 
 
 class HiveMetastore:
-    """Implements `core.target.catalogue.PartitionSwitch`. One connection for each call; threads may share it."""
+    """Implements `targets.hive.ports.PartitionSwitch`. One connection for each call; threads may share it."""
 
     def __init__(
         self,

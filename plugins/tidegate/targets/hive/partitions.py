@@ -10,11 +10,11 @@ from tidegate.core.base.instants import span
 from tidegate.core.base.partitions import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.target.catalogue import PartitionSwitch
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Fence, Shown
 from tidegate.core.window.states import WindowKey
 from tidegate.targets.hive.places import Places
+from tidegate.targets.hive.ports import PartitionSwitch
 
 STANDSTILL = 10
 """A task that stood still for a tenth of that between intent and request sends nothing: a request lives nine tenths."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tidegate.core.base.partitions import PartitionValues
-from tidegate.core.target.catalogue import Catalogue, PartitionSwitch
 from tidegate.core.target.paths import Layout
 from tidegate.core.target.port import Site
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.states import BuiltGeneration, WindowKey
+from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
 
 
 class Places:
@@ -34,6 +34,11 @@ class Places:
     def home(self, key: WindowKey) -> str:
         """The table's own directory of the window."""
         return self.layout.window(self.values(key))
+
+    @property
+    def reuses_home(self) -> bool:
+        """Swaps by pointer never bring a second generation there."""
+        return self.site.pipeline.archive.swap != "pointer"
 
     def place(self, generation: BuiltGeneration) -> str:
         """The first generation lies in the table's own directory; later ones beside, or there too (swap: directory).

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidegate.core.base.partitions import PartitionValues, parse_partition_path
 from tidegate.core.files.receipt import LATE
-from tidegate.core.target.catalogue import Catalogue, TableDef
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import Batches, Shown, Site, Unit
-from tidegate.core.target.tables import BATCH_PARTITION, dirty_table, late_table
+from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.table import bring_up
+from tidegate.targets.hive.tables import BATCH_PARTITION, dirty_table, late_table
 
 
 class HiveSide:
@@ -17,6 +17,7 @@ class HiveSide:
     """
 
     unit = Unit.BATCH
+    remedy = "add the partition again: ALTER TABLE ... ADD PARTITION ... LOCATION"
 
     def __init__(self, site: Site, catalogue: Catalogue, kind: str) -> None:
         self.site, self.catalogue, self.kind = site, catalogue, kind

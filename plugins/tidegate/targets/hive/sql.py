@@ -14,8 +14,8 @@ from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.base.hivetypes import parse as parse_type
 from tidegate.core.base.partitions import HIVE_NULL, PartitionValues, parse_partition_path
 from tidegate.core.spec.evolution import Changes, changes
-from tidegate.core.target.catalogue import TableDef
 from tidegate.targets.hive.formats import FORMATS, SERDES, differences, read_properties, row_format
+from tidegate.targets.hive.ports import TableDef
 
 SAFE_PROPERTIES = (("external.table.purge", "false"), ("discover.partitions", "false"))
 """A dropped partition must leave its files alone, and nobody but us may add one."""

@@ -1,4 +1,4 @@
-"""`swap: directory` (R4): gather for `core.target.swap`, act, look again."""
+"""`swap: directory` (R4): gather for `targets.hive.swap_steps`, act, look again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tidegate.core.base.renames import Seen, held_against
 from tidegate.core.base.storage import Storage
 from tidegate.core.target.paths import CERTIFICATE, join
 from tidegate.core.target.port import Fence
-from tidegate.core.target.swap import Do, Hour, decide
 from tidegate.core.window.states import BuiltGeneration, Moved
 from tidegate.targets.hive.places import Places
+from tidegate.targets.hive.swap_steps import Do, Hour, decide
 from tidegate.workflow.base.context import ATTEMPTS
 from tidegate.workflow.base.renames import MovedOn, manifest_of, parent, try_rename
 
@@ -41,7 +41,7 @@ def _rename_both(table: Places, fence: Fence, hour: str, retired: str | None) ->
     storage, built = table.site.storage, generation.directory
     storage.make_dirs(parent(hour))
     for _ in range(ATTEMPTS):
-        # the order of the looks is core.swap's
+        # the order of the looks is that of swap_steps
         seen = _seen(storage, generation)
         taken = None if retired is None else storage.exists(retired)
         todo = decide(seen, taken, _standing(storage, generation, hour))

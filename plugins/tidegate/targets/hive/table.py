@@ -9,14 +9,14 @@ from typing import Any
 
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, PathExists, PathMissing, TidegateError
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.target.catalogue import Catalogue, TableDef
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
 from tidegate.core.target.port import Fence, Shown, Site, Unit, Verified
-from tidegate.core.target.tables import data_table
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.hive import partitions
 from tidegate.targets.hive.places import Places
+from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.swap import swap_in
+from tidegate.targets.hive.tables import data_table
 from tidegate.workflow.base.places import strays
 from tidegate.workflow.base.renames import manifest_of, move_directory
 

@@ -1,4 +1,4 @@
-"""What others say: the catalogue's partitions and the broker's offsets against the ledger."""
+"""What others say: what the tables show and the broker's offsets against the ledger."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, Spine
 from tidegate.core.source.progress import begins
-from tidegate.core.target.tables import BATCH_PARTITION
+from tidegate.core.target.port import BATCH
 from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
 from tidegate.workflow.base.context import Context
 
 Expected = dict[PartitionValues, tuple[str, str]]
 """Partition values -> (location, subject)."""
-_SIDE = "add the partition again: ALTER TABLE ... ADD PARTITION ... LOCATION"
 
 
 class Partitions:
@@ -80,16 +79,14 @@ class Partitions:
 
     def _problems(self, table: str, expected: Expected, have: dict[PartitionValues, str]) -> Iterator[Problem]:
         later = self._later() or self._spine  # after the catalogue: windows are published meanwhile
-        time = len(self._ctx.pipeline.time_partitions)
         moving = {self._ctx.target.values(WindowKey(w, w)) for w in self._moving() | _moved(self._spine, later)}
 
         def settled(values: PartitionValues) -> bool:
-            if values and values[0][0] == BATCH_PARTITION[0]:
-                batch = values[0][1] or ""
-                return values[1:] not in moving and not (
-                    batch.isdigit() and later.landed(int(batch)) and not self._spine.landed(int(batch))
-                )
-            return values[:time] not in moving
+            batch = values[0][1] or "" if values and values[0][0] == BATCH else ""
+            at = values[1:] if batch else values
+            if any(at[: len(window)] == window for window in moving):
+                return False
+            return not (batch.isdigit() and later.landed(int(batch)) and not self._spine.landed(int(batch)))
 
         for values, (place, subject) in expected.items():
             name = f"{table} partition {partition_path(values)}"
@@ -105,7 +102,7 @@ class Partitions:
     def _advice(self, subject: str) -> str:
         if subject.startswith("window "):
             return republish(self._ctx.name, parse_window_id(subject.removeprefix("window ")))
-        return _SIDE
+        return self._ctx.sides[LATE].remedy
 
     def _moving(self) -> set[int]:
         """Windows whose partitions are on their way from one generation to the next."""

@@ -90,7 +90,7 @@ class _Generations:
         """R4: compared with the generation in force and with the catalogue before anything goes."""
         location = facts.location
         if location == self._hour(facts.window_ms):
-            if self._ctx.pipeline.archive.swap != "pointer":
+            if self._ctx.target.reuses_home:
                 return Verdict(False, "a later generation may come to the table's own directory")
         elif location is None or not self._is_beside(facts, location):
             return Verdict(False, "it is not where the layout has generations", odd=True)
@@ -111,7 +111,7 @@ class _Generations:
         return location == self._ctx.layout.generation(found.window_ms, found.number, found.epoch)
 
     def _hour(self, window_ms: int) -> str:
-        """The table's own directory of the window: swaps by pointer never bring a second generation there."""
+        """The table's own directory of the window."""
         return self._ctx.target.home(self._key(window_ms))
 
     def _key(self, window_ms: int) -> WindowKey:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from tidegate.core.base.errors import LostComparison, SourceError, TidegateError
 from tidegate.core.base.wording import those
+from tidegate.core.files.receipt import DATA
 from tidegate.core.look.concerns import OF_KAFKA
 from tidegate.core.look.port import LedgerReads
-from tidegate.core.target.tables import data_table
+from tidegate.core.target.tables import columns_of
 from tidegate.core.tell import notices as rules
 from tidegate.core.tell.notices import AUDIT_FAILED, RAISED, Finding, Message, NotTold
 from tidegate.core.tell.pauses import silent
@@ -150,7 +151,7 @@ def _columns(ctx: Context, event: rules.Happening) -> str:
     if version < 2:
         return ""
     old, new = (ctx.ledger.pipelines.spec(ctx.name, v) for v in (version - 1, version))
-    return rules.columns_changed(data_table(old).columns, data_table(new).columns)
+    return rules.columns_changed(columns_of(old, DATA), columns_of(new, DATA))
 
 
 # ---------------------------------------------------------------- sending

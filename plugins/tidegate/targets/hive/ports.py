@@ -1,4 +1,4 @@
-"""The ports to Hive: tables, partitions, and the switch of a whole window."""
+"""The ports to Hive itself: tables, partitions, and the switch of a whole window."""
 
 from __future__ import annotations
 
