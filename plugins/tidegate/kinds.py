@@ -1,8 +1,8 @@
-"""Kinds of sources by name: those of this release, then those that other packages bring.
+"""Kinds of sources and of tables by name: those of this release, then those that other packages bring.
 
-A package brings one by an entry point of the group `tidegate.sources`, whose name is the kind and whose object is a
-`SourceKind`. Nothing of a kind is imported before someone asks for it; what a kind imports itself waits until its
-functions are called, since executors and the scheduler ask for kinds too.
+A package brings one by an entry point of the group `tidegate.sources` or `tidegate.targets`, whose name is the kind and
+whose object is a `SourceKind` or a `TargetKind`. Nothing of a kind is imported before someone asks for it; what a kind
+imports itself waits until its functions are called, since executors and the scheduler ask for kinds too.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tidegate.core.base.errors import SourceError
+from tidegate.core.base.errors import CatalogueError, SourceError, TidegateError
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.source.port import Source, Traits
 from tidegate.core.source.records import Reader
 from tidegate.core.source.trouble import Remedy
 from tidegate.core.spec import pipeline
+from tidegate.core.target.port import Targets
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-GROUP = "tidegate.sources"
-SOURCES = {"kafka": "tidegate.sources.kafka:KIND", "rocketmq": "tidegate.sources.rocketmq:KIND"}
+_K = TypeVar("_K")
 
 
 class Fields(Protocol):
@@ -40,8 +40,12 @@ class Fields(Protocol):
     @property
     def password(self) -> str | None: ...
     @property
+    def schema(self) -> str | None: ...
+    @property
     def extra(self) -> Mapping[str, Any]: ...
 
+
+# ---------------------------------------------------------------- sources
 
 Opened = Callable[[Fields, pipeline.Source, str, float], Source]
 """`opened(connection, source, client_id, timeout_s)`: connects at the first question. Raises SourceError."""
@@ -80,37 +84,102 @@ def late(place: str) -> Callable[..., Any]:
     return called
 
 
+# ---------------------------------------------------------------- tables
+
+Connect = Callable[[str], Fields]
+"""An Airflow connection by its id. Raises ConnectionMissing."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A connection that a pipeline's tables are reached by. `types`: those that fit; empty: any.
+
+    `port`: of a server that is tried by its address alone, where the connection has none; None: `examined` asks it."""
+
+    conn_id: str
+    types: tuple[str, ...] = ()
+    port: int | None = None
+
+
+DAGS = ("ingest", "archive", "replay", "maintain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetKind:
+    """All that the rest knows of a kind of table. `title` is how people call it; what a person does about a table's
+    troubles is said by the table itself (`core.target.port`).
+
+    `section`: the pydantic model of its YAML section, a subclass of `tidegate.spec.sink.SinkSection`.
+    `opened(pipeline, connect, looking)`: `looking` asks for no connection before the first question, and changes
+    nothing. `examined(pipeline, connection, seconds)`: what `tidegate doctor` finds, by the connection that
+    `sink.conn_id` names; it is asked once for all tables of a database. `dags`: those that its pipelines have."""
+
+    name: str
+    title: str
+    needs: Callable[[pipeline.Pipeline], list[Need]]
+    section: Callable[[], type[Any]]
+    opened: Callable[[pipeline.Pipeline, Connect, bool], Targets]
+    examined: Callable[[pipeline.Pipeline, Fields, float], list[Finding]]
+    dags: tuple[str, ...] = DAGS
+
+
+# ---------------------------------------------------------------- how they are found
+
+
+class Kinds(Generic[_K]):
+    """Those of one port. `own`: where those of this release are, by name."""
+
+    def __init__(self, port: str, own: Mapping[str, str], made: type[_K], error: type[TidegateError]) -> None:
+        self.port, self.own, self._made, self._error = port, own, made, error
+        self._found: dict[str, _K] = {}
+
+    def get(self, name: str) -> _K:
+        """Raises SourceError or CatalogueError for a kind that is not installed here."""
+        if name not in self._found:
+            self._found[name] = self._load(name)
+        return self._found[name]
+
+    def _load(self, name: str) -> _K:
+        if name in self.own:
+            module, _, attribute = self.own[name].partition(":")
+            found = getattr(import_module(module), attribute)
+        else:
+            brought = next(iter(_brought(f"tidegate.{self.port}s").select(name=name)), None)
+            if brought is None:
+                key = "sink.kind" if self.port == "target" else f"{self.port}.kind"
+                error = self._error(
+                    f"there is no kind of {self.port} {name}; there are: {', '.join(self.names())}",
+                    advice=f"install the package that brings it here too, or fix {key}",
+                )
+                error.retry = False
+                raise error
+            found = brought.load()
+        assert isinstance(found, self._made)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        """Whether such a kind is installed here."""
+        return name in self.own or (isinstance(name, str) and name in _brought(f"tidegate.{self.port}s").names)
+
+    def names(self) -> list[str]:
+        """Names of the kinds that are installed here."""
+        return sorted({*self.own, *(point.name for point in _brought(f"tidegate.{self.port}s"))})
+
+    def forget(self) -> None:
+        """For tests, which install kinds as they go."""
+        self._found.clear()
+
+
 @functools.cache
-def _brought() -> EntryPoints:
+def _brought(group: str) -> EntryPoints:
     """What other packages bring. The module costs more to import than all of this one: most processes never need it."""
     from importlib.metadata import entry_points
 
-    return entry_points(group=GROUP)
+    return entry_points(group=group)
 
 
-@functools.cache
-def source_kind(name: str) -> SourceKind:
-    """Raises SourceError for a kind that is not installed here."""
-    if name in SOURCES:
-        module, _, attribute = SOURCES[name].partition(":")
-        found = getattr(import_module(module), attribute)
-    else:
-        brought = next(iter(_brought().select(name=name)), None)
-        if brought is None:
-            raise SourceError(
-                f"there is no kind of source {name}; there are: {', '.join(source_kinds())}",
-                advice="install the package that brings it here too, or fix source.kind",
-            )
-        found = brought.load()
-    assert isinstance(found, SourceKind)
-    return found
-
-
-def is_source_kind(name: object) -> bool:
-    """Whether such a kind is installed here."""
-    return name in SOURCES or (isinstance(name, str) and name in _brought().names)
-
-
-def source_kinds() -> list[str]:
-    """Names of the kinds that are installed here."""
-    return sorted({*SOURCES, *(point.name for point in _brought())})
+_SOURCES = {"kafka": "tidegate.sources.kafka:KIND", "rocketmq": "tidegate.sources.rocketmq:KIND"}
+SOURCES = Kinds("source", _SOURCES, SourceKind, SourceError)
+TARGETS = Kinds("target", {"hive": "tidegate.targets.hive.kind:KIND"}, TargetKind, CatalogueError)
+source_kind = SOURCES.get
+target_kind = TARGETS.get

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.ledger import SqlLedger
-    from tidegate.targets.hive.ports import Catalogue
     from tidegate.workflow.base.context import Context
 
 
@@ -26,19 +25,20 @@ def context(
 ) -> Context:
     """`spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
     from tidegate.adapters.clock import SystemClock
+    from tidegate.adapters.later import Later
+    from tidegate.kinds import target_kind
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri
-    from tidegate.targets.hive.kind import Hive
     from tidegate.workflow.base.context import Context
 
     return Context(
         pipeline=pipeline,
         spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
         ledger=ledger,
-        source=_Later(source),  # type: ignore[arg-type]
-        storage=_Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
-        tables=Hive(_Later(lambda: hive(pipeline, lookup))),  # type: ignore[arg-type]
-        launcher=_Later(_no_job),  # type: ignore[arg-type]
+        source=Later(source),  # type: ignore[arg-type]
+        storage=Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
+        tables=target_kind(pipeline.sink.kind).opened(pipeline, lookup, True),
+        launcher=Later(_no_job),  # type: ignore[arg-type]
         clock=SystemClock(),
         say=say,
     )
@@ -52,25 +52,5 @@ def source(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float)
     return source_kind(pipeline.source.kind).opened(connection, pipeline.source, client_id, timeout_s)
 
 
-def hive(pipeline: Pipeline, lookup: Lookup) -> Catalogue:
-    """Raises ConnectionMissing, CatalogueError."""
-    from tidegate.targets.hive.catalogue import PyHiveCatalogue
-
-    c = lookup(pipeline.sink.conn_id)
-    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
-
-
 def _no_job() -> Any:
     raise NotImplementedError("who only looks starts no job")
-
-
-class _Later:
-    """A port that is made when it is first used: most looks need one or two of them."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make, self._made = make, None
-
-    def __getattr__(self, name: str) -> Any:
-        if self._made is None:
-            self._made = self._make()
-        return getattr(self._made, name)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import (
     Connection,
@@ -17,29 +18,25 @@ from tidegate.adapters.connections import (
     http_url,
     resolve,
 )
-from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, LedgerError, SourceUnavailable
+from tidegate.core.base.errors import LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import source_kind
-from tidegate.settings import Settings, airflow_home, airflow_kerberos, load
-from tidegate.targets.hive.ports import PartitionSwitch
+from tidegate.kinds import source_kind, target_kind
+from tidegate.settings import Settings, airflow_home, load
 from tidegate.workflow.base.context import Context
 
 if TYPE_CHECKING:
     from tidegate.core.window.waits import WaitLedger
     from tidegate.spark.connection import SparkConnection
     from tidegate.spark.warm_session import WarmLauncher
-    from tidegate.targets.hive.kind import Hive
     from tidegate.workflow.look.files import FilesLedger
     from tidegate.workflow.window.waits import SpecsInForce
 
 Say = Callable[[str], None]
 SOURCE_ANSWERS_S = 10.0
 """A request to a source is given up after so long."""
-_HANGS_S = 900.0
-"""A call to a source or Hive that takes longer hangs: their own time-outs are all shorter."""
 
 
 def context_for(
@@ -55,7 +52,7 @@ def context_for(
     `actor` says who acts, for the event log. Close `ledger` of the result when done. Raises TidegateError.
     """
     from tidegate.adapters.clock import SystemClock
-    from tidegate.adapters.watchdog import Watched
+    from tidegate.adapters.watchdog import HANGS_S, Watched
     from tidegate.completeness.open import truth_of
     from tidegate.spark.local_job import LocalLauncher
     from tidegate.spec.compiled import fingerprint
@@ -67,9 +64,9 @@ def context_for(
             pipeline=pipeline,
             spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
             ledger=ledger,
-            source=Watched(_source(pipeline, lookup), _HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
+            source=Watched(_source(pipeline, lookup), HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
             storage=for_uri(pipeline.sink.location, pipeline.sink.user),
-            tables=_hive(pipeline, lookup),
+            tables=target_kind(pipeline.sink.kind).opened(pipeline, partial(resolve, lookup=lookup), False),
             launcher=launcher or SparkByConnection(pipeline, say, lookup),
             clock=SystemClock(),
             say=say,
@@ -238,30 +235,6 @@ def warm_launcher(
         settings.spark_session_idle_s,
         settings.spark_session_batches,
     )
-
-
-def _hive(pipeline: Pipeline, lookup: Lookup | None) -> Hive:
-    from tidegate.adapters.watchdog import Watched
-    from tidegate.targets.hive.catalogue import PyHiveCatalogue
-    from tidegate.targets.hive.kind import Hive
-
-    found = resolve(pipeline.sink.conn_id, lookup)
-    catalogue = PyHiveCatalogue.from_connection_fields(
-        found.host, found.port, found.login, found.password, found.schema, found.extra
-    )
-    watched: Any = Watched(catalogue, _HANGS_S, CatalogueUnsure, CatalogueError, looking=("partitions",))
-    return Hive(watched, _metastore(pipeline, lookup))
-
-
-def _metastore(pipeline: Pipeline, lookup: Lookup | None) -> PartitionSwitch | None:
-    from tidegate.adapters.watchdog import Watched
-    from tidegate.targets.hive.metastore import HiveMetastore
-
-    if pipeline.sink.metastore_conn_id is None:
-        return None
-    found = resolve(pipeline.sink.metastore_conn_id, lookup)
-    service = HiveMetastore.from_connection_fields(found.host, found.port, found.extra, kerberos=airflow_kerberos())
-    return Watched(service, _HANGS_S, CatalogueUnsure, CatalogueError)  # type: ignore[return-value]
 
 
 def _source(pipeline: Pipeline, lookup: Lookup | None) -> Source:

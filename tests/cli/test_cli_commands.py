@@ -80,7 +80,6 @@ def tide(world: World, monkeypatch: pytest.MonkeyPatch) -> Tide:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(world.folder)
     monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
-    monkeypatch.setattr(surroundings, "hive", lambda pipeline: world.catalogue)
 
     def run(*arguments: str, input: str | None = None) -> Result:
         world.close()

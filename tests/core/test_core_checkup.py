@@ -10,7 +10,7 @@ from tidegate.core.files.balance import Balance
 
 WHOLE = Sums(offsets=10, read=9, data=5, late=1, dirty=1, filtered=1, dropped=1, rerouted=2, bytes=99, unaccounted=0)
 MANIFEST = {"a": 1, "b": 2}
-SHOWN = Shown(0, 5, 5, MANIFEST, {**MANIFEST, "_SUCCESS": 0, "stray": 9})
+SHOWN = Shown(0, 5, 5, MANIFEST, {**MANIFEST, "_SUCCESS": 0, "stray": 9}, ("_SUCCESS",))
 AT = "1970-01-01T00:00Z"
 ADVICE = f"airflow tasks clear p.archive --yes -s {AT} -e {AT} verifies it, and rebuilds what is lost"
 
@@ -29,6 +29,7 @@ def test_sums_that_do_not() -> None:
 
 def test_a_window_that_is_whole() -> None:
     assert of_window("p", SHOWN) == []
+    assert of_window("p", replace(SHOWN, listing=MANIFEST, marks=())) == []
 
 
 def test_windows_that_are_not() -> None:

@@ -123,7 +123,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(examination.Examination, "_kafka", _silent)
-    monkeypatch.setattr(examination.Examination, "_hive", _silent)
+    monkeypatch.setattr(examination.Examination, "_table", _silent)
     return made
 
 

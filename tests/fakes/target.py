@@ -47,6 +47,7 @@ class FakeTarget:
     """Implements `core.target.port.Target`."""
 
     unit = Unit.WINDOW
+    marks = ()
 
     def __init__(self, site: Site, catalogue: FakeTargets) -> None:
         self.site, self.catalogue = site, catalogue

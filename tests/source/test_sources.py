@@ -48,13 +48,13 @@ BROUGHT = KIND
 
 
 def test_a_package_brings_a_kind_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("pulsar", f"{__name__}:BROUGHT", kinds.GROUP)
-    monkeypatch.setattr(kinds, "_brought", lambda: EntryPoints([point]))
+    point = EntryPoint("pulsar", f"{__name__}:BROUGHT", "tidegate.sources")
+    monkeypatch.setattr(kinds, "_brought", lambda group: EntryPoints([point]))
     try:
         assert kinds.source_kind("pulsar") is BROUGHT
-        assert kinds.source_kinds() == ["kafka", "pulsar", "rocketmq"]
+        assert kinds.SOURCES.names() == ["kafka", "pulsar", "rocketmq"]
     finally:
-        kinds.source_kind.cache_clear()
+        kinds.SOURCES.forget()
 
 
 def test_the_workers_side_needs_neither_airflow_nor_a_database_nor_the_yaml_compiler() -> None:
@@ -88,12 +88,12 @@ class QueueSection(SourceSection):
 def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package brings the kind `queue`."""
     brought = replace(KIND, name="queue", section=lambda: QueueSection)
-    monkeypatch.setattr("tests.source.test_sources.BROUGHT", brought)
-    points = EntryPoints([EntryPoint("queue", f"{__name__}:BROUGHT", kinds.GROUP)])
-    monkeypatch.setattr(kinds, "_brought", lambda: points)
+    monkeypatch.setattr(sys.modules[__name__], "BROUGHT", brought)
+    points = EntryPoints([EntryPoint("queue", f"{__name__}:BROUGHT", "tidegate.sources")])
+    monkeypatch.setattr(kinds, "_brought", lambda group: points)
     monkeypatch.setattr(EntryPoint, "load", lambda self: brought)
     yield
-    kinds.source_kind.cache_clear()
+    kinds.SOURCES.forget()
 
 
 def loaded(source: str) -> Pipeline:
@@ -133,7 +133,7 @@ def test_a_kind_has_keys_of_its_own(queue: None) -> None:
 def test_keys_of_each_kind_of_a_release_are_described(queue: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In docs/pipeline.md and in what editors complete."""
     assert "source.tag" not in markdown()
-    monkeypatch.setattr("tidegate.spec.source.SOURCES", ("kafka", "queue"))
+    monkeypatch.setattr(kinds.SOURCES, "own", {**kinds.SOURCES.own, "queue": f"{__name__}:BROUGHT"})
     row = "| `source.tag` | text or `null` | `null` | Kind `queue` only. Only records with this tag. |\n"
     assert row in markdown()
     assert "tag" in schema()["properties"]["source"]["properties"]

@@ -199,6 +199,12 @@ ONE_VALUE = [
     ("partition_by: [date, hour, shop]", "partition_by: [date, hour, placed] #!", "partition_by[2]", "is a timestamp"),
     ("  table: lake.orders", "  table: orders #!", "sink.table", "must be database.table"),
     ("  table: lake.orders", "  table: lake.`orders` #!", "sink.table", "must be database.table"),
+    (
+        "  table: lake.orders",
+        "  table: lake.orders\n  kind: hvie #!",
+        "sink.kind",
+        "there are: hive (did you mean hive?)",
+    ),
     ("  table: lake.orders", "  table: lake.orders\n  conn_id: a b #!", "sink.conn_id", "id of an Airflow connection"),
     (
         "  table: lake.orders",

@@ -13,6 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+HANGS_S = 900.0
+"""A call to a server that takes longer hangs: their clients' own time-outs are all shorter."""
+
 MOST_STUCK = 8
 """Calls that may hang at once; with more, the other side is taken to be away, and nothing more is sent to it."""
 

@@ -33,6 +33,7 @@ from tidegate.airflow.sensors import WindowReadySensor
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.kinds import target_kind
 from tidegate.settings import Settings, load
 from tidegate.spec import loader
 from tidegate.spec.expressions import Judge
@@ -92,7 +93,8 @@ def _dags_of(
     if found.pipeline is None:
         return _broken(found, found.error or SpecError("cannot be loaded", where=str(found.path)))
     try:
-        dags = [build(found.pipeline, found, settings) for build in (kinds or _KINDS).values()]
+        wanted = target_kind(found.pipeline.sink.kind).dags
+        dags = [build(found.pipeline, found, settings) for k, build in (kinds or _KINDS).items() if k in wanted]
     except Exception as e:
         # whatever Airflow refuses about one pipeline must not take the file's other DAGs with it
         return _broken(found, e)
@@ -251,7 +253,7 @@ def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> D
         maintain = MaintainOperator(
             task_id="maintain",
             pipeline=pipeline,
-            dag_ids=[f"{pipeline.name}.{kind}" for kind in _KINDS],
+            dag_ids=[f"{pipeline.name}.{kind}" for kind in target_kind(pipeline.sink.kind).dags],
             archive_dag_id=f"{pipeline.name}.archive",
             pool=pipeline.archive.pool,
             retries=MAINTAIN_RETRIES,

@@ -13,11 +13,11 @@ from tidegate.adapters.connections import ConnectionMissing
 from tidegate.cli import parsing, surroundings
 from tidegate.cli.side_by_side import Away, ask
 from tidegate.cli.spark_checks import impossible_jobs
-from tidegate.core.base.errors import CatalogueError, TidegateError, WrongRevision
+from tidegate.core.base.errors import TidegateError, WrongRevision
 from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
-from tidegate.kinds import source_kind
+from tidegate.kinds import source_kind, target_kind
 from tidegate.settings import airflow_home, airflow_setting
 from tidegate.spark.connection import master_of
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
 
-KINDS = ("ingest", "archive", "replay", "maintain")
 FIRST_RETRY_S, LONGEST_RETRY_S = 15.0, 600.0
 """As the factory's; a test holds that they are the same."""
 SAY_EVERY_S = 5.0
@@ -61,10 +60,12 @@ class Examination:
             for what, server in ((self._kafka, pipeline.source.conn_id), (self._storage, _filesystem(pipeline))):
                 name = f"{pipeline.name}: {what.__name__.strip('_')}"
                 questions[name], servers[name] = partial(what, pipeline), server
-        for pipeline in {(p.sink.conn_id, p.sink.table.partition(".")[0]): p for p in self.pipelines}.values():
-            name = f"{pipeline.name}: hive"
-            questions[name], servers[name] = partial(self._hive, pipeline), pipeline.sink.conn_id
-        questions |= {f"{conn_id}: reach": partial(self._reach, conn_id) for conn_id in self._plain_servers()}
+        databases = {(p.sink.kind, p.sink.conn_id, p.sink.table.partition(".")[0]): p for p in self.pipelines}
+        for pipeline in databases.values():
+            name = f"{pipeline.name}: {pipeline.sink.kind}"
+            questions[name], servers[name] = partial(self._table, pipeline), pipeline.sink.conn_id
+        for conn_id, port in self._plain_servers().items():
+            questions[f"{conn_id}: reach"] = partial(self._reach, conn_id, port)
         for name, answer in ask(questions, self.seconds, servers, self._progress(len(questions))).items():
             if answer.value is not None:
                 found += answer.value
@@ -115,8 +116,8 @@ class Examination:
         use(self.settings.ledger_conn_id, ("postgres", "sqlite"), "every task")
         for p in self.pipelines:
             use(p.source.conn_id, source_kind(p.source.kind).connection_types, p.name)
-            use(p.sink.conn_id, ("hiveserver2",), p.name)
-            use(p.sink.metastore_conn_id, (), p.name)
+            for need in target_kind(p.sink.kind).needs(p):
+                use(need.conn_id, need.types, p.name)
             use(p.ingest.spark_conn_id, (), p.name)
             use(p.webhook_conn_id, ("http",), p.name)
             if p.format.avro is not None:
@@ -147,13 +148,16 @@ class Examination:
                 found.append(unknown("connections", f"connection {conn_id}: {why}", "airflow db check", conn_id))
         return found
 
-    def _plain_servers(self) -> list[str]:
-        """Connections of which only the address can be tried."""
-        ids = {p.sink.metastore_conn_id for p in self.pipelines} | {p.webhook_conn_id for p in self.pipelines}
-        ids |= {p.format.avro.registry_conn_id for p in self.pipelines if p.format.avro is not None}
-        return sorted(i for i in ids if i in self._connections)
+    def _plain_servers(self) -> dict[str, int]:
+        """Connections of which only the address can be tried, and the port where they name none."""
+        needs = [need for p in self.pipelines for need in target_kind(p.sink.kind).needs(p)]
+        ids = {need.conn_id: need.port for need in needs if need.port is not None}
+        ids |= {p.webhook_conn_id: 0 for p in self.pipelines if p.webhook_conn_id is not None}
+        registries = {p.format.avro.registry_conn_id for p in self.pipelines if p.format.avro is not None}
+        ids |= {conn_id: 0 for conn_id in registries if conn_id is not None}
+        return {conn_id: ids[conn_id] for conn_id in sorted(ids) if conn_id in self._connections}
 
-    def _reach(self, conn_id: str) -> list[Finding]:
+    def _reach(self, conn_id: str, port: int) -> list[Finding]:
         from urllib.parse import urlsplit
 
         from tidegate.adapters.connections import http_url
@@ -164,7 +168,7 @@ class Examination:
             url = urlsplit(http_url(connection))
             host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
         else:
-            host, port = connection.host or "", connection.port or 9083
+            host, port = connection.host or "", connection.port or port
         said = reach(host, port, self.seconds / 2)
         if said:
             return [
@@ -252,7 +256,7 @@ class Examination:
         found += rules.pools(wanted, facts.pools)
         pauses = surroundings.pauses(p.name for p in self.pipelines)
         for p in self.pipelines:
-            found += rules.dags(p.name, KINDS, facts.dags, pauses.get(p.name))
+            found += rules.dags(p.name, target_kind(p.sink.kind).dags, facts.dags, pauses.get(p.name))
         ours = [e for e in facts.import_errors if "tidegate" in e[0] or e[0].rpartition(":")[2].endswith(".yaml")]
         return found + rules.import_errors(ours) + parsing.findings([p.name for p in self.pipelines], facts.dags)
 
@@ -304,35 +308,11 @@ class Examination:
         kind = source_kind(pipeline.source.kind)
         return kind.examined(pipeline, connection, self.seconds, partial(self._away.ask, connection.conn_id))
 
-    def _hive(self, pipeline: Pipeline) -> list[Finding]:
-        c = self._connections.get(pipeline.sink.conn_id)
-        if c is None:
+    def _table(self, pipeline: Pipeline) -> list[Finding]:
+        connection = self._connections.get(pipeline.sink.conn_id)
+        if connection is None:
             return []
-        from tidegate.targets.hive.catalogue import PyHiveCatalogue
-        from tidegate.targets.hive.sql import identifier, literal, split_table
-
-        database, name = split_table(pipeline.sink.table)[0], pipeline.name
-        try:
-            hive = PyHiveCatalogue.from_connection_fields(
-                c.host, c.port, c.login, c.password, c.schema, c.extra,
-                connect_timeout_s=self.seconds / 2, request_timeout_s=self.seconds,
-            )  # fmt: skip
-            there = database.lower() in {str(row[0]).lower() for row in hive.execute("SHOW DATABASES")}
-        except TidegateError as e:
-            return [rules.refused("hive", name, str(e.args[0]), "no window can be published", e.advice or "is it up?")]
-        if not there:
-            return [ok("hive", f"answers; database {database} will be made by the first batch", name)]
-        place = literal(f"{pipeline.sink.workdir}/doctor")
-        explained = f"EXPLAIN CREATE EXTERNAL TABLE {identifier(database)}.tidegate_doctor (x INT) LOCATION {place}"
-        try:
-            hive.execute(explained)  # compiled and checked, not executed
-        except CatalogueError as e:
-            what, mend = (
-                f"tables cannot be made in {database}: {e.args[0]}",
-                f"grant CREATE on {database}, and its location",
-            )
-            return [rules.refused("hive", name, what, "tables and partitions cannot be made", mend)]
-        return [ok("hive", f"answers; tables can be made in {database}", name)]
+        return target_kind(pipeline.sink.kind).examined(pipeline, connection, self.seconds)
 
     def _storage(self, pipeline: Pipeline) -> list[Finding]:
         from tidegate.storage import probing

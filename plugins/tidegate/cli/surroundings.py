@@ -1,4 +1,4 @@
-"""What a command can reach: the stack's environment, the pipelines folder, the ledger, Kafka, Hive; each when asked."""
+"""What a command can reach: the stack's environment, the pipelines folder, the ledger, sources; each when asked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tidegate.ledger import SqlLedger
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
-    from tidegate.targets.hive.ports import Catalogue
     from tidegate.workflow.base.context import Context
 
 STACK_ENV = Path(".tidegate/stack/env")
@@ -169,14 +168,6 @@ def source(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
     from tidegate.wiring import command_lookup
 
     return looking.source(pipeline, command_lookup, "tidegate-command", timeout_s)
-
-
-def hive(pipeline: Pipeline) -> Catalogue:
-    """Raises ConnectionMissing, CatalogueError."""
-    from tidegate import looking
-    from tidegate.wiring import command_lookup
-
-    return looking.hive(pipeline, command_lookup)
 
 
 def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:

@@ -24,10 +24,12 @@ from tidegate.core.spec.pipeline import (
 )
 from tidegate.core.target import paths
 from tidegate.spec import completeness_rules
-from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec, SinkSpec
+from tidegate.spec.by_kind import own_options
+from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
-from tidegate.spec.source import SourceSection, own_options
+from tidegate.spec.sink import SinkSection
+from tidegate.spec.source import SourceSection
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
 WORKDIR = "_tidegate"
@@ -111,7 +113,7 @@ def _source(spec: SourceSection, timezone: str) -> Source:
         on_data_loss=spec.on_data_loss,
         loss_warning_ms=spec.loss_warning,
         kind=spec.kind,
-        options=own_options(spec),
+        options=own_options(spec, SourceSection, ("isolation", "gaps")),
     )
 
 
@@ -136,7 +138,7 @@ def _windows(spec: PipelineSpec) -> Windows:
     )
 
 
-def _sink(spec: SinkSpec) -> Sink:
+def _sink(spec: SinkSection) -> Sink:
     return Sink(
         conn_id=spec.conn_id,
         table=spec.table,
@@ -147,7 +149,9 @@ def _sink(spec: SinkSpec) -> Sink:
         target_file_size=spec.target_file_size,
         max_partitions=spec.max_partitions,
         user=spec.user,
-        metastore_conn_id=spec.metastore_conn_id,
+        metastore_conn_id=getattr(spec, "metastore_conn_id", None),
+        kind=spec.kind,
+        options=own_options(spec, SinkSection, ("metastore_conn_id",)),
     )
 
 

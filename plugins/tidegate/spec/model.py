@@ -13,7 +13,8 @@ from tidegate.core.spec.pipeline import RAW_PARTS
 from tidegate.spec.completeness import CompletenessSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec, NotifySpec
 from tidegate.spec.section import Section, key
-from tidegate.spec.source import ByKind, SourceSection
+from tidegate.spec.sink import SINK, SinkSection
+from tidegate.spec.source import SOURCE, SourceSection
 from tidegate.spec.values import (
     AvroSchema,
     Character,
@@ -25,20 +26,15 @@ from tidegate.spec.values import (
     EventTimePath,
     Expression,
     FileName,
-    HdfsUser,
     HiveType,
     Instant,
-    Location,
     MessagePath,
-    NotYet,
     NullText,
     OneOf,
     Period,
     PipelineName,
     Ratio,
     SchemaIds,
-    Size,
-    Table,
     Text,
     TimeFormat,
     Timezone,
@@ -53,9 +49,7 @@ Future = Annotated[Literal["dirty", "accept"], OneOf()]
 Idle = Annotated[Literal["clock", "follow", "wait"], OneOf()]
 OnSilence = Annotated[Literal["hold", "close"], OneOf()]
 LatePolicy = Annotated[Literal["side", "reroute", "drop"], OneOf()]
-FileFormat = Annotated[Literal["parquet", "orc", "text"], OneOf()]
 Convert = Annotated[Literal["text"], OneOf()]
-Compression = Annotated[Literal["zstd", "snappy", "gzip", "none"], OneOf()]
 
 
 class FormatSpec(Section):
@@ -231,48 +225,6 @@ class DirtySpec(Section):
     )
 
 
-class SinkSpec(Section):
-    """The Hive table and its files."""
-
-    conn_id: ConnectionId = key("Airflow connection of the HiveServer2 endpoint.", "hiveserver2_default")
-    metastore_conn_id: ConnectionId | None = key(
-        "Airflow connection (type `hive_metastore`) of the metastore that the endpoint of `conn_id` uses. With it a "
-        "replay, a reopening or a rollback switches all partitions of a window in one transaction; without it, one "
-        "partition after the other. See [readers during a swap](swap.md).",
-        None,
-    )
-    table: Table = key("The external table; Tidegate creates it if it is missing.")
-    location: Location = key("Directory of the table, `file:///...` or `hdfs://...`. No two pipelines may share one.")
-    user: HdfsUser | None = key(
-        "User that reads and writes files on HDFS, where permissions are by name; null: the user of Airflow's "
-        "workers. The "
-        "user of Hive and of the Spark job itself is that of their connections.",
-        None,
-    )
-    format: FileFormat = key(
-        "Format of the files. `text` (Hive's LazySimpleSerDe) has no nested columns; see [types](types.md#files).",
-        "parquet",
-    )
-    compression: Compression | None = key(
-        "Compression within the files; of text only `gzip` and `none` are read by all readers.",
-        None,
-        shown="`zstd`; `gzip` for `text`",
-    )
-    target_file_size: Size = key("A file is finished when it has about this size.", "256MB")
-    max_partitions: Count = key(
-        "Distinct dynamic values that a window may have; rows of others go to its overflow partition.",
-        2000,
-        unit="values",
-    )
-    permissions: NotYet = key("Mode, owner and group of files and directories.", None)
-    workdir: Location | None = key(
-        "Work directory, on the same filesystem as `location`. Below `location` its name begins with `_` or `.`, which "
-        "hides it from Hive and Spark.",
-        None,
-        shown="`<location>/_tidegate`",
-    )
-
-
 class PipelineSpec(Section):
     """One pipeline: one topic into one table."""
 
@@ -296,7 +248,7 @@ class PipelineSpec(Section):
     description: str = key("What the pipeline is for, in a sentence; shown in the Airflow UI.", "", shown="empty")
     owner: Text = key("Owner of the DAGs in the Airflow UI.")
     tags: tuple[Text, ...] = key("Tags of the DAGs.", ())
-    source: Annotated[SourceSection, ByKind()]
+    source: Annotated[SourceSection, SOURCE]
     format: FormatSpec = Field(default_factory=FormatSpec)
     columns: Annotated[tuple[ColumnSpec, ...], Field(min_length=1)]
     event_time: EventTimeSpec
@@ -314,7 +266,7 @@ class PipelineSpec(Section):
         "null are filtered: counted, and in no table.",
         None,
     )
-    sink: SinkSpec
+    sink: Annotated[SinkSection, SINK]
     kafka_columns: bool = key(
         "Whether rows carry `_topic`, `_partition`, `_offset`, `_kafka_ts` and `_batch_id`. Without them `tidegate "
         "where`, the deep audit and redrive cannot find a row.",

@@ -9,13 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from tidegate.core.spec.pipeline import KAFKA
-from tidegate.kinds import SOURCES
+from tidegate.spec.by_kind import ByKind
 from tidegate.spec.document import Path, Problem, dotted
 from tidegate.spec.model import PipelineSpec
-from tidegate.spec.source import SourceSection, section_of
+from tidegate.spec.sink import SINK, SinkSection
+from tidegate.spec.source import SOURCE, SourceSection
 from tidegate.spec.values import nearest, show
 
+_BY_KIND: dict[object, ByKind] = {SourceSection: SOURCE, SinkSection: SINK}
 _EXPECTED = {
     "model_type": "must be a mapping of keys to values",
     "dict_type": "must be a mapping of keys to values",
@@ -82,8 +83,9 @@ def keys(model: type[BaseModel]) -> list[str]:
 
 def _section(annotation: object) -> type[BaseModel] | None:
     """The section that a field holds, be it alone, in a list, or optional."""
-    if annotation is SourceSection:
-        return section_of(KAFKA)
+    if annotation in _BY_KIND:
+        by_kind = _BY_KIND[annotation]
+        return by_kind.section_of(by_kind.default)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((s for s in map(_section, typing.get_args(annotation)) if s), None)
@@ -110,5 +112,6 @@ def all_keys() -> tuple[str, ...]:
             if section:
                 yield from walk(section, here)
 
-    kinds = (key for kind in SOURCES for key in walk(section_of(kind), ("source",)))
+    by_kind = [(name, one, kind) for name, one in (("source", SOURCE), ("sink", SINK)) for kind in one.kinds.own]
+    kinds = (key for name, one, kind in by_kind for key in walk(one.section_of(kind), (name,)))
     return tuple(dict.fromkeys((*walk(PipelineSpec, ()), *kinds)))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.batch.totals import Totals
-from tidegate.core.target.paths import SUCCESS
 
 EVERY_MS = 86_400_000
 NEWEST_WINDOWS = 48
@@ -25,13 +24,14 @@ class Flaw:
 @dataclass(frozen=True)
 class Shown:
     """A published window: its manifest (path -> bytes) with `rows`, what its batches owe it, and what lies there (None:
-    the directory is absent)."""
+    the directory is absent). `marks`: what its table writes beside the files."""
 
     start_ms: int
     rows: int
     owed: int
     manifest: Mapping[str, int]
     listing: Mapping[str, int] | None
+    marks: tuple[str, ...]
 
 
 def of_sums(name: str, totals: Totals) -> list[Flaw]:
@@ -57,6 +57,4 @@ def of_window(name: str, shown: Shown) -> list[Flaw]:
     if lost:
         gone = f"{len(lost):,} of {many(len(shown.manifest), 'file')}"
         found.append(Flaw(f"window {at}: {gone} gone or of another length, such as {min(lost)}", advice))
-    if SUCCESS not in shown.listing:
-        found.append(Flaw(f"window {at}: {SUCCESS} is gone", advice))
-    return found
+    return found + [Flaw(f"window {at}: {mark} is gone", advice) for mark in shown.marks if mark not in shown.listing]

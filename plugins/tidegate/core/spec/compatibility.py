@@ -15,6 +15,7 @@ _FIXED: tuple[tuple[str, Callable[[Pipeline], Any]], ...] = (
     ("windows.size", lambda p: f"{p.windows.size_ms // 60_000} min"),
     ("windows.timezone", lambda p: p.windows.timezone),
     ("partition_by", lambda p: ", ".join(p.partition_by)),
+    ("sink.kind", lambda p: p.sink.kind),
     ("sink.table", lambda p: p.sink.table),
     ("sink.location", lambda p: p.sink.location),
     ("sink.workdir", lambda p: p.sink.workdir),

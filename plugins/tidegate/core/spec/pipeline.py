@@ -14,6 +14,8 @@ TIME_PARTITIONS = ("date", "hour", "minute")
 
 KAFKA = "kafka"
 """The kind of source of every pipeline that does not name one."""
+HIVE = "hive"
+"""The kind of table of every pipeline that does not name one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,8 @@ class Windows:
 
 @dataclass(frozen=True, kw_only=True)
 class Sink:
+    """`options`: keys that only this kind of table has, and their values as text, in order of the keys."""
+
     conn_id: str
     table: str  # database.table
     location: str  # URI of the table's directory, no trailing slash
@@ -139,6 +143,8 @@ class Sink:
     max_partitions: int = 2000
     user: str | None = None  # who asks HDFS; None: the user of the process
     metastore_conn_id: str | None = None  # windows are switched at once where there is one
+    kind: str = field(default=HIVE, metadata=LEFT_OUT)
+    options: tuple[tuple[str, str], ...] = field(default=(), metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ class Target(Protocol):
     """The table of a pipeline: its unit is a window. Raises CatalogueError or CatalogueUnsure."""
 
     unit: Unit
+    marks: tuple[str, ...]
+    """Files that it writes beside a generation's, for readers by path."""
 
     @property
     def name(self) -> str: ...

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from tidegate.core.target.port import SideTarget, Site, Target
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.doctor.findings import Finding
+from tidegate.core.spec.pipeline import HIVE, Pipeline
+from tidegate.core.target.port import SideTarget, Site, Target, Targets
+from tidegate.kinds import Connect, Fields, Need, TargetKind
 from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
-from tidegate.targets.hive.sides import HiveSide
-from tidegate.targets.hive.table import HiveTable
+
+THRIFT_PORT = 9083
 
 
 @dataclass
@@ -19,8 +24,71 @@ class Hive:
 
     def data(self, site: Site) -> Target:
         """The pipeline's own table."""
+        from tidegate.targets.hive.table import HiveTable
+
         return HiveTable(site, self.catalogue, self.switch)
 
     def side(self, site: Site, kind: str) -> SideTarget:
         """`kind`: late | dirty."""
+        from tidegate.targets.hive.sides import HiveSide
+
         return HiveSide(site, self.catalogue, kind)
+
+
+def _section() -> type[Any]:
+    from tidegate.targets.hive.section import HiveSection
+
+    return HiveSection
+
+
+def _needs(pipeline: Pipeline) -> list[Need]:
+    sink = pipeline.sink
+    found = [Need(sink.conn_id, ("hiveserver2",))]
+    return found if sink.metastore_conn_id is None else [*found, Need(sink.metastore_conn_id, port=THRIFT_PORT)]
+
+
+def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
+    from tidegate.adapters.later import Later
+    from tidegate.adapters.watchdog import HANGS_S, Watched
+
+    if looking:
+        later: Any = Later(lambda: _catalogue(connect(pipeline.sink.conn_id)))
+        return Hive(later)
+    catalogue: Any = Watched(
+        _catalogue(connect(pipeline.sink.conn_id)), HANGS_S, CatalogueUnsure, CatalogueError, looking=("partitions",)
+    )
+    if pipeline.sink.metastore_conn_id is None:
+        return Hive(catalogue)
+    switch: Any = Watched(
+        _metastore(connect(pipeline.sink.metastore_conn_id)), HANGS_S, CatalogueUnsure, CatalogueError
+    )
+    return Hive(catalogue, switch)
+
+
+def _catalogue(c: Fields) -> Catalogue:
+    from tidegate.targets.hive.catalogue import PyHiveCatalogue
+
+    return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
+
+
+def _metastore(c: Fields) -> PartitionSwitch:
+    from tidegate.settings import airflow_kerberos
+    from tidegate.targets.hive.metastore import HiveMetastore
+
+    return HiveMetastore.from_connection_fields(c.host, c.port, c.extra, kerberos=airflow_kerberos())
+
+
+def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Finding]:
+    from tidegate.targets.hive.doctor import examined
+
+    return examined(pipeline, connection, seconds)
+
+
+KIND = TargetKind(
+    name=HIVE,
+    title="Hive",
+    needs=_needs,
+    section=_section,
+    opened=_opened,
+    examined=_examined,
+)

@@ -47,5 +47,6 @@ def _window(ctx: Context, key: WindowKey) -> list[Flaw]:
     rows = sum(f.rows for f in generation.files)
     listing = None if listed is None else {f.path: f.bytes for f in listed}
     manifest = manifest_of(generation.files)
-    flaws = rules.of_window(ctx.name, Shown(key.start_ms, rows, sum(o.rows for o in owed), manifest, listing))
+    shown = Shown(key.start_ms, rows, sum(o.rows for o in owed), manifest, listing, ctx.target.marks)
+    flaws = rules.of_window(ctx.name, shown)
     return flaws if flaws and ctx.ledger.windows.get(ctx.name, key) == before else []

@@ -11,7 +11,7 @@ from tidegate.core.audit.scope import ALL, Part
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, Spine
-from tidegate.core.target.paths import SUCCESS, join
+from tidegate.core.target.paths import join
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 from tidegate.workflow.base import places
@@ -213,8 +213,9 @@ class Files:
         if listing is None:
             yield Problem(subject, f"{location} is not there", advice)
             return
-        if SUCCESS not in listing:
-            yield Problem(subject, f"{location} has no {SUCCESS}", advice)
+        for mark in self._ctx.target.marks:
+            if mark not in listing:
+                yield Problem(subject, f"{location} has no {mark}", advice)
         yield from _foreign(subject, location, listing, {f.path for f in generation.files})
 
     def _foreign_side(self, batch: BatchRow, files: Iterable[FileEntry]) -> Iterator[Problem]:

@@ -1,0 +1,68 @@
+"""Sections whose keys depend on their `kind`: `source` and `sink`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from tidegate.kinds import Kinds
+from tidegate.spec.section import Section
+from tidegate.spec.values import nearest, show
+
+WORD = WithJsonSchema({"type": "string", "x-type": "word"})
+
+
+@dataclass(frozen=True)
+class ByKind:
+    """Beside a section's class: it is validated as that of its kind. It is described as that of `default`, with the
+    keys that only other kinds of this release have."""
+
+    kinds: Kinds[Any]
+    default: str
+
+    def installed(self, value: object) -> str:
+        """Validates the key `kind`."""
+        if value in self.kinds:
+            return str(value)
+        known = self.kinds.names()
+        there = f"there is no kind of {self.kinds.port} {show(value)}; there are: {', '.join(known)}"
+        raise ValueError(there + nearest(str(value), known))
+
+    def section_of(self, kind: str) -> type[Section]:
+        """The keys of an installed kind."""
+        found: type[Section] = self.kinds.get(kind).section()
+        return found
+
+    def validated(self, value: object) -> Section:
+        """An unknown kind is refused by the default's section, together with whatever else is wrong."""
+        kind = value.get("kind", self.default) if isinstance(value, Mapping) else self.default
+        return self.section_of(kind if kind in self.kinds else self.default).model_validate(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.validated)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        described = handler(self.section_of(self.default).__pydantic_core_schema__)
+        for kind in self.kinds.own:
+            for name, told in self.section_of(kind).model_json_schema(by_alias=True)["properties"].items():
+                note = {"description": f"Kind `{kind}` only. {told['description']}"}
+                described["properties"].setdefault(name, {**told, **note})
+        return described
+
+
+def own_options(spec: Section, shared: type[Section], compiled: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Keys that the rest knows nothing of, with their values as text, sorted: neither `shared` by all kinds, nor fields
+    of the compiled form of their own."""
+    names = sorted(type(spec).model_fields.keys() - shared.model_fields.keys() - {*compiled})
+    values = ((name, getattr(spec, name)) for name in names)
+    return tuple((name, _text(value)) for name, value in values if value is not None)
+
+
+def _text(value: object) -> str:
+    """A list as its items with commas."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
