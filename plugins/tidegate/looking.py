@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidegate.adapters.connections import Lookup
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.target.port import Targets
     from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
 
@@ -26,7 +27,6 @@ def context(
     """`spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.later import Later
-    from tidegate.kinds import target_kind
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri
     from tidegate.workflow.base.context import Context
@@ -37,7 +37,7 @@ def context(
         ledger=ledger,
         source=Later(source),  # type: ignore[arg-type]
         storage=Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
-        tables=target_kind(pipeline.sink.kind).opened(pipeline, lookup, True),
+        tables=tables(pipeline, lookup),
         launcher=Later(_no_job),  # type: ignore[arg-type]
         clock=SystemClock(),
         say=say,
@@ -50,6 +50,13 @@ def source(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float)
 
     connection = lookup(pipeline.source.conn_id)
     return source_kind(pipeline.source.kind).opened(connection, pipeline.source, client_id, timeout_s)
+
+
+def tables(pipeline: Pipeline, lookup: Lookup) -> Targets:
+    """Looks up no connection before the first question."""
+    from tidegate.kinds import target_kind
+
+    return target_kind(pipeline.sink.kind).opened(pipeline, lookup, True)
 
 
 def _no_job() -> Any:

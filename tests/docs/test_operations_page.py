@@ -29,6 +29,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.ledger.store import Store
 from tidegate.spec import load_file
+from tidegate.targets.hive.kind import Hive
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
 
@@ -128,7 +129,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
 
     monkeypatch.setattr(surroundings, "working", in_the_world)
     monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
-    monkeypatch.setattr(looking, "hive", lambda pipeline, lookup: world.catalogue)
+    monkeypatch.setattr(looking, "tables", lambda pipeline, lookup: Hive(world.catalogue))
     monkeypatch.setattr("time.time_ns", lambda: world.clock.now_ms() * 1_000_000)
     monkeypatch.setattr(Store, "instant", property(lambda _: literal(world.clock.now_ms(), BigInteger)))
     yield Night(world)

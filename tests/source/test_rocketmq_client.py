@@ -26,7 +26,8 @@ from tidegate.sources.rocketmq import worker
 from tidegate.sources.rocketmq.control import RocketMQSource, opened
 from tidegate.sources.rocketmq.messages import Damaged, message_at
 from tidegate.sources.rocketmq.worker import RocketMQReader
-from tidegate.spec.source import own_options, section_of
+from tidegate.spec.by_kind import own_options
+from tidegate.spec.source import SOURCE, SourceSection
 
 HEAD = 88  # bytes before the body, with addresses of IPv4
 ZLIB, LZ4, ZSTD = 0x301, 0x101, 0x201
@@ -379,9 +380,12 @@ def test_its_own_tools_are_named() -> None:
 
 
 def test_the_section_of_a_pipeline() -> None:
-    section = section_of("rocketmq")
+    section = SOURCE.section_of("rocketmq")
     told = section.model_validate({"kind": "rocketmq", "topic": "orders", "brokers": ["a", "b"]})
-    assert (told.conn_id, own_options(told)) == ("rocketmq_default", (("brokers", "a,b"),))
+    assert (told.conn_id, own_options(told, SourceSection, ("isolation", "gaps"))) == (
+        "rocketmq_default",
+        (("brokers", "a,b"),),
+    )
     for wrong in (
         {},
         {"brokers": "a"},

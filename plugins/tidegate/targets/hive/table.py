@@ -28,7 +28,7 @@ class HiveTable(Places):
     """Implements `core.target.port.Target` on a catalogue."""
 
     unit = Unit.WINDOW
-    marks = (SUCCESS,)
+    marks: tuple[str, ...] = (SUCCESS,)
 
     def session(self) -> AbstractContextManager[None]:
         """Inside, a call may use the connection of the one before."""
