@@ -124,7 +124,7 @@ def compiler_here() -> list[str]:
 
 
 def own_compiler() -> dict[str, str]:
-    """What the build has to be told so that it finds this machine's C compiler, if there is one."""
+    """Environment in which the build finds this machine's C compiler, if there is one."""
     usual = (sysconfig.get_config_var("CC") or "cc").split()[0]
     found = compiler_here()
     return {} if "CC" in os.environ or found in ([], [usual]) else {"CC": found[0]}

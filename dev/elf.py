@@ -1,4 +1,4 @@
-"""What a shared library asks of the machine that loads it, read from its ELF headers.
+"""Reads from its ELF headers what a shared library needs of the machine that loads it.
 
 A wheel's tag promises a processor and an oldest C library; only the file itself tells whether that holds. Standard
 library only: `make dist` runs where no binutils are.

@@ -26,7 +26,7 @@ _ROW = ("_partition", "_offset", _BATCH)
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the file's manifest says of its rows. `values`: its dynamic partition values; `dynamic`: the columns that a
+    """What its manifest says of a file's rows. `values`: its dynamic partition values; `dynamic`: the columns that a
     late file has of them."""
 
     kind: str
@@ -45,7 +45,7 @@ class Rows(Protocol):
 
 
 def checksum(rows: pa.Table, manifest: Manifest) -> int:
-    """Of these rows, as the engine computed it when it wrote them."""
+    """Checksum of these rows, as the engine computed it when it wrote them."""
     return file_checksum(rows.replace_schema_metadata(None), manifest.kind, manifest.values, manifest.dynamic)
 
 
@@ -108,7 +108,7 @@ class Reading:
             self._rows.add(self._path, partitions.astype(np.int64), offsets, batches)
 
     def _answer(self) -> dict[str, Any]:
-        """Of all rows, whoever's they are: `coordinates`, Kafka partition -> [rows, min offset, max offset], and
+        """Answer for all rows of all batches: `coordinates`, Kafka partition -> [rows, min offset, max offset], and
         `batches`, [min, max]; None for a file without Kafka's columns."""
         if not self._located:
             return {"coordinates": None, "batches": None}

@@ -53,7 +53,7 @@ class Coverage:
             self._seen[at // 8] |= 1 << at % 8
 
     def add(self, path: str, partitions: np.ndarray, offsets: np.ndarray, batches: np.ndarray) -> None:
-        """Rows of a file, whoever's they are."""
+        """Rows of a file, of all batches."""
         mine = (np.abs(batches) >= self._first) & (np.abs(batches) <= self._last)
         if not mine.all():
             partitions, offsets, batches = partitions[mine], offsets[mine], batches[mine]

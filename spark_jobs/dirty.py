@@ -1,4 +1,4 @@
-"""What dirty files hold, by field and reason: the child process of `tidegate dirty` and `tidegate redrive --dry-run`.
+"""Counts dirty records by field and reason: the child process of `tidegate dirty` and `tidegate redrive --dry-run`.
 
 A JSON line in, a JSON line out, until the input ends:
 

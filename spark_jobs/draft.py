@@ -1,4 +1,4 @@
-"""What do a topic's messages hold, and does a drafted pipeline read them? The child process of `tidegate init`.
+"""Samples a topic's messages and tries a drafted pipeline on them: the child process of `tidegate init`.
 
 A JSON line in, a JSON line out, until the input ends. The first request reads; the others look at what it has read:
 

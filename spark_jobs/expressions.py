@@ -1,4 +1,4 @@
-"""Are a pipeline's expressions right? The child process of `tidegate spec validate` and of the DAG file.
+"""Checks a pipeline's expressions: the child process of `tidegate spec validate` and of the DAG file.
 
 A JSON line in, a JSON line out, until the input ends:
 

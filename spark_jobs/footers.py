@@ -1,4 +1,4 @@
-"""What files hold: the child process of an audit. It answers JSON lines with JSON lines, until its input ends.
+"""Reads what files hold: the child process of an audit. It answers JSON lines with JSON lines, until its input ends.
 
     ["uri", ...]                          a line for each file, in order, from its footer:
         {"path", "rows", "bytes", "kind", "checksum", "partitions": [{"partition", "rows", "min_offset", "max_offset"}]}
@@ -95,7 +95,7 @@ class Inspector:
 
 
 def describe(file: Finished) -> dict[str, Any]:
-    """What an open file says of itself. Raises ValueError for a file without Tidegate's metadata."""
+    """Returns what an open file says of itself. Raises ValueError for a file without Tidegate's metadata."""
     if file.rows is None:
         return {"rows": None, "partitions": [], "checksum": None, "kind": None}
     if "tidegate.rows" not in file.labels:
@@ -109,7 +109,7 @@ def describe(file: Finished) -> dict[str, Any]:
 
 
 def counted(told: dict[str, Any]) -> dict[str, Any]:
-    """Of a file without a footer: what its rows say. Raises ValueError where they say nothing."""
+    """Reads the rows of a file without a footer. Raises ValueError where they say nothing."""
     if told.get("coordinates") is None and "read" in told:
         return told | {"rows": told["read"], "partitions": None}
     if told.get("coordinates") is None:

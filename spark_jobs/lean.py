@@ -1,4 +1,4 @@
-"""What lets a job's Python processes start sooner. Called before anything large is imported; never in a task's process.
+"""Lets a job's Python processes start sooner. Called before anything large is imported; never in a task's process.
 
 A driver and a worker that live for seconds do little but import: each of these is worth a good part of that.
 """

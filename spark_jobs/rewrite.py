@@ -47,7 +47,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Done:
-    """What a task wrote: `merged`, or entries of a reopened generation with its rows by batch and Kafka partition."""
+    """Result of a task: `merged`, or entries of a reopened generation with its rows by batch and Kafka partition."""
 
     merged: tuple[Merged, ...] = ()
     copied: tuple[FileEntry, ...] = ()

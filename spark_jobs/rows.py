@@ -136,7 +136,7 @@ def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:
 
 
 def _event_ms(value: pa.Scalar, form: str) -> int | None:
-    """None where the column does not hold what event time was made of any more."""
+    """Event time; None where the column no longer holds what it was made of."""
     if form == "timestamp":
         return None if value.as_py() is None else value.cast(pa.int64()).as_py() // 1000
     from spark_jobs.engine.event_time import event_ms

@@ -1,4 +1,4 @@
-"""What do the records of a topic hold that no column takes? The child process of `tidegate schema propose`.
+"""Looks in a topic's records for fields that no column takes: the child process of `tidegate schema propose`.
 
 A JSON line in, a JSON line out, until the input ends. Settings come this way because some are secret.
 
@@ -37,7 +37,7 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
     for line in source:
         try:
             answer = sample(json.loads(line), open_source)
-        except Exception as e:  # whoever asked is told, and may ask again
+        except Exception as e:  # the caller is told, and may ask again
             answer = {"error": last_line(from_exception(e))}
         print(json.dumps(answer), file=sink, flush=True)
     return 0

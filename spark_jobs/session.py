@@ -34,7 +34,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Terms:
-    """What a session is told when it starts. `folder` is this user's alone; `identity` is of the code and its setting.
+    """Terms that a session is started with. `folder` is this user's alone; `identity` is of the code and its setting.
 
     It ends after `idle_s` seconds without work, or after `batches` plans.
     """

@@ -39,12 +39,12 @@ _MOST_WORDS = 400
 
 
 class Again(Exception):
-    """What a task attempt raises for a failure that may pass; Spark runs the task again."""
+    """Raised by a task attempt for a failure that may pass; Spark runs the task again."""
 
 
 @dataclass(frozen=True)
 class Ended(Generic[R]):
-    """How a task's last attempt ended."""
+    """End of a task's last attempt."""
 
     result: R | None = None
     failure: Failure | None = None
@@ -93,7 +93,7 @@ def _on_executor(run: Callable[[T, int], R], secrets: dict[str, str] | None, mos
 
 
 def attempt(run: Callable[[], R], number: int, most: int, tell: Callable[[Failure], None]) -> Ended[R]:
-    """What `run` returns, or its failure for good, which `tell` has heard of. `number`: of the tries before this one.
+    """Return what `run` returns, or its failure for good after `tell(failure)`. `number`: of the tries before this one.
 
     Raises Again for a failure that may pass, while there are tries left."""
     if number:
@@ -189,7 +189,7 @@ class FailedAttempts:
 
 
 def reason(error: str) -> str:
-    """Why a task attempt failed, in a line, of what Spark tells of it."""
+    """Reason of a failed task attempt, in a line, from what Spark tells of it."""
     mark = f"{Again.__module__}.{Again.__qualname__}: "
     if mark in error:
         text = error.rpartition(mark)[2].splitlines()[0]

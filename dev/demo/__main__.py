@@ -68,7 +68,7 @@ def _run(out: Output) -> int:
 
 
 def _storage() -> str:
-    """Where the tables lie: STORAGE=local (the default) or STORAGE=hdfs."""
+    """Place of the tables: STORAGE=local (the default) or STORAGE=hdfs."""
     found = os.environ.get("STORAGE") or "local"
     if found not in _PARTS:
         raise DemoFailed(f"STORAGE={found}: there are {', '.join(_PARTS)}")

@@ -194,7 +194,7 @@ def partition_values(name: str) -> dict[str, str]:
 
 
 def local_path(uri: str, copy: Path | None = None) -> Path:
-    """Where the file or directory is to be read: on this disk, or, for one on HDFS, in the copy."""
+    """Path at which the file or directory can be read: on this disk, or, for one on HDFS, in the copy."""
     path = unquote(urlsplit(uri).path)
     return Path(path) if copy is None else copy / path.lstrip("/")
 

@@ -16,7 +16,7 @@ _LOOK_S = 0.25
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command said, standard error included; `ok` is exit code 0, `failure` says what went wrong if not."""
+    """Output of a command, standard error included; `ok` is exit code 0, `failure` says what went wrong if not."""
 
     ok: bool
     text: str

@@ -1,4 +1,4 @@
-"""What the demo says: headings with elapsed seconds, progress lines, and checks that it remembers."""
+"""Prints what the demo says: headings with elapsed seconds, progress lines, and checks that it remembers."""
 
 from __future__ import annotations
 

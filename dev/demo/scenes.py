@@ -1,4 +1,4 @@
-"""What the demo shows, one scene after the other."""
+"""Scenes of the demo, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo's scenes work with: the running stack, one pipeline, and what they look at an hour with."""
+"""Everything that the demo's scenes work with: the running stack, one pipeline, and what they look at an hour with."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def hour_state(world: World, hour: datetime) -> HourState:
 
 
 def visible_files(folder: Path | HdfsPath) -> list[Path | HdfsPath]:
-    """What a reader of the table sees in a partition's directory."""
+    """Files that a reader of the table sees in a partition's directory."""
     return sorted(f for f in folder.iterdir() if not f.name.startswith((".", "_"))) if folder.is_dir() else []
 
 
@@ -114,7 +114,7 @@ def window_of(hour: datetime) -> WindowKey:
 
 
 def hour_name(hour: datetime) -> str:
-    """As commands and people write it: 2013-01-26T16:00."""
+    """The hour as commands and people write it: 2013-01-26T16:00."""
     return hour.strftime("%Y-%m-%dT%H:%M")
 
 

@@ -25,7 +25,7 @@ log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 
 
 class Hdfs(Part):
-    """Whoever runs the stack is HDFS's superuser. Blocks have one copy."""
+    """The user who runs the stack is HDFS's superuser. Blocks have one copy."""
 
     name = "hdfs"
     port_names = ("hdfs", "hdfs_http", "hdfs_datanode", "hdfs_datanode_ipc", "hdfs_datanode_http")

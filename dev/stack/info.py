@@ -1,4 +1,4 @@
-"""What a stack tells about itself."""
+"""Facts about a stack, for those who use it."""
 
 from __future__ import annotations
 

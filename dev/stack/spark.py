@@ -61,7 +61,7 @@ def recommended_conf(places: Places) -> dict[str, str]:
 
 
 def archive_path(places: Places) -> Path:
-    """Where the archive for the installed Java and PySpark is, or would be."""
+    """Path of the archive for the installed Java and PySpark, made or not."""
     fits = f"{find_java().home}|{find_java().version}|{version('pyspark')}|{spark_home()}"
     return places.templates / f"spark-{hashlib.sha256(fits.encode()).hexdigest()[:16]}.jsa"
 

@@ -1,4 +1,4 @@
-"""What a stack's folder remembers: the processes of the present run, ports, what was asked for."""
+"""Contents of a stack's folder: the processes of the present run, ports, what was asked for."""
 
 from __future__ import annotations
 

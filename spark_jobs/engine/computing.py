@@ -19,7 +19,7 @@ class ComputingDecoder:
         except Refused as e:
             name, text = e.problems[0]
             place = WHERE if name == WHERE else f"expr of column {name}"
-            raise refuse(f"{place}: {text}", advice="mend the expression: tidegate spec validate", field=name) from None
+            raise refuse(f"{place}: {text}", advice="fix the expression: tidegate spec validate", field=name) from None
 
     def decode(self, chunk: Chunk) -> Decoded:
         decoded = self._decoder.decode(chunk)

@@ -36,7 +36,7 @@ Record = tuple[int, int, bytes | None, bytes | None]
 
 
 class Readers:
-    """Where the records of each part of a plan come from. The source is connected to only if a part needs it."""
+    """Readers of the records of each part of a plan. The source is connected to only if a part needs it."""
 
     def __init__(
         self, plan: ReadPlan, open_source: Callable[[ReadPlan], Reader], open_file: Callable[[str], BinaryIO]
@@ -79,7 +79,7 @@ class DirtyReader(Reader):
             yield from _chunks(heapq.merge(*streams, key=lambda record: record[0]))
 
     def _rows(self, source: Source, wanted: OffsetRange) -> Iterator[Record]:
-        """Of one file, in order. Raises JobError if it is not the manifest's file."""
+        """Read one file, in order. Raises JobError if it is not the manifest's file."""
         uri, stream = self._open(source)
         with closing(stream):
             try:

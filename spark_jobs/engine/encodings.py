@@ -1,4 +1,4 @@
-"""Which columns of a file get a dictionary, statistics, a compressor: decided by rows that it will hold."""
+"""Chooses which columns of a file get a dictionary, statistics, a compressor, from rows that it will hold."""
 
 from __future__ import annotations
 

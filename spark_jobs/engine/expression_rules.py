@@ -1,4 +1,4 @@
-"""Which SQL a pipeline may compute with: one scalar expression over its columns, the same for the same row at any time.
+"""SQL that pipelines compute with: one scalar expression over its columns, the same for the same row at any time.
 
 DuckDB's own parser and function catalogue say what an expression is made of; what they cannot vouch for is refused.
 Results become a column's type by strict rules: nothing is rounded, cut off or guessed.
@@ -61,7 +61,7 @@ _KINDS: dict[str, list[tuple]] = {}
 
 
 class Wrong(ValueError):
-    """Why an expression cannot be taken, in words for its author."""
+    """Says why an expression is refused, in words for its author."""
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -125,7 +125,7 @@ class Rules:
         return node["select_list"][0]
 
     def _reserved(self, text: str, known: Sequence[str]) -> str:
-        """Of the columns that the text seems to name, one whose name SQL keeps for itself."""
+        """Column that the text seems to name and whose name SQL keeps for itself."""
         words = {w.lower() for w in re.findall(r"[A-Za-z_]\w*", text)} & {k.lower() for k in known}
         rows = self.connection.execute(
             "select keyword_name from duckdb_keywords() where keyword_category in ('reserved', 'type_function')"
@@ -226,7 +226,7 @@ class Rules:
 
 
 def _aggregate_by_name(name: str, arguments: list[dict[str, Any]]) -> None:
-    """Of a list's elements: which aggregate must be written down, and be one that does not draw lots."""
+    """Check an aggregate of a list's elements: it must be written down, and be one that does not draw lots."""
     which = arguments[1]["expression"] if len(arguments) > 1 else {}
     told = which.get("literal", {}).get("text") or which.get("value", {}).get("value")
     if which.get("class") != "CONSTANT" or not isinstance(told, str) or told.lower().startswith(_APPROXIMATE):

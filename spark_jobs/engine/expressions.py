@@ -153,7 +153,7 @@ class Expressions:
         return found
 
     def _careful(self, rows: pa.Table) -> pa.Table:
-        """What even TRY() lets through is looked for by halves: it is one row's error, not the chunk's."""
+        """Compute by halves, to find the one row with an error that even TRY() lets through."""
         try:
             return self._run(rows, careful=True)
         except _OF_A_ROW:
@@ -218,7 +218,7 @@ class Expressions:
         return failed
 
     def _explained(self, row: pa.Table, name: str) -> str:
-        """Why this row has no value: the engine's words, or the value that does not fit."""
+        """Reason why this row has no value: the engine's words, or the value that does not fit."""
         self._connection.register("*rows", row)
         try:
             if name == WHERE:

@@ -1,4 +1,4 @@
-"""What a job reports of an exception: in `failure.json`, and as its last line."""
+"""Reports an exception: in `failure.json`, and as the job's last line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEMORY = (
 
 
 def from_exception(error: BaseException) -> Failure:
-    """What to report for any exception; unknown ones are worth another try."""
+    """Failure to report for any exception; unknown ones are worth another try."""
     if isinstance(error, JobError):
         return error.failure
     if isinstance(error, TidegateError):

@@ -122,7 +122,7 @@ class Gatherer:
         self._waiting, self._spill = [], None
 
     def overflowed(self) -> tuple[TaskOverflow, ...]:
-        """What has been written to overflow partitions."""
+        """Rows that were written to overflow partitions."""
         return self._places.told()
 
     def _flush_rows(self, *, last: bool = False) -> None:

@@ -57,7 +57,7 @@ def file_checksum(rows: pa.Table, kind: str, values: PartitionValues, dynamic: S
 
 
 def checksum(rows: pa.Table, texts: Mapping[str, pa.Array | str | None]) -> int:
-    """Of rows that all have the same columns; `texts` as for `row_hashes`."""
+    """Checksum of rows that all have the same columns; `texts` as for `row_hashes`."""
     return total(row_hashes(rows, texts))
 
 

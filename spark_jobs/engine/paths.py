@@ -1,4 +1,4 @@
-"""Where a value is in a message: `$.a.b`, or `$."odd name".b` for keys that are not plain words."""
+"""Paths of values in a message: `$.a.b`, or `$."odd name".b` for keys that are not plain words."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _shown(text: str | None) -> str:
 
 
 def combined(found: list[TaskOverflow]) -> tuple[Overflow, ...]:
-    """What all tasks of an attempt sent to overflow partitions, by window."""
+    """Rows that all tasks of an attempt sent to overflow partitions, by window."""
     by_window: dict[int, list[TaskOverflow]] = {}
     for one in found:
         by_window.setdefault(one.window_ms, []).append(one)

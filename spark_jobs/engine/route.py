@@ -1,4 +1,4 @@
-"""Where each record goes: dirty, (filtered,) late (by policy) or data, by the rules that the batch's plan pinned."""
+"""Routes records: dirty, (filtered,) late (by policy) or data, by the rules that the batch's plan pinned."""
 
 from __future__ import annotations
 

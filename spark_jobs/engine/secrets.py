@@ -25,7 +25,7 @@ def registry_settings() -> dict[str, str]:
 
 
 def read(path: str) -> dict[str, str]:
-    """What a secrets file holds. Raises JobError, which quotes none of it."""
+    """Contents of a secrets file. Raises JobError, which quotes none of it."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)

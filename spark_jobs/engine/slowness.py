@@ -26,7 +26,7 @@ class Slowness:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """What is done in here is the slow path. For a chunk, not for a message: looking at the clock costs too."""
+        """Count the time in here as the slow path. For a chunk, not for a message: looking at the clock costs too."""
         began = time.thread_time()
         try:
             yield

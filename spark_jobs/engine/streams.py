@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 class KeptOpen:
     """What pyarrow asks of a stream that it writes to, beside `write` and `tell`. pyarrow closes what it lets go of:
-    here that does nothing, and whoever has opened the file closes it."""
+    here that does nothing: the file's opener closes it."""
 
     mode = "wb"
     closed = False

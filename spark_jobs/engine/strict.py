@@ -1,4 +1,4 @@
-"""What a JSON value may be for a Hive type: the definition, one value at a time (docs/types.md in words).
+"""JSON values that fit a Hive type: the definition, one value at a time (docs/types.md in words).
 
 The vectorised decoder takes what it is sure of and hands every other record to these rules, so that they alone decide.
 Numbers arrive as text (`JsonInt`, `JsonFloat`): nothing is rounded before the type has been asked.
@@ -48,7 +48,7 @@ class Unfit(ValueError):
 
 
 def describe(value: Any) -> str:
-    """What a JSON value is, in words for a reason."""
+    """Name of a JSON value's kind, in words for a reason."""
     if value is None:
         return "null"
     if isinstance(value, bool):

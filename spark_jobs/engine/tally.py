@@ -1,4 +1,4 @@
-"""What is counted while one planned range (or a piece of it) is read."""
+"""Counts what one planned range (or a piece of it) gives while it is read."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ def _undecodable(chunk: Chunk, spans: Spans, refused: dict[int, Bad]) -> JobErro
 
 
 class _Rules:
-    """What decides membership for one part; `today` only where columns are decoded by another spec than membership."""
+    """Rules of membership for one part; `today` only where columns are decoded by another spec than membership."""
 
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
         deciding = _deciding(pipeline, part)
@@ -319,7 +319,7 @@ class _Today:
 
 
 def _keep_memory() -> None:
-    """What one flush gives back serves the next: getting pages from the system again and again costs up to a fifth."""
+    """Keep freed memory for the next flush: getting pages from the system again and again costs up to a fifth."""
     try:
         pa.set_memory_pool(pa.jemalloc_memory_pool())
         pa.jemalloc_set_decay_ms(KEEP_MEMORY_MS)
@@ -337,7 +337,7 @@ def _all_but(count: int, bad: dict[int, Bad]) -> pa.Array:
 
 
 def _count_late(routed: Routed, wanted: pa.Array, spans: Spans) -> pa.Array:
-    """Of the `wanted` rows those that are to be written; rows that are rerouted or dropped are counted."""
+    """Those of the `wanted` rows that are to be written; rows that are rerouted or dropped are counted."""
     if routed.rerouted is not None:
         rerouted = pc.and_(wanted, routed.rerouted)
         for span in spans:

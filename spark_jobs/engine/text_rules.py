@@ -1,4 +1,4 @@
-"""What a text may be for a Hive type: fields of CSV messages, and columns with `convert: text` (docs/types.md).
+"""Texts that fit a Hive type: fields of CSV messages, and columns with `convert: text` (docs/types.md).
 
 Numbers, booleans and dates are spelled as JSON spells them, times as ISO 8601; nothing is trimmed.
 """
@@ -85,7 +85,7 @@ def _float(text: str, name: str) -> float:
 
 
 def finite(number: float, name: str) -> float:
-    """As a `float` or `double`, rounded to the nearest. Raises Unfit for what is, or would be, infinite or NaN."""
+    """A `float` or `double`, rounded to the nearest. Raises Unfit for what is, or would be, infinite or NaN."""
     if name == "float" and math.isfinite(number):
         try:
             number = struct.unpack("f", struct.pack("f", number))[0]

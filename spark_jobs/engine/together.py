@@ -57,7 +57,7 @@ class Together:
 
 
 class Spans:
-    """Which records of a chunk come from which piece; in order, without holes."""
+    """Spans of a chunk's records by their piece; in order, without holes."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans

@@ -38,7 +38,7 @@ FOOTER_ROWS, IDENTITY = "tidegate.rows", "tidegate.identity"
 
 @dataclass(frozen=True)
 class Place:
-    """What one file may hold. `values` are dynamic partition values, for data only; `window_ms` is None for dirty.
+    """Rows that may share a file. `values` are dynamic partition values, for data only; `window_ms` is None for dirty.
 
     `overflow`: rows whose own values have no partition; their files have a column more."""
 
@@ -236,7 +236,7 @@ class Files:
 def footer(
     kind: str, window_ms: int | None, values: PartitionValues, checksum: int, partitions: tuple[PartitionRows, ...]
 ) -> dict[str, str]:
-    """What a file's footer says of its rows, where the format has room for it."""
+    """Entries of a file's footer about its rows, where the format has room for them."""
     return {
         FOOTER_ROWS: dumps(partitions),
         "tidegate.kind": kind,

@@ -16,7 +16,7 @@ from tidegate.core.spec.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Bad:
-    """Why a message is no row; `field` is the column (and the place in it), or empty for the message as a whole."""
+    """Message that is not a row; `field` is the column (and the place in it), or empty for the message as a whole."""
 
     reason: str
     field: str = ""
@@ -24,7 +24,7 @@ class Bad:
 
 @dataclass
 class Decoded:
-    """As many rows as there were records, in their order: row i is message i, whatever its bytes.
+    """Rows, as many as there were records, in their order: row i is message i, whatever its bytes.
 
     `table` has the pipeline's columns (and `_extra`); the cells of a bad row mean nothing.
     `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.

@@ -88,7 +88,7 @@ class Assembly:
         return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
 
     def slowly(self, why: str, values: Sequence[bytes | None], by_rules: ByRules) -> Decoded:
-        """What the row rules say, where the C library reads none of the messages; `why` it does not."""
+        """Rows by the row rules, where the C library reads none of the messages; `why` it does not."""
         slow = Slowness()
         slow.count(why, len(values))
         with slow.timed():
@@ -104,7 +104,7 @@ class Assembly:
         values: Sequence[bytes | None],
         by_rules: ByRules,
     ) -> Decoded:
-        """What the C library has read, and by the rules the messages that it was not sure of, in their places. `why` it
+        """Rows of the C library, and by the rules those that it was not sure of, in their places. `why` it
         was not, for each of them."""
         table = pa.Table.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
         decoded = Decoded(table, None if self.time_path is None else batch.column(len(self._schema)))
@@ -159,7 +159,7 @@ class Assembly:
                 bad.setdefault(row, Bad(NULL, name))
 
     def _first(self, values: Values) -> Bad:
-        """What is wrong first, in the order of the columns, the event time last."""
+        """First error, in the order of the columns, the event time last."""
         for (name, _, _, nullable), value in zip(self.columns, values, strict=False):
             if isinstance(value, Unfit):
                 return Bad(value.reason, name + value.field)

@@ -1,4 +1,4 @@
-"""What the C library is told of CSV messages: their marks, and which columns want the field at each position."""
+"""Tells the C library of CSV messages: their marks, and which columns want the field at each position."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _bytes(text: str) -> bytes:
 def program_for(
     pipeline: Pipeline, settings: CsvFormat, wanted: Sequence[int], spare: Collection[int]
 ) -> CsvProgram | None:
-    """None where there is no library, or it cannot read such messages."""
+    """Program for the pipeline; None without a library, or where it cannot read such messages."""
     library = wire_program.library() if wire_program.fits(pipeline) else None
     if library is None or not hasattr(library, native.CSV):
         return None

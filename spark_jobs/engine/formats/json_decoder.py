@@ -57,7 +57,7 @@ class JsonDecoder:
         return self._patched(decoded, values, why)
 
     def _finish(self, batch: pa.RecordBatch, program: Program, unsure: int) -> tuple[Decoded, set[int]]:
-        """What the library leaves to Python: columns and event times that came as text. And the rows in doubt."""
+        """Convert what the library leaves to Python: columns and event times that came as text; list rows in doubt."""
         doubted: set[int] = set()
         slow = Slowness()
         columns = {name: batch.column(name) for name in batch.schema.names}

@@ -1,4 +1,4 @@
-"""What the C library is told to look for in a pipeline's messages: a tree of paths and types, and its answers."""
+"""Tells the C library what to look for in a pipeline's messages: a tree of paths and types, and its answers."""
 
 from __future__ import annotations
 

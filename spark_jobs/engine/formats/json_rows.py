@@ -170,7 +170,7 @@ class RowRules:
         self._nested = {name: inside(self.known, path) for name, path, _, _, _ in self._columns}
 
     def column_rule(self, name: str) -> Callable[[str], Any]:
-        """What turns the JSON text of a column's value into the value. Raises Unfit."""
+        """Function that turns the JSON text of a column's value into the value. Raises Unfit."""
         kind, rule = next((kind, rule) for column, _, kind, _, rule in self._columns if column == name)
         known = None if self.unknown_fields == "ignore" else self._nested[name]
         if known is None:

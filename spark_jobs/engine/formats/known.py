@@ -1,4 +1,4 @@
-"""Which fields of a message columns take, as a tree, and the names of those that none takes.
+"""Tree of the fields of a message that columns take, and names for those that none takes.
 
 A field is known if a column has its path, a path below it or one above it. A struct knows the fields that it names, in
 arrays and maps too; any other type knows all that is below. A field inside another is named by its path, `$.a.b`: a key
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Items:
-    """What is known of an array's elements, or of a map's values."""
+    """Known fields of an array's elements, or of a map's values."""
 
     each: Known
 
@@ -58,7 +58,7 @@ def of_type(kind: HiveType | None) -> Known:
 
 
 def joined(one: Known, other: Known) -> Known:
-    """What either of two columns takes."""
+    """Known fields of either of two columns."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one | {k: joined(one[k], each) if k in one else each for k, each in other.items()}
     if isinstance(one, Items) and isinstance(other, Items):
@@ -97,7 +97,7 @@ def path_of(place: Iterable[Any]) -> str:
 
 
 def at_the_top(key: str, version: int) -> str:
-    """What an unknown field of the message itself is called: its key, unless that could be taken for a path."""
+    """Name of an unknown field of the message itself: its key, unless that could be taken for a path."""
     return f"$.{spelled(key)}" if version >= NESTED and key.startswith("$.") else key
 
 

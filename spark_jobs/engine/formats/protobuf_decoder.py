@@ -96,7 +96,7 @@ class ProtobufDecoder:
         return self._message(value[start:])
 
     def _after_indexes(self, value: bytes) -> int:
-        """Where the message begins, if the indexes before it are those of our message."""
+        """Place where the message begins, if the indexes before it are those of our message."""
         count, at = _number(value, HEADER)
         if not 0 <= count <= len(value):
             raise Malformed("cut off in its message indexes")

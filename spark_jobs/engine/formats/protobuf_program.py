@@ -1,4 +1,4 @@
-"""What the C library is told of protobuf messages: plans that fill a pipeline's columns, as `protobuf_values` does."""
+"""Tells the C library of protobuf messages: plans that fill a pipeline's columns, as `protobuf_values` does."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class _Parts(ctypes.Structure):
 
 
 def _headers(index: tuple[int, ...]) -> list[bytes]:
-    """How an index path is usually written; other spellings are not sure."""
+    """Usual spelling of an index path; others are not sure."""
     whole = b"".join(_varint(n << 1) for n in (len(index), *index))
     if len(whole) > _LONGEST_HEADER:
         raise Unsure
@@ -281,7 +281,7 @@ def program_for(
     known: Known,
     index: tuple[int, ...] | None,
 ) -> ProtobufProgram | None:
-    """None where there is no library, or it cannot read such messages."""
+    """Program for the pipeline; None without a library, or where it cannot read such messages."""
     library = wire_program.library() if wire_program.fits(pipeline) else None
     if library is None:
         return None

@@ -1,4 +1,4 @@
-"""What the C library is told of binary messages, whatever their format: columns, and what a value becomes."""
+"""Tells the C library of binary messages, whatever their format: columns, and what a value becomes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fits(pipeline: Pipeline) -> bool:
 
 
 def why_not(pipeline: Pipeline) -> str:
-    """Why there is no program for the pipeline, as it is counted."""
+    """Reason why the pipeline has no program, as it is counted."""
     if library() is None:
         return slow_path.LIBRARY
     if unreadable(pipeline):

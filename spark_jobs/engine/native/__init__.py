@@ -46,7 +46,7 @@ def row_hashes() -> Callable[..., int] | None:
 
 
 def notes() -> tuple[str, ...]:
-    """What the job's log should say of this process: what decoded its messages; nothing if none had to be decoded."""
+    """Lines of this process for the job's log: what decoded its messages; nothing if none had to be decoded."""
     if not _asked:
         return ()
     why = why_not()
@@ -73,7 +73,7 @@ def here() -> str:
 
 
 def why_not() -> str:
-    """Why there is no library; empty if there is."""
+    """Reason why there is no library; empty if there is one."""
     found = _load()
     return found if isinstance(found, str) else ""
 

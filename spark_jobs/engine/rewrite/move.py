@@ -53,7 +53,7 @@ class Copier:
         self._schema, self._beyond = data_schema(pipeline), overflow_values(pipeline)
 
     def copy(self, copy: Copy) -> list[BatchRows]:
-        """What was taken, by batch and Kafka partition. Raises JobError for a file that is not the manifest's."""
+        """Rows that were taken, by batch and Kafka partition. Raises JobError for a file that is not the manifest's."""
         uri, stream = located(copy.source, self._open_file)
         with stream:
             refuse_unknown(copy.source.entry, uri)
@@ -119,7 +119,7 @@ class Splitter:
         self._events: Events = None
 
     def run(self, groups: Sequence[Merge]) -> tuple[list[FileEntry], tuple[BatchRows, ...], tuple[TaskOverflow, ...]]:
-        """What was written, its rows by batch and Kafka partition, and what went to the overflow partition."""
+        """Files written, their rows by batch and Kafka partition, and what went to the overflow partition."""
         # late files do not say each row's event time: bounds of all of them are bounds of each
         self._events = _bounds([s.entry for group in groups for s in group.sources])
         try:

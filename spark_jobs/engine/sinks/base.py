@@ -1,4 +1,4 @@
-"""What a file format has to do: write rows to a stream, and give back what a finished file holds."""
+"""File formats: each writes rows to a stream, and gives back what a finished file holds."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class _End:
         """The stream is flushed when it is closed."""
 
     def keep(self) -> None:
-        """What comes now is the end."""
+        """Keep what comes from now on: the end of the file."""
         self._kept = []
 
     def release(self, labels: Mapping[str, str]) -> int:

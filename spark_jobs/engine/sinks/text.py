@@ -122,7 +122,7 @@ def _content(texts: pa.Array) -> memoryview:
 
 
 def _spelled(column: pa.Array) -> pa.Array:
-    """As large strings, null where they are null."""
+    """Values as large strings, null where they are null."""
     kind = column.type
     if pa.types.is_string(kind):
         return _escaped(column.cast(_WIDE))
@@ -152,7 +152,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def _float(column: pa.Array) -> pa.Array:
-    """As Java spells what is no number."""
+    """Text as Java spells infinity and NaN."""
     texts = column.cast(_WIDE)
     if pc.all(pc.is_finite(column)).as_py() is not False:
         return texts
