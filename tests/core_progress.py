@@ -22,7 +22,8 @@ def batch(
     """`landed` and `clock` in hours before NOW; planned a minute before it landed."""
     at = NOW - int(landed * HOUR)
     asked = at - MINUTE if clock is None else NOW - int(clock * HOUR)
-    return BatchLook(number, state, asked, at, {} if look is None else {0: look})
+    looks = {} if look is None else {0: look}
+    return BatchLook(number, state in ("SEALED", "LANDED"), asked, at, looks, state == "ABANDONED")
 
 
 def read(start: int, end: int, newest_h: float | None, high: int = 2_000, size: int = 0) -> Look:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_jobs.engine.failures import JobError, refuse
+from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.spec.proposals import advice, propose
@@ -29,4 +30,5 @@ def unknown_field(
         partition=partition,
         offset=chunk.offsets[row],
         field=name[:200],
+        kind=RefusalKind.UNKNOWN_FIELD,
     )

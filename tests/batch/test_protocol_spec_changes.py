@@ -15,6 +15,7 @@ from tests.hooks import Died, Hook, die, use_catalogue
 from tests.look.test_where_chaos import InProcessRows
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, SpecError
+from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
@@ -279,6 +280,9 @@ def test_a_refused_batch_goes_on_with_the_column_that_it_lacked(world: World) ->
         ingest.write(world.context(), "r2")
     assert "unknown field 'gate', for example \"B7\" (partition 0, offset 4" in str(refused.value)
     assert "- {name: gate, type: string}" in refused.value.advice
+    stored = world.context().ledger.batches.refusal("readings", 2)
+    assert stored is not None
+    assert (stored.kind, stored.is_releasable) == (RefusalKind.UNKNOWN_FIELD, False)
     batch = world.context().ledger.batches.open("readings")
     assert batch is not None
     world.change_spec(columns=(*world.pipeline.columns, Column(name="gate", type="string", path="$.gate")))

@@ -6,13 +6,16 @@ import json
 
 import pytest
 import sqlalchemy
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from tests.contract.test_ledger import NAME, WINDOW, closed, ledger, now, open_ledger, planned, url
-from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.errors import LedgerError, LostComparison, UnknownWord
 from tidegate.core.batch.refusal import Refusal, RefusalKind
+from tidegate.core.batch.states import BatchKind, BatchState
 from tidegate.ledger import SqlLedger, schema
+from tidegate.ledger.reads import SqlReads
 from tidegate.ledger.texts import String, Text, storable
+from tidegate.ledger.waits import SqlWaits
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 
@@ -73,3 +76,40 @@ def test_what_is_stored(text: str, stored: str) -> None:
     assert storable(text) == stored
     assert storable(stored) == stored
     assert json.loads(storable(json.dumps(text, ensure_ascii=False))) == (stored if len(stored) == 1 else text)
+
+
+def test_words_that_only_a_newer_release_knows(ledger: SqlLedger) -> None:
+    """States and kinds are members of core's enums wherever they come from, and anything else is refused by name."""
+    closed(ledger)
+    batch = SqlReads(ledger.store).batch(NAME, 1)[0]
+    assert batch is not None
+    assert [type(x) for x in (batch.state, batch.kind)] == [BatchState, BatchKind]
+
+    def put(statement: str) -> None:
+        with ledger.store.begin() as c:
+            c.exec_driver_sql(statement)
+
+    put("UPDATE batches SET refused = 'odd', refused_kind = 'too_new'")
+    refused = ledger.batches.refusal(NAME, 1)
+    assert refused is not None
+    assert (refused.kind, refused.is_releasable) == (RefusalKind.OTHER, False)
+    put("UPDATE windows SET state = 'PARTED'")
+    with pytest.raises(UnknownWord, match="^'PARTED' is no WindowState of this release, which knows OPEN, CLOSING"):
+        ledger.windows.get(NAME, WINDOW)
+    with pytest.raises(UnknownWord, match="'PARTED'"):
+        SqlWaits(ledger.store.engine).look([NAME], [(NAME, WINDOW.start_ms)])
+    put("UPDATE batches SET state = 'SPLIT'")
+    for look in (
+        lambda: ledger.batches.get(NAME, 1),
+        lambda: SqlReads(ledger.store).batch(NAME, 1),
+        lambda: SqlReads(ledger.store).progress([NAME], 0),
+    ):
+        with pytest.raises(UnknownWord, match="'SPLIT' is no BatchState .* which knows PLANNED, WRITING"):
+            look()
+
+
+def test_no_other_word_is_written_or_asked_for(ledger: SqlLedger) -> None:
+    b = schema.batches
+    for statement in (select(b).where(b.c.state == "LANDET"), update(b).values(kind="inject")):
+        with pytest.raises(LedgerError, match="is not a valid Batch"), ledger.store.begin() as c:
+            c.execute(statement)

@@ -24,7 +24,7 @@ from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 NOW = T0 + 100 * HOUR
 WINDOWS = replace(PIPELINE.windows, start_ms=T0, watermark_delay_ms=HOUR, idle="wait")
 SPEC = replace(PIPELINE, windows=WINDOWS)
-LANDED = BatchLook(3, "LANDED", NOW - 70_000, NOW - 60_000, {0: Look(start=0, end=10, log_start=0, high_watermark=10)})
+LANDED = BatchLook(3, True, NOW - 70_000, NOW - 60_000, {0: Look(start=0, end=10, log_start=0, high_watermark=10)})
 SURVEY = Survey(
     progress=Progress("id", LANDED, LANDED),
     facts=TopicFacts(
@@ -140,7 +140,7 @@ def test_every_value_from_its_fact() -> None:
 def test_the_age_of_what_is_unread() -> None:
     read = BatchLook(
         3,
-        "LANDED",
+        True,
         NOW - 70_000,
         NOW - 60_000,
         {

@@ -42,10 +42,9 @@ def test_what_helps_a_refused_batch(kind: RefusalKind, advice: str | None, helps
 
 
 def test_from_the_columns_of_a_batch() -> None:
-    assert refusal_of(None, "job", "x", 1, 2) is None, "0.1.0 has cleared the words only"
+    assert refusal_of(None, RefusalKind.JOB, "x", 1, 2) is None, "0.1.0 has cleared the words only"
     assert refusal_of("x", None, None) == Refusal(kind=RefusalKind.OTHER, said="x"), "0.1.0 has written the words only"
-    assert refusal_of("x", "of a later release", "y") == Refusal(kind=RefusalKind.OTHER, said="x", advice="y")
-    assert refusal_of("x\ny", "job", "z", 1, 2) == Refusal(
+    assert refusal_of("x\ny", RefusalKind.JOB, "z", 1, 2) == Refusal(
         kind=RefusalKind.JOB, said="x\ny", advice="z", partition=1, offset=2
     )
 

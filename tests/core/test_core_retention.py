@@ -143,7 +143,7 @@ def test_planned_offsets_are_unread_until_the_batch_is_sealed() -> None:
 def test_a_sealed_batch_says_how_far_reading_is() -> None:
     newest = replace(batch(14, 0, read(1_000, 1_500, 100), "SEALED"), landed_ms=None)
     assert one(topic(), progress(newest, LANDED, BASE)).behind_ms == 100 * HOUR
-    newest = replace(newest, state="WRITING")
+    newest = replace(newest, is_read=False)
     assert one(topic(), progress(newest, LANDED, BASE)).behind_ms == 160 * HOUR
 
 

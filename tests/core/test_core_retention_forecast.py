@@ -108,7 +108,7 @@ class Reader:
             bytes=(end - self.at) * SIZE,
             max_kafka_ms=newest,
         )
-        batch = BatchLook(len(self.planned) + 1, "LANDED", now_ms, now_ms + self.takes_ms, {0: look})
+        batch = BatchLook(len(self.planned) + 1, True, now_ms, now_ms + self.takes_ms, {0: look})
         self.planned.append(batch)
         self.at = end
 
@@ -121,7 +121,7 @@ class Reader:
         landed = [b for b in self.planned if (b.landed_ms or 0) <= now_ms]
         newest = self.planned[-1]
         if newest is not landed[-1]:
-            newest = BatchLook(newest.batch_id, "WRITING", newest.clock_ms, None, newest.partitions)
+            newest = BatchLook(newest.batch_id, False, newest.clock_ms, None, newest.partitions)
         before = landed[:-1]
         old = bisect_left([b.landed_ms or 0 for b in before], now_ms - HOUR + 1)
         return Progress("id", newest, landed[-1], before[max(0, old - 1)] if before else None)

@@ -169,7 +169,7 @@ def test_the_loudest_level_counts_whatever_the_order() -> None:
     assert found.level == WARN
     assert found.first == found.partitions[0]
     assert time_to_loss(state, known, NOW, 4 * DAY).level == CRITICAL
-    unsure = replace(known, landed=None, newest=replace(LANDED, state="PLANNED"))
+    unsure = replace(known, landed=None, newest=replace(LANDED, is_read=False))
     assert time_to_loss(state, unsure, NOW, DAY).level == UNKNOWN
     assert time_to_loss(replace(state, partitions={}), known, NOW, None).level == OFF
 

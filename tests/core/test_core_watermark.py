@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.planning import advance
-from tidegate.core.batch.states import PartitionPlan, Plan
+from tidegate.core.batch.states import PartitionPlan, Plan, first_batch
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
@@ -17,7 +17,6 @@ from tidegate.core.window.watermark import (
     PartitionFacts,
     TopicFacts,
     certify,
-    first_batch,
     global_watermark,
     watermarks,
 )

@@ -115,7 +115,7 @@ def test_columns_that_a_step_names_exist(table: Table, transition: Transition) -
 
 def test_done_refused_and_the_event_of_each(store: Store) -> None:
     schema.metadata.create_all(store.engine)
-    go = Transition(name="go", start=("OPEN",), end="DONE", guards=("closing_batch",), event="gone", doing="going")
+    go = Transition(name="go", start=("OPEN",), end="CLOSED", guards=("closing_batch",), event="gone", doing="going")
     row = {"pipeline": "p", "start_ms": 0}
     with store.engine.begin() as c:
         c.execute(schema.windows.insert().values(**row, end_ms=1, state="OPEN", closing_batch=5))
@@ -126,18 +126,20 @@ def test_done_refused_and_the_event_of_each(store: Store) -> None:
         with pytest.raises(LostComparison, match="^going: somebody else has moved on$"):
             moves.move(store, c, schema.windows, made)
         (now,) = c.execute(schema.windows.select()).all()
-        assert (now.state, now.blocked) == ("DONE", "x")
+        assert (now.state, now.blocked) == ("CLOSED", "x")
         (event,) = c.execute(schema.events.select()).all()
         assert (event.what, event.subject, event.detail, event.at_ms) == ("gone", "s", '{"a":1}', 77)
 
 
 def test_many_rows_along_one_arrow(store: Store) -> None:
     schema.metadata.create_all(store.engine)
-    go = Transition(name="go", start=("A", "B"), end="C", stamps=("closed_ms",))
+    go = Transition(name="go", start=("OPEN", "CLOSING"), end="CLOSED", stamps=("closed_ms",))
     w = schema.windows
     with store.engine.begin() as c:
-        for start, state in enumerate("ABDA"):
+        for start, state in enumerate(("OPEN", "CLOSING", "CLOSED", "OPEN")):
             c.execute(w.insert().values(pipeline="p", start_ms=start, end_ms=1, state=state, closing_batch=0))
         moves.move_all(store, c, w, go, w.c.start_ms < 3, sets={"blocked": "x"}, now=5)
         found = [tuple(r) for r in c.execute(w.select().order_by(w.c.start_ms))]
-    assert [(r[3], r[5], r[6]) for r in found] == [("C", 5, "x"), ("C", 5, "x"), ("D", None, None), ("A", None, None)]
+    assert [(r[3], r[5], r[6]) for r in found] == [
+        ("CLOSED", 5, "x"), ("CLOSED", 5, "x"), ("CLOSED", None, None), ("OPEN", None, None),
+    ]  # fmt: skip

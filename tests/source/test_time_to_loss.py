@@ -75,7 +75,7 @@ def test_what_was_read_is_in_the_ledger(world: World) -> None:
     assert progress.newest == progress.landed
     assert progress.base is None
     assert progress.landed is not None
-    assert (progress.landed.batch_id, progress.landed.state) == (1, "LANDED")
+    assert (progress.landed.batch_id, progress.landed.is_read) == (1, True)
     assert progress.landed.clock_ms == planned_at
     assert progress.landed.partitions == {
         0: Look(

@@ -259,7 +259,7 @@ class Refused:
 
         @staticmethod
         def refusal(name: str, batch_id: int) -> Refusal:
-            return Refusal(kind=RefusalKind.JOB, said="unknown field 'gate'", partition=0, offset=123)
+            return Refusal(kind=RefusalKind.UNKNOWN_FIELD, said="unknown field 'gate'", partition=0, offset=123)
 
 
 def test_the_record_at_which_a_batch_stopped_is_read_too(

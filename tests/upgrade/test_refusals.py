@@ -36,7 +36,7 @@ def test_refusals_of_0_1_0_keep_their_meaning(old_checkout: Path, tmp_path: Path
     assert unknown is not None
     assert lost is not None
     assert (dirty.kind, dirty.is_releasable, dirty.partition) == (RefusalKind.DIRTY_LIMIT, True, None)
-    assert (unknown.kind, unknown.partition, unknown.offset) == (RefusalKind.JOB, 0, 1)
+    assert (unknown.kind, unknown.partition, unknown.offset) == (RefusalKind.UNKNOWN_FIELD, 0, 1)
     assert "unknown field 'other'" in unknown.said
     assert unknown.advice
     assert unknown.helps("readings", 1) == unknown.advice.replace("<pipeline>", "readings")
@@ -55,7 +55,9 @@ GENERAL = (
     [
         ("batch 12: 1,001 of 1,000,000 records are dirty, over dirty.max_count 1000" + GENERAL + "; or", "dirty_limit",
          GENERAL.partition(": ")[2] + "; or", (None, None)),
-        ("attempt 3.1-ab: unknown field 'x' (partition 2, offset 70, field x)" + GENERAL, "job", None, (2, 70)),
+        ("attempt 3.1-ab: unknown field 'x' (partition 2, offset 70, field x)" + GENERAL, "unknown_field", None,
+         (2, 70)),
+        ('attempt 3.1-ab: unknown field "it\'s" (partition 0, offset 7, field it\'s)', "unknown_field", None, (0, 7)),
         ("attempt 3.1-ab: data loss (partition 2)\n  what to do: look", "job", "look", (None, None)),
         ("the receipt of batch 7 does not add up: batch 7: 1 of 2 records are dirty, over dirty.max_count 0" + GENERAL,
          "receipt", None, (None, None)),

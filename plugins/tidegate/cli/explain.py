@@ -10,6 +10,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
 from tidegate.core.base.wording import many
+from tidegate.core.window.states import BUILDING, CURRENT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -175,18 +176,18 @@ def _print_generations(out: Console, e: Explanation) -> None:
     for g in e.view.generations:
         table.add_row(
             str(g.number),
-            g.state + (f"({g.epoch})" if g.state == "BUILDING" else "") + (", deleted" if g.cleaned_ms else ""),
+            g.state + (f"({g.epoch})" if g.state == BUILDING else "") + (", deleted" if g.cleaned_ms else ""),
             g.kind,
             "" if g.rows is None else f"{g.rows:,}",
             f"{len(g.files):,}",
             _short_list(g.batches),
             "-" if g.published_ms is None else iso(g.published_ms // 1000 * 1000),
             (g.digest or "")[:12],
-            style="green" if g.state == "CURRENT" else "",
+            style="green" if g.state == CURRENT else "",
         )
     out.print(table)
     for g in e.view.generations:
-        if g.state == "CURRENT" and g.location:
+        if g.state == CURRENT and g.location:
             paragraph(out, "location", g.location)
 
 

@@ -11,6 +11,7 @@ from tidegate.cli.explain import parse_window
 from tidegate.cli.failures import NOT_WELL, Failed
 from tidegate.cli.output import json_option, print_json
 from tidegate.core.base.wording import those
+from tidegate.core.batch.states import SEALED
 
 if TYPE_CHECKING:
     from tidegate.core.batch.states import OpenBatch
@@ -158,7 +159,7 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool, force: bool) -> N
     batch = ctx.ledger.batches.open(ctx.name)
     if batch is None or batch.plan.batch_id != batch_id:
         raise Failed(f"{ctx.name}: batch {batch_id} is not the open one; {_open_one(batch)}", NOT_WELL)
-    if batch.state == "SEALED":
+    if batch.state == SEALED:
         raise Failed(
             f"{ctx.name}: batch {batch_id} is SEALED: its rows are there; clear the land task instead", NOT_WELL
         )

@@ -37,6 +37,7 @@ from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
     Generation,
+    GenerationKind,
     Moved,
     PublishedGeneration,
     Window,
@@ -189,7 +190,7 @@ class WindowLedger(GroundsLedger, Protocol):
         Returns the ids that are still in the way (then nothing was changed), [] when CLOSED."""
         ...
 
-    def begin_generation(self, name: str, key: WindowKey, current: int, kind: str, why: str = "") -> int:
+    def begin_generation(self, name: str, key: WindowKey, current: int, kind: GenerationKind, why: str = "") -> int:
         """The next generation beside `current`, BUILDING(0), its batch list fixed now; its number.
 
         It carries on the late rows that `current` has taken up. `kind` reopen: and takes up those of all other LANDED

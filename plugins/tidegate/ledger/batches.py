@@ -29,6 +29,7 @@ from tidegate.core.batch.states import (
     WritingBatch,
 )
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt, manifest_digest
+from tidegate.core.window.states import OPEN
 from tidegate.core.window.zonedata import ZoneData
 from tidegate.ledger import ends, log_cut, moves, redrives, rows, schema
 from tidegate.ledger.facts import topic_facts
@@ -51,7 +52,7 @@ class SqlBatches(Part):
                 unknown = f"pipeline {name} is not in the ledger"
                 raise LedgerError(unknown, advice="let its DAG be parsed, or register it")
             at = ends.reach(c, name, pipeline.topic_id)
-            not_open = select(w.c.start_ms).where(w.c.pipeline == name, w.c.state != "OPEN").order_by(w.c.start_ms)
+            not_open = select(w.c.start_ms).where(w.c.pipeline == name, w.c.state != OPEN).order_by(w.c.start_ms)
             return PlanningView(
                 version=pipeline.version,
                 next_batch_id=pipeline.next_batch_id,

@@ -13,12 +13,13 @@ from tidegate.core.batch.states import OPEN_STATES
 from tidegate.core.look.survey import Block, OpenRow
 from tidegate.core.source.log_cut import Cut
 from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import CLOSED, CLOSING
 from tidegate.ledger import schema
 from tidegate.ledger.log_cut import open_cuts
 from tidegate.ledger.store import read_as
 
 b, w = schema.batches, schema.windows
-AT_WORK = literal_column("(state <> 'CLOSED' OR blocked IS NOT NULL)")
+AT_WORK = literal_column(f"(state <> '{CLOSED}' OR blocked IS NOT NULL)")
 """Word by word as the index of such windows says it."""
 
 
@@ -45,7 +46,7 @@ def at_work(c: Connection, names: Sequence[str]) -> tuple[dict[str, int], dict[s
     alarms: dict[str, list[tuple[int, str]]] = defaultdict(list)
     found = select(w.c.pipeline, w.c.start_ms, w.c.state, w.c.blocked).where(w.c.pipeline.in_(names), AT_WORK)
     for x in c.execute(found.order_by(w.c.pipeline, w.c.start_ms)):
-        closing[x.pipeline] += x.state == "CLOSING"
+        closing[x.pipeline] += x.state == CLOSING
         if x.blocked:
             alarms[x.pipeline].append((x.start_ms, x.blocked))
     return closing, alarms

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import INGEST, LANDED
 from tidegate.core.window.forecast import BATCHES, earlier
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 from tidegate.ledger import schema
@@ -23,7 +23,7 @@ _LARGE = ("receipt", "floor", "gaps")
 
 def topic_facts(c: Connection, name: str) -> TopicFacts:
     """What the newest LANDED batch left behind; that is all that readiness rests on. A redrive leaves nothing."""
-    landed = select(b.c.batch_id, b.c.clock_ms).where(b.c.pipeline == name, b.c.state == "LANDED", b.c.kind == INGEST)
+    landed = select(b.c.batch_id, b.c.clock_ms).where(b.c.pipeline == name, b.c.state == LANDED, b.c.kind == INGEST)
     batch = c.execute(landed.order_by(b.c.batch_id.desc()).limit(1)).first()
     if batch is None:
         return NOTHING
@@ -39,10 +39,10 @@ def earlier_facts(c: Connection, names: Sequence[str]) -> dict[str, TopicFacts]:
     """What the batch left behind that a pace is measured from; pipelines of which only one has landed are left out."""
     statement = (
         "WITH asked(pipeline) AS (VALUES {rows}), low AS (SELECT a.pipeline, coalesce((SELECT n.batch_id "
-        f"FROM batches AS n WHERE n.pipeline = a.pipeline AND n.state = 'LANDED' AND n.kind = '{INGEST}' "
+        f"FROM batches AS n WHERE n.pipeline = a.pipeline AND n.state = '{LANDED}' AND n.kind = '{INGEST}' "
         f"ORDER BY n.batch_id DESC LIMIT 1 OFFSET {BATCHES}), 0) AS batch_id FROM asked AS a) "
         "SELECT t.pipeline, t.batch_id, t.clock_ms FROM low JOIN batches AS t ON t.pipeline = low.pipeline "
-        f"AND t.batch_id >= low.batch_id WHERE t.state = 'LANDED' AND t.kind = '{INGEST}' ORDER BY t.batch_id DESC"
+        f"AND t.batch_id >= low.batch_id WHERE t.state = '{LANDED}' AND t.kind = '{INGEST}' ORDER BY t.batch_id DESC"
     )
     landed: dict[str, dict[int, Any]] = defaultdict(dict)
     for row in asked(c, statement, [(name,) for name in names]):

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.plain import from_plain, loads
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import ABANDONED, INGEST
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.publish.grounds import (
     MAX_GAPS,
@@ -131,7 +131,7 @@ def _losses(c: Connection, name: str, within: tuple[int, int]) -> tuple[tuple[Lo
         read_as(Lost, row)
         for row in c.execute(select(x).where(lost).order_by(x.c.batch_id, x.c.partition).limit(MAX_LOSSES))
     ]
-    gone = and_(b.c.pipeline == name, b.c.batch_id.between(*within), b.c.state == "ABANDONED", b.c.kind == INGEST)
+    gone = and_(b.c.pipeline == name, b.c.batch_id.between(*within), b.c.state == ABANDONED, b.c.kind == INGEST)
     source = r.join(b, and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id))
     given_up = select(r.c.batch_id, r.c.partition, r.c.start, r.c.end).select_from(source).where(gone)
     found += [

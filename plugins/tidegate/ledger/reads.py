@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
-from tidegate.core.batch.states import INGEST, OPEN_STATES
+from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES
 from tidegate.core.look.views import Event, Overview, WindowView
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import rows, schema
@@ -74,7 +74,7 @@ class SqlReads(AuditReads, WhereReads, SurveyReads, BoardReads):
 
     def landed(self, name: str) -> list[tuple[int, int]]:
         statement = select(b.c.batch_id, b.c.landed_ms).where(
-            b.c.pipeline == name, b.c.state == "LANDED", b.c.kind == INGEST
+            b.c.pipeline == name, b.c.state == LANDED, b.c.kind == INGEST
         )
         with self._snapshot() as c:
             return [(row.batch_id, row.landed_ms) for row in c.execute(statement.order_by(b.c.batch_id))]
@@ -115,16 +115,16 @@ def _by_state(c: Connection, table: Any, names: Sequence[str]) -> dict[str, dict
 
 def _newest_batches(c: Connection, names: Sequence[str]) -> dict[tuple[str, bool], tuple[str, int]]:
     """Newest batches by pipeline and whether they are open: of all, and of those that have landed."""
-    open_ = case((b.c.state == "LANDED", 0), else_=1)
+    open_ = case((b.c.state == LANDED, 0), else_=1)
     newest = select(b.c.pipeline, open_, func.max(b.c.batch_id)).where(
-        b.c.pipeline.in_(names), b.c.state.in_((*OPEN_STATES, "LANDED"))
+        b.c.pipeline.in_(names), b.c.state.in_((*OPEN_STATES, LANDED))
     )
     return {(name, bool(is_open)): (name, i) for name, is_open, i in c.execute(newest.group_by(b.c.pipeline, open_))}
 
 
 def _duties(c: Connection, names: Sequence[str]) -> dict[str, list[int]]:
     """LANDED batches whose side files are not in their tables yet."""
-    mine = (b.c.pipeline.in_(names), b.c.state == "LANDED", b.c.side_registered.is_(False))
+    mine = (b.c.pipeline.in_(names), b.c.state == LANDED, b.c.side_registered.is_(False))
     found: dict[str, list[int]] = defaultdict(list)
     for name, batch_id in c.execute(select(b.c.pipeline, b.c.batch_id).where(*mine).order_by(b.c.batch_id)):
         found[name].append(batch_id)

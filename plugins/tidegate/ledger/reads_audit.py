@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import INGEST, LANDED
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
@@ -46,8 +46,8 @@ class AuditReads(Snapshots):
             if pipeline is None:
                 return None
             states = select(b.c.state, func.count()).where(b.c.pipeline == name).group_by(b.c.state)
-            unlanded = select(b.c.batch_id, b.c.state).where(b.c.pipeline == name, b.c.state != "LANDED")
-            duties = select(func.count()).where(b.c.pipeline == name, b.c.state == "LANDED", b.c.side_moved.is_(False))
+            unlanded = select(b.c.batch_id, b.c.state).where(b.c.pipeline == name, b.c.state != LANDED)
+            duties = select(func.count()).where(b.c.pipeline == name, b.c.state == LANDED, b.c.side_moved.is_(False))
             kept = select(func.count()).where(owners.c.pipeline == name, owners.c.cleared.is_(False))
             return Spine(
                 name=name,
@@ -66,7 +66,7 @@ class AuditReads(Snapshots):
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:
         """The LANDED batches, cut into runs of at most about `limit` offsets."""
         weight = case((b.c.kind == INGEST, b.c.records), else_=b.c.records * SCATTERED)
-        statement = select(b.c.batch_id, weight.label("weight")).where(b.c.pipeline == name, b.c.state == "LANDED")
+        statement = select(b.c.batch_id, weight.label("weight")).where(b.c.pipeline == name, b.c.state == LANDED)
         with self._snapshot() as c:
             return slabs(((row.batch_id, row.weight) for row in c.execute(statement.order_by(b.c.batch_id))), limit)
 
@@ -110,7 +110,7 @@ class AuditReads(Snapshots):
         mine = exists().where(
             g.c.pipeline == name, g.c.window_ms == f.c.window_ms, g.c.number == f.c.number, g.c.state == CURRENT
         )
-        landed = exists().where(b.c.pipeline == name, b.c.batch_id == files.c.batch_id, b.c.state == "LANDED")
+        landed = exists().where(b.c.pipeline == name, b.c.batch_id == files.c.batch_id, b.c.state == LANDED)
         with self._snapshot() as c:
             found = (
                 told(c, f, f.c.window_ms, mine),

@@ -20,7 +20,7 @@ from tidegate.core.look.views import BatchRow, Event, LossRow, WindowView
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Intent
 from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, WindowKey
+from tidegate.core.window.states import CURRENT, DISCARDED, OPEN, RETIRED, WindowKey
 from tidegate.ledger import schema
 from tidegate.ledger.completeness import answer_of
 from tidegate.ledger.reads_rows import (
@@ -228,7 +228,7 @@ def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, an
     newer = next((x for x in reversed(generations) if x.state not in (CURRENT, RETIRED, DISCARDED)), None)
     return Mark(
         start_ms=start,
-        state="OPEN" if row is None else row.state,
+        state=OPEN if row is None else row.state,
         blocked=None if row is None else row.blocked,
         number=current and current.number,
         kind=current and current.kind,

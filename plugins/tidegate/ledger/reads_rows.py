@@ -15,6 +15,8 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval, OffsetRange, union
 from tidegate.core.base.plain import from_plain, loads
+from tidegate.core.batch.refusal import RefusalKind
+from tidegate.core.batch.states import BatchKind, BatchState
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import DIRTY, LATE
 from tidegate.core.look.views import BatchRow, Event, GenerationRow, RangeRow, WindowRow, WindowTotal
@@ -115,6 +117,9 @@ def grouped(items: Iterable[Any], key: Callable[[Any], K]) -> dict[K, list[Any]]
 def batch_row(row: Any, ranges: list[Any], parts: list[Any]) -> BatchRow:
     values = {name: getattr(row, name) for name in BatchRow.__dataclass_fields__ if name not in _DETAILS}
     values |= {"side_moved": bool(row.side_moved), "side_registered": bool(row.side_registered)}
+    values |= {"state": BatchState.known(row.state), "kind": BatchKind.known(row.kind)}
+    if row.refused_kind is not None:
+        values["refused_kind"] = RefusalKind.known(row.refused_kind, RefusalKind.OTHER)
     return BatchRow(
         **values,
         ranges=tuple(range_row(row.topic, x) for x in ranges),

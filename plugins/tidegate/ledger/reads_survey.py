@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import from_plain, loads
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import ABANDONED, INGEST, LANDED, OPEN_STATES, SEALED, BatchState
 from tidegate.core.batch.totals import Spent, Totals
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
@@ -35,16 +35,16 @@ from tidegate.ledger.notices import audits_and_pauses, told_and_untold
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import Snapshots, grouped, of_batch
 from tidegate.ledger.reopenings import candidates
-from tidegate.ledger.store import asked
+from tidegate.ledger.store import asked, sql_list
 from tidegate.ledger.totals import totals
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
 parts, w, s, k = schema.batch_partitions, schema.windows, schema.resumptions, schema.log_cuts
 T = TypeVar("T")
-_STUCK = """
-WITH asked(pipeline, batch_id) AS (VALUES {rows})
+_STUCK = f"""
+WITH asked(pipeline, batch_id) AS (VALUES {{rows}})
 SELECT t.pipeline FROM asked AS a JOIN batches AS t ON t.pipeline = a.pipeline AND t.batch_id = a.batch_id
-WHERE t.state IN ('PLANNED', 'WRITING', 'SEALED') AND (t.refused IS NOT NULL OR t.blocked IS NOT NULL)
+WHERE t.state IN {sql_list(OPEN_STATES)} AND (t.refused IS NOT NULL OR t.blocked IS NOT NULL)
 """
 _ALL = 2**62
 NAMES = 5_000
@@ -189,7 +189,9 @@ def _progress(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, tup
         if batch is None or batch.topic_id != topic_id:
             return None
         seen = {x.partition: _look(x, ranges.get((name, x.batch_id, x.partition))) for x in met[name, batch.batch_id]}
-        return BatchLook(batch.batch_id, batch.state, batch.clock_ms, batch.landed_ms, seen)
+        state = BatchState.known(batch.state)
+        read, given_up = state in (SEALED, LANDED), state == ABANDONED
+        return BatchLook(batch.batch_id, read, batch.clock_ms, batch.landed_ms, seen, given_up)
 
     found = {}
     for head in heads:
@@ -212,7 +214,7 @@ def _landed_upto(c: Connection, column: str, wanted: Sequence[tuple[str, int]]) 
     """One probe of an index for each pipeline."""
     statement = (
         "WITH asked(pipeline, upto) AS (VALUES {rows}) SELECT a.pipeline, (SELECT n.batch_id FROM batches AS n "
-        f"WHERE n.pipeline = a.pipeline AND n.{column} <= a.upto AND n.state = 'LANDED' AND n.kind = '{INGEST}' "
+        f"WHERE n.pipeline = a.pipeline AND n.{column} <= a.upto AND n.state = '{LANDED}' AND n.kind = '{INGEST}' "
         "ORDER BY n.batch_id DESC LIMIT 1) AS batch_id FROM asked AS a"
     )
     pairs = [(x.pipeline, x.batch_id) for x in asked(c, statement, wanted) if x.batch_id is not None]
@@ -235,7 +237,7 @@ def _heads(names: Sequence[str], landed_before_ms: int) -> Any:
         return found.scalar_subquery()
 
     def landed(n: Any) -> Any:
-        return n.c.state == "LANDED"
+        return n.c.state == LANDED
 
     heads = (
         select(

@@ -11,7 +11,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.plain import loads
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.states import ABANDONED, INGEST, LANDED
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.sighting import Earlier, Life, OffsetFacts, WindowFacts
 from tidegate.core.look.views import BatchRow, LossRow
@@ -185,9 +185,9 @@ class _Look:
             batch_id = row.redriven_by
             row, floor, files = self._batch(batch_id)
         values: dict[str, Any] = {"batch": row, "floor": floor, "earlier": tuple(earlier)}
-        if row.state == "ABANDONED":
+        if row.state == ABANDONED:
             values |= {"abandoned": row.blocked or "no reason was given", "ended_ms": self._abandoned(batch_id)}
-        if row.state != "LANDED":
+        if row.state != LANDED:
             return values
         mine = files.around(partition, offset)
         windows = {f.window_ms for f in mine if f.kind != DIRTY and f.window_ms is not None}

@@ -28,6 +28,7 @@ from tidegate.core.window.states import (
     REOPEN,
     REPLAY,
     RETIRED,
+    GenerationState,
     Moved,
     WindowKey,
 )
@@ -151,7 +152,7 @@ class SqlRecovery(Part):
                 log_cut.keep_starts(c, plan, why)
 
     def restore(
-        self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
+        self, record: GenerationRecord, state: GenerationState, why: str, gone: bool = False, moved: Moved | None = None
     ) -> list[int]:
         name, start = record.pipeline, record.window.start_ms
         with self._store.begin() as c:
@@ -233,7 +234,7 @@ class SqlRecovery(Part):
             c.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))
 
     def _insert(
-        self, c: Connection, record: GenerationRecord, state: str, gone: bool, spec: int | None, why: str
+        self, c: Connection, record: GenerationRecord, state: GenerationState, gone: bool, spec: int | None, why: str
     ) -> None:
         now = self._store.instant
         name, key, number = record.pipeline, record.window, record.number

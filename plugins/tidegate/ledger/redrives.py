@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, from_plain
-from tidegate.core.batch.states import OPEN_STATES, DirtySource, Plan
+from tidegate.core.batch.states import LANDED, OPEN_STATES, DirtySource, Plan
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
 from tidegate.core.files.receipt import DIRTY, PartitionRows
 from tidegate.ledger import schema
@@ -33,7 +33,7 @@ class SqlRedrives(Part):
         statement = (
             select(b.c.batch_id, b.c.topic, b.c.topic_id, b.c.side_moved, b.c.side_registered, f.c.partitions)
             .select_from(f.join(b, and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id)))
-            .where(f.c.pipeline == name, f.c.kind == DIRTY, b.c.state == "LANDED", ~_owned(f.c.batch_id, name))
+            .where(f.c.pipeline == name, f.c.kind == DIRTY, b.c.state == LANDED, ~_owned(f.c.batch_id, name))
         )
         told: dict[int, Any] = {}
         parts: dict[int, list[PartitionRows]] = defaultdict(list)
@@ -122,7 +122,7 @@ def insert_sources(c: Connection, plan: Plan) -> None:
     free: set[int] = set()
     for at in range(0, len(wanted), _CHUNK):
         mine = b.c.batch_id.in_(wanted[at : at + _CHUNK])
-        landed = select(b.c.batch_id).where(b.c.pipeline == name, mine, b.c.state == "LANDED")
+        landed = select(b.c.batch_id).where(b.c.pipeline == name, mine, b.c.state == LANDED)
         free |= set(c.scalars(landed.where(~_owned(b.c.batch_id, name))))
     taken = sorted(set(wanted) - free)
     if taken:

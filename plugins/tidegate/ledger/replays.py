@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import and_, exists, or_, select
 
 from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, OF_REPLAYS, Rehearsal, Unfinished
-from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, SWAPPING, WindowKey
+from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, REPLAY, SWAPPING, WindowKey
 from tidegate.ledger import schema
 from tidegate.ledger.store import Part
 
@@ -26,7 +26,7 @@ class SqlReplays(Part):
             select(g.c.window_ms, g.c.number)
             .select_from(g.join(made, joined))
             .where(g.c.pipeline == name, g.c.state == CURRENT)
-            .where(made.c.kind == "replay", made.c.spec_version == spec_version, same, ~begun)
+            .where(made.c.kind == REPLAY, made.c.spec_version == spec_version, same, ~begun)
         )
         with self._store.begin() as c:
             return {row.window_ms: row.number for row in c.execute(statement)}

@@ -19,7 +19,10 @@ from sqlalchemy import (
     text,
 )
 
-from tidegate.ledger.texts import String, Text
+from tidegate.core.batch.refusal import RefusalKind
+from tidegate.core.batch.states import INGEST, BatchKind, BatchState
+from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
+from tidegate.ledger.texts import String, Text, Word
 
 metadata = MetaData()
 _NAME = String(200)
@@ -60,7 +63,7 @@ batches = _table(
     "batches",
     Column("pipeline", _NAME, primary_key=True),
     Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
-    _required("state", String(16)),
+    _required("state", Word(BatchState)),
     _required("epoch", Integer),
     _required("nonce", String(32)),
     _required("revision", Integer),
@@ -81,12 +84,12 @@ batches = _table(
     Column("sealed_ms", BigInteger),
     Column("landed_ms", BigInteger),
     Column("cleaned_ms", BigInteger),  # when the remains of its landed directory were deleted
-    Column("kind", String(16), nullable=False, server_default="ingest"),  # ingest | redrive
+    Column("kind", Word(BatchKind), nullable=False, server_default=INGEST.value),
     Column("began_ms", BigInteger),  # when the epoch in force began to be written
     Column("job_ms", BigInteger),  # how long the job ran whose attempt was sealed
     Column("released", Text),  # who lifted the limits of dirty records for this batch, and why
     Column("zone", Text),  # zone data that it was planned by; null where clocks never change
-    Column("refused_kind", String(16)),  # core.batch.refusal.RefusalKind, of the words in `refused`
+    Column("refused_kind", Word(RefusalKind, other=RefusalKind.OTHER)),  # of the words in `refused`
     Column("refused_advice", Text),  # null where only what helps all refused batches
     Column("refused_partition", Integer),  # of the record that the job stopped at
     Column("refused_offset", BigInteger),
@@ -189,21 +192,21 @@ windows = _table(
     Column("pipeline", _NAME, primary_key=True),
     Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
     _required("end_ms", BigInteger),
-    _required("state", String(16)),
+    _required("state", Word(WindowState)),
     _required("closing_batch", BigInteger),
     Column("closed_ms", BigInteger),
     Column("blocked", Text),
-    _partial_index("ix_windows_at_work", "state <> 'CLOSED' OR blocked IS NOT NULL", "pipeline"),
+    _partial_index("ix_windows_at_work", f"state <> '{CLOSED}' OR blocked IS NOT NULL", "pipeline"),
 )
 generations = _table(
     "generations",
     Column("pipeline", _NAME, primary_key=True),
     Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    _required("state", String(16)),
+    _required("state", Word(GenerationState)),
     _required("epoch", Integer),
     _required("nonce", String(32)),
-    _required("kind", String(16)),
+    _required("kind", Word(GenerationKind)),
     Column("directory", String(2000)),
     Column("location", String(2000)),
     Column("rows", BigInteger),

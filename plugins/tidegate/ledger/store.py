@@ -33,6 +33,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
+from tidegate.core.base.choice import Choice
 from tidegate.core.base.errors import LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.plain import dumps
 from tidegate.ledger import schema
@@ -209,6 +210,12 @@ def in_our_words(error: SQLAlchemyError) -> LedgerError:
 
 SPANS = 5_000
 """Rows of values in one statement; SQLite takes no more than about 32,000 values."""
+
+
+def sql_list(words: Sequence[Choice]) -> str:
+    """For IN, in a statement in plain SQL."""
+    texts = ", ".join(f"'{word}'" for word in words)
+    return f"({texts})"
 
 
 def asked(c: Connection, statement: str, values: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -1,4 +1,5 @@
-"""The ledger's text columns: whatever a topic, a broker or a person says can be stored, on every database.
+"""The ledger's text columns: states and kinds, which core knows; and whatever a topic, a broker or a person says,
+which every database can store.
 
 PostgreSQL takes no NUL, and no driver takes half of a surrogate pair. Both come in names of fields, in samples and in
 other people's error messages.
@@ -11,6 +12,8 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy.types import TypeDecorator
+
+from tidegate.core.base.choice import Choice
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -38,3 +41,23 @@ class Text(_Storable):
 
 class String(_Storable):
     impl, cache_ok = sqlalchemy.String, True
+
+
+class Word(TypeDecorator):  # type: ignore[misc]
+    """A state or a kind. Rows and comparisons hold the text of a member of `kind`, statements give the member: no other
+    text is written or asked for. A text that only a newer release knows reads as `other`, else raises UnknownWord.
+
+    No CHECK holds the column: a newer release that knows one more could not write it while this one runs beside it,
+    and dropping the check would lock the table."""
+
+    impl, cache_ok = sqlalchemy.String, True
+
+    def __init__(self, kind: type[Choice], other: Choice | None = None) -> None:
+        super().__init__(length=16)
+        self.kind, self.other = kind, other
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        return None if value is None else self.kind(value).value
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        return None if value is None else self.kind.known(value, self.other)

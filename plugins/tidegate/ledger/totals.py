@@ -16,7 +16,7 @@ from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.plain import dumps, from_plain, to_plain
-from tidegate.core.batch.states import INGEST, OPEN_STATES
+from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.ledger import schema
 from tidegate.ledger.rows import FATES
@@ -119,7 +119,7 @@ def _newer(c: Connection, spans: Mapping[str, tuple[int, int]]) -> dict[str, Tot
 
 _LANDED = (
     "FROM asked AS a JOIN batches AS b ON b.pipeline = a.pipeline AND b.batch_id > a.low AND b.batch_id <= a.high "
-    "AND b.state = 'LANDED' "
+    f"AND b.state = '{LANDED}' "
 )
 _ASKED = "WITH asked(pipeline, low, high) AS (VALUES {rows}) SELECT a.pipeline, "
 _PLAIN = ("read", *FATES, "rerouted", "bytes")

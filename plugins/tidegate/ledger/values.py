@@ -9,7 +9,9 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.batch.states import LANDED
 from tidegate.core.files.receipt import DATA
+from tidegate.core.window.states import CLOSED
 from tidegate.ledger import schema
 
 
@@ -19,12 +21,12 @@ def landed_values(
     """Values by window: of the data files of landed batches, in windows that start in `[first_ms, last_ms]` and,
     without a `last_ms`, are not CLOSED."""
     b, f, w = schema.batches, schema.batch_files, schema.windows
-    landed = and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id, b.c.state == "LANDED")
+    landed = and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id, b.c.state == LANDED)
     source = f.join(b, landed)
     wanted = [f.c.pipeline == name, f.c.kind == DATA, f.c.window_ms >= first_ms]
     if last_ms is None:
         source = source.outerjoin(w, and_(w.c.pipeline == f.c.pipeline, w.c.start_ms == f.c.window_ms))
-        wanted.append(or_(w.c.state.is_(None), w.c.state != "CLOSED"))
+        wanted.append(or_(w.c.state.is_(None), w.c.state != CLOSED))
     else:
         wanted.append(f.c.window_ms <= last_ms)
     statement = select(f.c.window_ms, f.c.partition_values).distinct().select_from(source).where(*wanted)

@@ -14,35 +14,37 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES
+from tidegate.core.window.states import CLOSING, CURRENT, WindowState
 from tidegate.core.window.waits import Look, Standing, WindowRef
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger.facts import partition_facts
-from tidegate.ledger.store import LIMITS, asked, in_our_words
+from tidegate.ledger.store import LIMITS, asked, in_our_words, sql_list
 
 # Partitions of a batch that is known already are not sent again: what has landed is final. The nonce tells it from
 # another batch of the same number, in a ledger that lost commits.
-_FACTS = """
-WITH asked(pipeline, known_batch, known_nonce) AS (VALUES {rows})
+_FACTS = f"""
+WITH asked(pipeline, known_batch, known_nonce) AS (VALUES {{rows}})
 SELECT b.pipeline, b.batch_id, b.nonce, b.clock_ms, p.partition, p.max_event_ms, p.drained, p.advanced_ms,
        p.open_transaction_since_ms, p.last_stable_offset, p.timed_ms
 FROM asked AS a
 JOIN batches AS b ON b.pipeline = a.pipeline AND b.batch_id = (
     SELECT n.batch_id FROM batches AS n
-    WHERE n.pipeline = a.pipeline AND n.state = 'LANDED' AND n.kind = 'ingest'
+    WHERE n.pipeline = a.pipeline AND n.state = '{LANDED}' AND n.kind = '{INGEST}'
     ORDER BY n.batch_id DESC LIMIT 1)
 LEFT JOIN batch_partitions AS p ON p.pipeline = b.pipeline AND p.batch_id = b.batch_id
     AND (b.batch_id <> a.known_batch OR b.nonce <> a.known_nonce)
 ORDER BY b.pipeline, p.partition
 """
-_STANDINGS = """
-WITH asked(pipeline, start_ms) AS (VALUES {rows})
-SELECT w.pipeline, w.start_ms, w.state, g.number, CASE WHEN w.state = 'CLOSING' THEN (
+_STANDINGS = f"""
+WITH asked(pipeline, start_ms) AS (VALUES {{rows}})
+SELECT w.pipeline, w.start_ms, w.state, g.number, CASE WHEN w.state = '{CLOSING}' THEN (
     SELECT MIN(b.batch_id) FROM batches AS b
-    WHERE b.pipeline = w.pipeline AND b.state IN ('PLANNED', 'WRITING', 'SEALED') AND b.batch_id < w.closing_batch
+    WHERE b.pipeline = w.pipeline AND b.state IN {sql_list(OPEN_STATES)} AND b.batch_id < w.closing_batch
     ) END AS owes
 FROM asked AS a
 JOIN windows AS w ON w.pipeline = a.pipeline AND w.start_ms = a.start_ms
-LEFT JOIN generations AS g ON g.pipeline = w.pipeline AND g.window_ms = w.start_ms AND g.state = 'CURRENT'
+LEFT JOIN generations AS g ON g.pipeline = w.pipeline AND g.window_ms = w.start_ms AND g.state = '{CURRENT}'
 """
 
 
@@ -109,7 +111,9 @@ class SqlWaits:
 
     def _standings(self, c: Connection, windows: Collection[WindowRef]) -> dict[WindowRef, Standing]:
         rows = asked(c, _STANDINGS, sorted(windows))
-        return {(row.pipeline, row.start_ms): Standing(row.state, row.number, row.owes) for row in rows}
+        return {
+            (row.pipeline, row.start_ms): Standing(WindowState.known(row.state), row.number, row.owes) for row in rows
+        }
 
     def close(self) -> None:
         self._engine.dispose()

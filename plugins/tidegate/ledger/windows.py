@@ -29,6 +29,7 @@ from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
     Generation,
+    GenerationKind,
     Moved,
     PublishedGeneration,
     Window,
@@ -193,7 +194,7 @@ class SqlWindows(Part):
 
     # ------------------------------------------------------------ generations
 
-    def begin_generation(self, name: str, key: WindowKey, current: int, kind: str, why: str = "") -> int:
+    def begin_generation(self, name: str, key: WindowKey, current: int, kind: GenerationKind, why: str = "") -> int:
         mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
         with self._store.begin() as c:
             _lock(c, name, key)

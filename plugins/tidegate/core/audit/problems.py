@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.base.wording import many, those
+from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
@@ -18,7 +19,7 @@ from tidegate.core.source.log_cut import Resumption
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
 from tidegate.core.window.kinds import of_kind
-from tidegate.core.window.states import BUILDING, BUILT, CLOSED, CURRENT, SWAPPING
+from tidegate.core.window.states import BUILDING, BUILT, CLOSED, CURRENT, OPEN, SWAPPING
 
 RESTORE = "the ledger was changed by something else than Tidegate: compare with a backup of it before going on"
 
@@ -78,7 +79,7 @@ class Books:
         elif batch.ends:
             yield Problem(f"batch {batch.batch_id}", "it is a redrive, but has planned ends", RESTORE)
         offsets = 0 if batch.is_redrive else sum(r.range.count for r in batch.ranges)
-        if batch.state == "ABANDONED":
+        if batch.state == ABANDONED:
             self._abandoned += offsets
         elif batch.is_open:
             self._unfinished += offsets
@@ -333,8 +334,8 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
         yield Problem(subject, f"{len(in_force)} generations are in force at once", RESTORE)
     if current is None:
         return
-    if page.window is None or page.window.state != "CLOSED":
-        yield Problem(subject, f"published, but {'OPEN' if page.window is None else page.window.state}", RESTORE)
+    if page.window is None or page.window.state != CLOSED:
+        yield Problem(subject, f"published, but {OPEN if page.window is None else page.window.state}", RESTORE)
     owed: dict[tuple[int, int], int] = defaultdict(int)
     mine = [t for t in page.totals if t.kind == DATA or (t.kind == LATE and current.took_up(t.batch_id))]
     owing = sorted({t.batch_id for t in mine})

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
 from tidegate.core.audit.problems import Problem
+from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.receipt import FileEntry, manifest_digest
 from tidegate.core.look.views import BatchRow, GenerationRow, Pinned
 from tidegate.core.restore.record import BatchRecord, GenerationRecord
@@ -39,7 +40,7 @@ def check_batch(batch: BatchRow, pinned: Pinned | None, record: BatchRecord, pat
         return
     wrong = list(_of_plan(pinned, record))
     manifest = record.manifest
-    if batch.state == "ABANDONED":
+    if batch.state == ABANDONED:
         if manifest is not None:
             yield Problem(subject, f"ABANDONED in the ledger, but by {path} it has landed", DIFFERS)
             return

@@ -5,6 +5,7 @@ TidegateError
 |- LedgerError
 |  |- WrongRevision      the ledger's schema is not the one this code needs
 |  |- LostComparison     somebody newer moved the row (retry: look again)
+|  |- UnknownWord        a state or a kind that only a newer release knows
 |- SourceError
 |  |- SourceUnavailable  the broker does not answer (retry)
 |  |- DataLoss           offsets that were due are gone from the topic
@@ -81,6 +82,13 @@ class LostComparison(LedgerError):
     """A compare-and-set found another state than the one that was read: somebody else has moved on."""
 
     retry = True
+
+
+class UnknownWord(LedgerError):
+    """A state or a kind in the ledger, or in a record of it, that this release does not know; nothing was changed."""
+
+    retry = False
+    advice = "a newer release wrote it: run that release here too"
 
 
 class SourceError(TidegateError):

@@ -11,6 +11,7 @@ import json
 import types
 import typing
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ _ATOMS = frozenset({type(None), bool, int, float, str})
 
 
 class UnknownFields(ValueError):
-    """A later version of the class was written."""
+    """A later version of the class was written: with further fields, or a value of a further kind."""
 
 
 def to_plain(value: Any) -> Any:
@@ -80,6 +81,8 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return _collection(origin, args[0])
     if origin is dict:
         return _mapping(*args)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _member(kind)
     return _record(kind) if isinstance(kind, type) and dataclasses.is_dataclass(kind) else _scalar(kind)
 
 
@@ -144,6 +147,21 @@ def _record(cls: Any) -> Callable[[Any], Any]:
             return cls(**{k: readers[k](v) for k, v in value.items()})
         except TypeError as e:
             raise ValueError(f"{cls.__name__}: {e}") from None
+
+    return read
+
+
+def _member(kind: type[Enum]) -> Callable[[Any], Any]:
+    members = {member.value: member for member in kind}
+
+    def read(value: Any) -> Any:
+        if value is None or value in members:
+            return members.get(value)
+        known = ", ".join(members)
+        raise UnknownFields(
+            f"{str(value)[:40]!r} is no {kind.__name__} of this release, which knows {known}: "
+            "a newer release wrote it, install that here"
+        )
 
     return read
 

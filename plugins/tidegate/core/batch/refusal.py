@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from tidegate.core.base.choice import Choice
 from tidegate.core.base.errors import BatchRefused
 
 _ALL = "fix the spec, then clear the write task: the same offsets are read again"
 
 
-class RefusalKind(StrEnum):
+class RefusalKind(Choice):
     """The rule that refused; a value is stored in the ledger and is never renamed."""
 
     DIRTY_LIMIT = "dirty_limit"  # more dirty records than `dirty:` allows; a person can release it
-    JOB = "job"  # the Spark job stopped: an unknown field, offsets that are gone, ...
+    UNKNOWN_FIELD = "unknown_field"  # no column takes it, and the spec says `unknown_fields: fail`
+    JOB = "job"  # the Spark job stopped for another reason: offsets that are gone, a schema that it cannot use, ...
     RECEIPT = "receipt"  # its totals do not add up
     REREAD = "reread"  # an attempt has found other records than the one before
     LOG_CUT = "log_cut"  # the log was cut while it was read
     WINDOWS = "windows"  # its rows are in windows where its plan cannot have sent them
-    OTHER = "other"  # written by 0.1.0, beside this release
+    OTHER = "other"  # written by 0.1.0, beside this release; or of a kind that only a newer one knows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +64,14 @@ class Refusal:
 
 
 def refusal_of(
-    said: str | None, kind: str | None, advice: str | None, partition: int | None = None, offset: int | None = None
+    said: str | None,
+    kind: RefusalKind | None,
+    advice: str | None,
+    partition: int | None = None,
+    offset: int | None = None,
 ) -> Refusal | None:
     """The refusal that a batch's columns say; None if it is not refused. 0.1.0, beside this release, writes the words
     only, and leaves what stands beside them."""
     if said is None:
         return None
-    known = RefusalKind(kind) if kind in set(RefusalKind) else RefusalKind.OTHER
-    return Refusal(kind=known, said=said, advice=advice, partition=partition, offset=offset)
+    return Refusal(kind=kind or RefusalKind.OTHER, said=said, advice=advice, partition=partition, offset=offset)

@@ -8,13 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tidegate.core.base.choice import Choice
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.files.receipt import Receipt
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
 
-PLANNED, WRITING, SEALED, LANDED, ABANDONED = "PLANNED", "WRITING", "SEALED", "LANDED", "ABANDONED"
+
+class BatchState(Choice):
+    PLANNED = "PLANNED"
+    WRITING = "WRITING"
+    SEALED = "SEALED"
+    LANDED = "LANDED"
+    ABANDONED = "ABANDONED"
+
+
+class BatchKind(Choice):
+    """Ranges of Kafka, or dirty rows of earlier batches that are read again from their files."""
+
+    INGEST = "ingest"
+    REDRIVE = "redrive"
+
+
+PLANNED, WRITING, SEALED, LANDED, ABANDONED = BatchState
+INGEST, REDRIVE = BatchKind
 OPEN_STATES = (PLANNED, WRITING, SEALED)
 """At most one batch of a pipeline is in these."""
 OVER_STATES = (LANDED, ABANDONED)
@@ -52,10 +70,6 @@ class Loss:
     reason: str
 
 
-INGEST, REDRIVE = "ingest", "redrive"
-"""Kinds of a batch: ranges of Kafka, or dirty rows of earlier batches that are read again from their files."""
-
-
 @dataclass(frozen=True, order=True)
 class DirtySource:
     """The dirty rows of one landed batch that come from one Kafka partition; offsets inclusive."""
@@ -85,7 +99,7 @@ class Plan:
     floor: Floor
     partitions: tuple[PartitionPlan, ...]
     losses: tuple[Loss, ...] = ()
-    kind: str = INGEST
+    kind: BatchKind = INGEST
     sources: tuple[DirtySource, ...] = ()
     zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
 
@@ -163,3 +177,17 @@ class AbandonedBatch:
 
 OpenBatch = PlannedBatch | WritingBatch | SealedBatch
 Batch = OpenBatch | LandedBatch | AbandonedBatch
+
+
+_ON_ITS_WAY = {
+    PLANNED: "is planned, and about to be written",
+    WRITING: "is being written",
+    SEALED: "is written, and about to land",
+}
+
+
+def first_batch(batch_id: int, state: BatchState, stuck: bool = False) -> str:
+    """Words about the open batch while none has landed; `stuck`: it was refused or is blocked."""
+    if stuck or state not in _ON_ITS_WAY:
+        return f"batch {batch_id} is {state}, and waits for somebody"
+    return f"batch {batch_id} {_ON_ITS_WAY[state]} ({state})"

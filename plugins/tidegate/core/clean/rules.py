@@ -10,12 +10,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.core.batch.states import OVER_STATES
+from tidegate.core.batch.states import ABANDONED, LANDED, OVER_STATES, BatchState
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.window.cut import is_number
 from tidegate.core.window.kinds import of_kind
-from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, RETIRED, SWAPPING
+from tidegate.core.window.states import (
+    BUILDING,
+    BUILT,
+    CURRENT,
+    DISCARDED,
+    RETIRED,
+    SWAPPING,
+    GenerationKind,
+    GenerationState,
+)
 
 # ---------------------------------------------------------------- facts
 
@@ -26,7 +35,7 @@ class BatchFacts:
     have no generation in force which was made of it."""
 
     batch_id: int
-    state: str
+    state: BatchState
     epoch: int
     side_moved: bool
     landed_ms: int | None
@@ -43,9 +52,9 @@ class GenerationFacts:
 
     window_ms: int
     number: int
-    state: str
+    state: GenerationState
     epoch: int
-    kind: str
+    kind: GenerationKind
     location: str | None
     built_ms: int | None
     retired_ms: int | None
@@ -194,8 +203,8 @@ def landed(facts: BatchFacts | None, marked: bool, ttl: Cleaning, now_ms: int) -
     """What is left of `landed/<batch>` once its files have moved on. `marked`: its record in `hwm/` is there."""
     if facts is None:
         return _odd("the ledger has no such batch: it may have lost a commit")
-    if facts.state != "LANDED":
-        return _odd(f"the batch is {facts.state} in the ledger") if facts.state == "ABANDONED" else _keep(facts.state)
+    if facts.state != LANDED:
+        return _odd(f"the batch is {facts.state} in the ledger") if facts.state == ABANDONED else _keep(facts.state)
     if facts.newest:
         return _keep("it is the newest batch")
     if not facts.side_moved:
@@ -224,7 +233,7 @@ def side_staging(facts: BatchFacts | None, manifest: Iterable[str], listing: Ite
     """`side/<batch>.<kind>`, through which late and dirty files went; paths below it."""
     if facts is None:
         return _odd("the ledger has no such batch: it may have lost a commit")
-    if facts.state != "LANDED" or not facts.side_moved:
+    if facts.state != LANDED or not facts.side_moved:
         return _keep("its late and dirty files are not in their tables yet")
     if set(manifest) & set(listing):
         return _odd("files of its manifest are still there, or there again")
@@ -357,8 +366,8 @@ def quarantined(
     else:
         if batch is None:
             return _odd("the ledger has no such batch: it may have lost a commit")
-        settled = batch.state == "ABANDONED" or (
-            batch.state == "LANDED" and batch.side_moved and not batch.unpublished and not batch.newest
+        settled = batch.state == ABANDONED or (
+            batch.state == LANDED and batch.side_moved and not batch.unpublished and not batch.newest
         )
     if not settled:
         return _keep("what it belongs to is not settled")

@@ -15,7 +15,7 @@ from typing import Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange, subtract
 from tidegate.core.base.wording import many
-from tidegate.core.batch.states import DirtySource, Plan
+from tidegate.core.batch.states import BatchState, DirtySource, Plan
 from tidegate.core.files.receipt import PartitionRows, Receipt
 from tidegate.core.spec.pipeline import Pipeline
 
@@ -68,7 +68,7 @@ class InTheWay:
     `blocked`: why it waits for a human, or ""."""
 
     batch_id: int
-    state: str
+    state: BatchState
     epoch: int
     since_ms: int
     runs: tuple[str, ...]

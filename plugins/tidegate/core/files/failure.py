@@ -24,6 +24,7 @@ def refuse(
     offset: int | None = None,
     field: str | None = None,
     retry: bool = False,
+    kind: str | None = None,
 ) -> JobError:
     """A JobError that a human has to look at, unless `retry`."""
-    return JobError(Failure(what, advice, partition, offset, field, retry))
+    return JobError(Failure(what, advice, partition, offset, field, retry, kind))

@@ -6,6 +6,7 @@ that the batch consists of, and nothing else is data.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -159,7 +160,8 @@ class ReplayReceipt:
 
 @dataclass(frozen=True)
 class Failure:
-    """`failure.json`: a job's last words; they become the task's last log line."""
+    """`failure.json`: a job's last words; they become the task's last log line. `kind`: RefusalKind, if it is a refusal
+    with a kind of its own."""
 
     what: str
     advice: str = ""
@@ -167,6 +169,7 @@ class Failure:
     offset: int | None = None
     field: str | None = None
     retry: bool = True
+    kind: str | None = dataclasses.field(default=None, metadata=LEFT_OUT)
 
 
 def arithmetic_errors(

@@ -17,7 +17,7 @@ from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest
 from tidegate.core.spec.pipeline import Reopening, Windows
 from tidegate.core.window.cut import window_end
-from tidegate.core.window.states import BUILDING, WindowKey
+from tidegate.core.window.states import BUILDING, GenerationState, WindowKey
 
 if TYPE_CHECKING:
     from tidegate.core.files.landed import OwedSpan
@@ -78,7 +78,7 @@ class Unfinished:
 
     start_ms: int
     number: int
-    state: str
+    state: GenerationState
     taken_ms: int | None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.batch.states import LANDED, PLANNED, WRITING, BatchState
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.concerns import unblocking
 from tidegate.core.look.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
@@ -18,6 +19,7 @@ from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id, window_start
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.lateness import REROUTE, Floor
+from tidegate.core.window.states import CURRENT, WindowState
 
 PUBLISHED, WAITING = "published", "waiting"
 FILTERED, DROPPED, GAP = "filtered", "dropped", "gap"
@@ -78,9 +80,9 @@ def fate_of(facts: OffsetFacts, life: Life, search: Search, around: Surroundings
 def _decide(facts: OffsetFacts, life: Life, search: Search, around: Surroundings) -> Fate:
     if life.batch is not None:
         state = life.batch.state
-        if state == "LANDED":
+        if state == LANDED:
             return _landed(facts, life, life.batch, search, around)
-        if state == "ABANDONED":
+        if state == BatchState.ABANDONED:
             at = "" if life.ended_ms is None else f" at {_at(life.ended_ms)}"
             return Fate(
                 kind=ABANDONED, words=f"never read: batch {life.batch.batch_id} was abandoned{at}: {life.abandoned}"
@@ -116,16 +118,16 @@ def _open(batch: BatchRow, name: str) -> Fate:
         step = refusal.helps(name, batch.batch_id)
         return Fate(kind=OPEN, words=f"{about}, attempt {batch.epoch} was {why}", next_step=step, reason=why)
     running = f"nothing if {name}.ingest is running; otherwise look at its last run"
-    if batch.released and batch.state == "WRITING":
+    if batch.released and batch.state == WRITING:
         words = f"{about}: it may land with its dirty rows, released by {_line(batch.released)}"
         return Fate(
             kind=OPEN,
             words=words,
             next_step=f"nothing if {name}.ingest is running; otherwise clear the write task of its last run",
         )
-    if batch.state == "PLANNED":
+    if batch.state == PLANNED:
         return Fate(kind=OPEN, words=f"{about}: PLANNED, no task has begun to write it", next_step=running)
-    if batch.state == "WRITING":
+    if batch.state == WRITING:
         return Fate(
             kind=OPEN, words=f"{about}: WRITING, attempt {batch.epoch} is at work or has died", next_step=running
         )
@@ -273,7 +275,7 @@ def _data(life: Life, seen: Sighting, base: Fate, around: Surroundings) -> Fate:
     assert window_ms is not None
     window = (life.windows or {})[window_ms]
     placed, number = window.placed, seen.candidate.generation
-    if placed is not None and placed.state == "CURRENT" and number == placed.number:
+    if placed is not None and placed.state == CURRENT and number == placed.number:
         kind = "" if of_kind(placed.kind).landed else f" ({placed.kind})"
         words = f"{base.words}, published in generation {number}{kind} of {iso(window_ms)}"
         if life.batch is not None and placed.took_up(life.batch.batch_id):
@@ -304,7 +306,7 @@ def _waits(window: WindowFacts, around: Surroundings) -> tuple[str, str]:
         return f"generation {window.placed.number} is {window.placed.state}", see
     if window.first is not None:
         return f"generation 1 is {window.first.state}", see
-    if window.row is not None and window.row.state != "OPEN":
+    if window.row is not None and window.row.state != WindowState.OPEN:
         return f"it is {window.row.state}, and not published yet", see
     certificate = around.certificates.get(window.window_ms)
     if certificate is None:

@@ -8,6 +8,7 @@ from tidegate.core.files.receipt import DirtySample
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.look.views import LossRow
 from tidegate.core.window.answer import Answer
+from tidegate.core.window.states import GenerationKind, GenerationState, WindowState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,13 +17,13 @@ class Mark:
     in force, `building` is the state of a newer one. `late` rows wait in the late table."""
 
     start_ms: int
-    state: str
+    state: WindowState
     blocked: str | None = None
     number: int | None = None
-    kind: str | None = None
+    kind: GenerationKind | None = None
     rows: int | None = None
     published_ms: int | None = None
-    building: str | None = None
+    building: GenerationState | None = None
     late: int = 0
     answer: Answer | None = None
 

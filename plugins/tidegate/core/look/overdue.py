@@ -14,7 +14,7 @@ from tidegate.core.window.cut import window_start
 from tidegate.core.window.due import ArchiveNote, Due, stretches
 from tidegate.core.window.due import due as due_without
 from tidegate.core.window.kinds import command_of
-from tidegate.core.window.states import WindowKey
+from tidegate.core.window.states import GenerationKind, WindowKey
 from tidegate.core.window.stranded import stranded
 
 RANGES_SHOWN = 3
@@ -139,7 +139,7 @@ def clear(name: str, first_ms: int, last_ms: int) -> str:
     return f"airflow tasks clear {name}.archive --yes -s {iso(first_ms)} -e {iso(last_ms)}"
 
 
-def finishing(name: str, start_ms: int, kind: str) -> str:
+def finishing(name: str, start_ms: int, kind: GenerationKind) -> str:
     """The command, for the window that starts then (UTC ms): who began a generation finishes it; the archive run
     finishes a heal, and has run before."""
     return command_of(kind, name, start_ms) or clear(name, start_ms, start_ms)

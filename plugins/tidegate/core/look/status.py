@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
@@ -178,6 +179,6 @@ def certify(pipeline: Pipeline, survey: Survey, key: WindowKey, lag: Lag | None,
     """A certificate as of now, with what waits in Kafka and where the first batch is, in words."""
     batch, first = survey.open_batch, ""
     if batch is not None:
-        first = watermark.first_batch(batch.batch_id, batch.state, batch.stuck)
+        first = first_batch(batch.batch_id, batch.state, batch.stuck)
     unread = None if lag is None else lag.partitions
     return watermark.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms, unread, first)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.core.base.offsets import Interval
-from tidegate.core.batch.refusal import Refusal, refusal_of
-from tidegate.core.batch.states import INGEST
+from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
+from tidegate.core.batch.states import INGEST, BatchKind, BatchState
 from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
@@ -18,6 +18,7 @@ from tidegate.core.tell.notices import AuditOutcome
 from tidegate.core.tell.pauses import Pause, silent
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.states import GenerationState
 from tidegate.core.window.watermark import TopicFacts
 
 LATELY_MS = 3 * 60_000
@@ -47,14 +48,14 @@ class OpenRow:
     """The batch that has not landed: a pipeline has one at most. `planned_ms` is UTC."""
 
     batch_id: int
-    state: str
+    state: BatchState
     epoch: int = 0
-    kind: str = INGEST
+    kind: BatchKind = INGEST
     records: int = 0
     planned_ms: int = 0
     refused: str | None = None
     blocked: str | None = None
-    refused_kind: str | None = None
+    refused_kind: RefusalKind | None = None
     refused_advice: str | None = None
 
     @property
@@ -96,7 +97,7 @@ class Survey:
     closing: int = 0
     totals: Totals = NO_TOTALS
     published: Published = Published()
-    busy: Mapping[str, int] = field(default_factory=dict)
+    busy: Mapping[GenerationState, int] = field(default_factory=dict)
     replays: tuple[Unfinished, ...] = ()
     note: ArchiveNote | None = None
     lost: int = 0

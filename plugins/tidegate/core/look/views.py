@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core.base.offsets import Interval, OffsetRange
-from tidegate.core.batch.refusal import Refusal, refusal_of
-from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, Plan
+from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
+from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, BatchKind, BatchState, Plan
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.log_cut import Resumption
 from tidegate.core.target.port import Intent
 from tidegate.core.window.lateness import Floor
-from tidegate.core.window.states import CURRENT, WindowKey
+from tidegate.core.window.states import CURRENT, GenerationKind, GenerationState, WindowKey, WindowState
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BatchRow:
     ledger's text of it cannot be read."""
 
     batch_id: int
-    state: str
+    state: BatchState
     epoch: int
     nonce: str
     revision: int
@@ -56,13 +56,13 @@ class BatchRow:
     ranges: tuple[RangeRow, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     log_starts: dict[int, int] = field(default_factory=dict)
-    kind: str = INGEST
+    kind: BatchKind = INGEST
     sources: tuple[int, ...] = ()
     redriven_by: int | None = None
     set_aside: bool = False
     released: str | None = None
     floor: Floor | None = None
-    refused_kind: str | None = None
+    refused_kind: RefusalKind | None = None
     refused_advice: str | None = None
 
     @property
@@ -81,7 +81,7 @@ class BatchRow:
 @dataclass(frozen=True)
 class WindowRow:
     key: WindowKey
-    state: str
+    state: WindowState
     closing_batch: int
     closed_ms: int | None
     blocked: str | None
@@ -96,10 +96,10 @@ class GenerationRow:
 
     window_ms: int
     number: int
-    state: str
+    state: GenerationState
     epoch: int
     nonce: str
-    kind: str
+    kind: GenerationKind
     directory: str | None
     location: str | None
     rows: int | None
@@ -196,8 +196,8 @@ class Spine:
     name: str
     next_batch_id: int
     topic_id: str | None
-    states: dict[str, int]
-    unlanded: dict[int, str]
+    states: dict[BatchState, int]
+    unlanded: dict[int, BatchState]
     unmoved: int
     losses: tuple[LossRow, ...]
     windows: dict[int, WindowRow]

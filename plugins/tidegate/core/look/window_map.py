@@ -9,8 +9,8 @@ from tidegate.core.completeness.rules import HOLD, compare
 from tidegate.core.look.glance import Mark
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, ROLLBACK, WindowKey
 from tidegate.core.window.states import OPEN as WINDOW_OPEN
-from tidegate.core.window.states import REOPEN, WindowKey
 from tidegate.core.window.watermark import PartitionWatermark, TopicFacts, global_watermark, watermarks
 
 ALARM, LATE, ROLLED_BACK = "alarm", "late", "rolled-back"
@@ -70,7 +70,7 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
 }
 """In the order of a legend."""
-_KINDS = {"archive": PUBLISHED, REOPEN: REOPENED, "rollback": ROLLED_BACK}
+_KINDS = {ARCHIVE: PUBLISHED, REOPEN: REOPENED, ROLLBACK: ROLLED_BACK}
 
 
 class Judge:
@@ -88,7 +88,7 @@ class Judge:
         if known.blocked:
             return ALARM
         if known.number is not None:
-            return LATE if known.late else _KINDS.get(known.kind or "", REPLAYED)
+            return LATE if known.late else _KINDS.get(known.kind or HEAL, REPLAYED)
         if known.state != WINDOW_OPEN or known.building:
             return WORKING
         if self.low_ms is not None and window.end_ms <= self.low_ms:

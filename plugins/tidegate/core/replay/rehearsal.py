@@ -15,10 +15,10 @@ from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import DRY_RUN
 from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.kinds import of_kind
-from tidegate.core.window.states import BUILDING, WindowKey
+from tidegate.core.window.states import BUILDING, REPLAY, GenerationKind, GenerationState, WindowKey
 
 EVENT = "dry run"
-OF_REPLAYS = ("replay", ROLLBACK)
+OF_REPLAYS = (REPLAY, ROLLBACK)
 """Kinds of the generations that are made so."""
 NO_WINDOW = -1
 GIVEN_UP_MS = 24 * 3_600_000
@@ -74,8 +74,8 @@ class Unfinished:
 
     window_ms: int
     number: int
-    kind: str
-    state: str
+    kind: GenerationKind
+    state: GenerationState
     began_ms: int | None = None
 
     def at_work(self, now_ms: int) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.window.states import CURRENT, RETIRED, WindowKey, rows_by_values
+from tidegate.core.window.states import CURRENT, RETIRED, GenerationState, WindowKey, rows_by_values
 from tidegate.core.window.states import ROLLBACK as ROLLBACK
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Known:
     """A generation of a window as the ledger has it; `late` of `batches` came late and were taken up. UTC ms."""
 
     number: int
-    state: str
+    state: GenerationState
     retired_ms: int | None
     cleaned_ms: int | None
     batches: tuple[int, ...]

@@ -18,7 +18,7 @@ from tidegate.core.files.receipt import FileEntry, Receipt
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.log_cut import Resumption
 from tidegate.core.spec.pipeline import Pipeline, Sink
-from tidegate.core.window.states import Moved, WindowKey
+from tidegate.core.window.states import GenerationKind, GenerationState, Moved, WindowKey
 from tidegate.core.window.watermark import Certificate
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class GenerationRecord:
     window: WindowKey
     number: int
     epoch: int
-    kind: str
+    kind: GenerationKind
     batches: tuple[int, ...]
     directory: str
     location: str
@@ -178,7 +178,7 @@ class RecoveryLedger(Protocol):
         ...
 
     def restore(
-        self, record: GenerationRecord, state: str, why: str, gone: bool = False, moved: Moved | None = None
+        self, record: GenerationRecord, state: GenerationState, why: str, gone: bool = False, moved: Moved | None = None
     ) -> list[int]:
         """A lost generation as it was recorded, in `state` BUILT | CURRENT | RETIRED | DISCARDED; its window is CLOSED.
 

@@ -42,17 +42,14 @@ class Look:
 
 @dataclass(frozen=True)
 class BatchLook:
-    """`clock_ms` is when its offsets were asked for; `landed_ms` is None before LANDED."""
+    """`is_read`: SEALED or LANDED; `clock_ms` is when its offsets were asked for; `landed_ms` is None before LANDED."""
 
     batch_id: int
-    state: str
+    is_read: bool
     clock_ms: int
     landed_ms: int | None
     partitions: dict[int, Look] = field(default_factory=dict)
-
-    @property
-    def is_read(self) -> bool:
-        return self.state in ("SEALED", "LANDED")
+    is_abandoned: bool = False
 
     def position_ms(self, partition: int) -> int | None:
         """U: up to which Kafka timestamp the partition has been read; None if that cannot be told."""
@@ -102,4 +99,4 @@ class Progress:
         look = self.newest.partitions.get(partition)
         if look is None:
             return 0
-        return look.start if self.newest.state in ("PLANNED", "WRITING") else look.end
+        return look.end if self.newest.is_read or self.newest.is_abandoned else look.start

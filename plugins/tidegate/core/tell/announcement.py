@@ -11,7 +11,7 @@ from tidegate.core.base.wording import those
 from tidegate.core.completeness.rules import WARN
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import time_values, window_id
-from tidegate.core.window.states import REOPEN, WindowKey
+from tidegate.core.window.states import REOPEN, GenerationKind, WindowKey
 from tidegate.core.window.watermark import Certificate
 
 MOST_DAYS_MS = 7 * 86_400_000
@@ -32,7 +32,7 @@ class Notice:
 
     window: WindowKey
     number: int
-    kind: str
+    kind: GenerationKind
     rows: int
     digest: str
     location: str

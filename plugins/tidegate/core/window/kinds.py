@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.base.instants import iso
-from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, ROLLBACK
+from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, ROLLBACK, GenerationKind
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,11 @@ _KINDS = {
 }
 
 
-def of_kind(kind: str) -> Kind:
-    """The kind by its name; of one that only a newer release knows, nothing holds."""
-    return _KINDS.get(kind, Kind())
+def of_kind(kind: GenerationKind) -> Kind:
+    return _KINDS[kind]
 
 
-def command_of(kind: str, name: str, start_ms: int) -> str | None:
+def command_of(kind: GenerationKind, name: str, start_ms: int) -> str | None:
     """The command for the pipeline's window that starts then (UTC ms)."""
     command = of_kind(kind).command
     return None if command is None else command.format(name=name, at=iso(start_ms))

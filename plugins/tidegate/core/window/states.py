@@ -7,14 +7,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.core.base.choice import Choice
 from tidegate.core.files.receipt import FileEntry
 
-OPEN, CLOSING, CLOSED = "OPEN", "CLOSING", "CLOSED"
-BUILDING, BUILT, SWAPPING, CURRENT, RETIRED = "BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED"
-ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK = "archive", "heal", "replay", "reopen", "rollback"
-"""Kinds of generations: of a window's landed files; rebuilt where files were lost (a first one too, once it is BUILT);
-rebuilt with today's columns; with late rows taken up; with the rows of an earlier one."""
-DISCARDED = "DISCARDED"  # built, but equal to the current one: never published
+
+class WindowState(Choice):
+    OPEN = "OPEN"
+    CLOSING = "CLOSING"
+    CLOSED = "CLOSED"
+
+
+class GenerationState(Choice):
+    BUILDING = "BUILDING"
+    BUILT = "BUILT"
+    SWAPPING = "SWAPPING"
+    CURRENT = "CURRENT"
+    RETIRED = "RETIRED"
+    DISCARDED = "DISCARDED"  # given up, or equal to the current one: never published
+
+
+class GenerationKind(Choice):
+    """Whose rows a generation holds."""
+
+    ARCHIVE = "archive"  # those of the window's landed files
+    HEAL = "heal"  # rebuilt where files were lost; a first one too, once it is BUILT
+    REPLAY = "replay"  # rebuilt with today's columns
+    REOPEN = "reopen"  # those in force, and late ones
+    ROLLBACK = "rollback"  # those of an earlier one
+
+
+OPEN, CLOSING, CLOSED = WindowState
+BUILDING, BUILT, SWAPPING, CURRENT, RETIRED, DISCARDED = GenerationState
+ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK = GenerationKind
 FORGOTTEN = 0
 """`spec_version` of a generation that came back from a record which does not name the specs of its rows."""
 
@@ -32,7 +56,7 @@ class Window:
     """`closing_batch`: batches below this id may still owe the window rows; set from CLOSING on."""
 
     key: WindowKey
-    state: str
+    state: WindowState
     closing_batch: int | None
     current: int | None  # generation number in force
     newest: int  # highest generation number ever begun, 0 if none
@@ -40,7 +64,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildingGeneration:
-    """Being assembled by whoever holds `epoch`; `kind`: archive | replay | heal | reopen.
+    """Being assembled by whoever holds `epoch`.
 
     `batches` are all whose rows it holds; those of `late` among them came late for the window and were taken up."""
 
@@ -49,7 +73,7 @@ class BuildingGeneration:
     number: int
     epoch: int
     nonce: str
-    kind: str
+    kind: GenerationKind
     batches: tuple[int, ...]
     late: tuple[int, ...] = ()
     state = BUILDING
@@ -66,12 +90,12 @@ class BuiltGeneration:
     window: WindowKey
     number: int
     epoch: int
-    kind: str
+    kind: GenerationKind
     batches: tuple[int, ...]
     directory: str
     files: tuple[FileEntry, ...]
     digest: str
-    state: str = BUILT
+    state: GenerationState = BUILT
     location: str | None = None
     late: tuple[int, ...] = ()
 
@@ -87,13 +111,13 @@ class PublishedGeneration:
     pipeline: str
     window: WindowKey
     number: int
-    kind: str
+    kind: GenerationKind
     batches: tuple[int, ...]
     location: str
     files: tuple[FileEntry, ...]
     digest: str
     published_ms: int
-    state: str = CURRENT
+    state: GenerationState = CURRENT
     announced: bool = False
     epoch: int = 0  # of its assembly
     late: tuple[int, ...] = ()

@@ -26,6 +26,8 @@ from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
     Generation,
+    GenerationKind,
+    GenerationState,
     PublishedGeneration,
     WindowKey,
 )
@@ -251,7 +253,9 @@ def end_alarm(pipeline: str, key: WindowKey) -> Step[None]:
 # ---------------------------------------------------------------- steps of generations
 
 
-def begin(transition: Transition, pipeline: str, key: WindowKey, number: int, kind: str, **more: object) -> Step[None]:
+def begin(
+    transition: Transition, pipeline: str, key: WindowKey, number: int, kind: GenerationKind, **more: object
+) -> Step[None]:
     """`transition`: FIRST, which the window's own event tells, or BEGIN; `more`: for the event log."""
     sets = {"epoch": 0, "nonce": "", "kind": kind}
     detail = {"generation": number, "kind": kind, **more}
@@ -338,13 +342,13 @@ def publish(
     return _step(PUBLISH, generation, after, {"location": location}, detail)
 
 
-def restore(pipeline: str, key: WindowKey, number: int, state: str, location: str, why: str) -> Step[None]:
+def restore(pipeline: str, key: WindowKey, number: int, state: GenerationState, location: str, why: str) -> Step[None]:
     detail = {"generation": number, "state": state, "location": location, "why": why}
     row = of_generation(pipeline, key.start_ms, number)
     return step(RESTORE[state], row, None, state=NO_ROW, sets={"nonce": "", "location": location}, detail=detail)
 
 
-def clear_away(pipeline: str, key: WindowKey, number: int, state: str, epoch: int) -> Step[None]:
+def clear_away(pipeline: str, key: WindowKey, number: int, state: GenerationState, epoch: int) -> Step[None]:
     return step(CLEAR_AWAY, of_generation(pipeline, key.start_ms, number), None, state=state, as_read={"epoch": epoch})
 
 

@@ -14,7 +14,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window import watermark
-from tidegate.core.window.states import CLOSED, OPEN, WindowKey
+from tidegate.core.window.states import CLOSED, OPEN, WindowKey, WindowState
 from tidegate.core.window.watermark import Certificate, TopicFacts
 
 WindowRef = tuple[str, int]
@@ -31,7 +31,7 @@ class Standing:
     """A window that has a row. `generation`: the number in force; None: nothing has been published yet. `owes`: of one
     that is CLOSING, the first batch planned before that has not landed."""
 
-    state: str
+    state: WindowState
     generation: int | None
     owes: int | None = None
 

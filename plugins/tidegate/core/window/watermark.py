@@ -273,20 +273,6 @@ def certify(
     )
 
 
-_ON_ITS_WAY = {
-    "PLANNED": "is planned, and about to be written",
-    "WRITING": "is being written",
-    "SEALED": "is written, and about to land",
-}
-
-
-def first_batch(batch_id: int, state: str, stuck: bool = False) -> str:
-    """Words about the open batch while none has landed; `stuck`: it was refused or is blocked."""
-    if stuck or state not in _ON_ITS_WAY:
-        return f"batch {batch_id} is {state}, and waits for somebody"
-    return f"batch {batch_id} {_ON_ITS_WAY[state]} ({state})"
-
-
 def _blocks(mark: PartitionWatermark, window: WindowKey) -> bool:
     return mark.watermark_ms is None or mark.watermark_ms < window.end_ms
 

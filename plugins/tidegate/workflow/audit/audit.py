@@ -20,6 +20,7 @@ from tidegate.core.audit.stranded import unpublishable
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.base.slabs import UNBOUNDED, Slab
 from tidegate.core.base.wording import many, those
+from tidegate.core.batch.states import LANDED, BatchState
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.views import BatchPage, BatchRow, GenerationRow, Spine, Weight, WindowPage
@@ -61,7 +62,7 @@ class Report:
     pipeline: str
     balanced: bool
     totals: Totals
-    batches: dict[str, int]
+    batches: dict[BatchState, int]
     windows_published: int
     windows_waiting: int
     files: int
@@ -283,7 +284,7 @@ class _Look:
         self._note(self.books.sums())
         self._note(self._files.unknown_batches())
         if self.again is None:
-            landed, published = self.spine.states.get("LANDED", 0), self.books.published_windows
+            landed, published = self.spine.states.get(LANDED, 0), self.books.published_windows
             say(f"ledger: {many(landed, 'landed batch')}, {many(published, 'published window')}")
             say(f"files: {self.found:,} in their places, {self._lost:,} not")
         if self.depth.catalogue:
@@ -317,14 +318,14 @@ class _Look:
     def _page(self, page: BatchPage) -> None:
         batches = [self.books.as_of_then(b) for b in page.batches]
         if self.inside is not None:
-            self.inside.expect([b for b in batches if b.state == "LANDED"])
+            self.inside.expect([b for b in batches if b.state == LANDED])
         for batch in batches:
             files = page.files.get(batch.batch_id, ())
             self.topic.planned(batch)
             self._note(self.books.batch(batch, files), batch)
             if self.again is None or batch.batch_id in self.again.batches:
                 self._note(self._records.of_batch(batch, page.plans), batch)
-            if batch.state == "LANDED":
+            if batch.state == LANDED:
                 self.partitions.expect_batch(batch, files)
                 self._pace.say(partial(self._so_far, batch.batch_id))
                 self._batch_files(batch, files)

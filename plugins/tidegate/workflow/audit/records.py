@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from tidegate.core.audit import records as rules
 from tidegate.core.audit.problems import Problem
 from tidegate.core.base.errors import PathMissing
+from tidegate.core.batch.states import ABANDONED, LANDED
 from tidegate.core.look.views import BatchRow, GenerationRow, Pinned, Spine
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, unpack
 from tidegate.core.window.cut import is_number
@@ -30,10 +31,10 @@ class Records:
     def of_batch(self, batch: BatchRow, plans: Mapping[int, Pinned | None]) -> Iterator[Problem]:
         number = batch.batch_id
         path = self._ctx.layout.high_water_mark(number)
-        if batch.state == "ABANDONED":
+        if batch.state == ABANDONED:
             if number == self._newest and number not in self._batches:
                 return  # the next plan writes it
-        elif batch.state != "LANDED":
+        elif batch.state != LANDED:
             return
         if number not in self._batches:
             yield rules.lost_batch(number, path)

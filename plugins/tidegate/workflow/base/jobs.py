@@ -15,7 +15,7 @@ from tidegate.core.base.errors import (
     ReplayRefused,
     TidegateError,
 )
-from tidegate.core.base.plain import loads, to_plain
+from tidegate.core.base.plain import UnknownFields, loads, to_plain
 from tidegate.core.batch.jobs import IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.refusal import RefusalKind
@@ -163,9 +163,8 @@ def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Batc
     message = f"attempt {job.attempt}: {failure.what}" + (f" ({where})" if where else "")
     if failure.retry:
         return JobFailed(message, advice=failure.advice)
-    return BatchRefused(
-        message, advice=failure.advice, kind=RefusalKind.JOB, partition=failure.partition, offset=failure.offset
-    )
+    kind = RefusalKind.JOB if failure.kind is None else RefusalKind.known(failure.kind, RefusalKind.JOB)
+    return BatchRefused(message, advice=failure.advice, kind=kind, partition=failure.partition, offset=failure.offset)
 
 
 def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:
@@ -192,7 +191,7 @@ def read_receipt(ctx: Context, attempt_dir: str) -> Receipt | None:
 
 def _unreadable(path: str, error: ValueError) -> AttemptSpoilt:
     spoilt = AttemptSpoilt(f"{path} cannot be read: {error}")
-    if "unknown [" in str(error):
+    if isinstance(error, UnknownFields):
         spoilt.retry = False
         spoilt.advice = (
             "another version of tidegate wrote it: install the same one where jobs run and where tasks run, "

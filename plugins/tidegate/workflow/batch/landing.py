@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison, StorageAhead
 from tidegate.core.base.wording import many
-from tidegate.core.batch.states import LandedBatch, SealedBatch
+from tidegate.core.batch.states import SEALED, LandedBatch, SealedBatch
 from tidegate.core.dirty import redrive
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.target.paths import join
@@ -43,7 +43,7 @@ def _rename_and_mark(ctx: Context, batch: SealedBatch) -> None:
     source, landed = ctx.layout.attempt(batch_id, batch.epoch, batch.nonce), ctx.layout.landed(batch_id)
 
     def still_sealed() -> bool:
-        return ctx.ledger.batches.get(ctx.name, batch_id).state == "SEALED"
+        return ctx.ledger.batches.get(ctx.name, batch_id).state == SEALED
 
     quarantine = ctx.layout.quarantine(f"batch-{name}")
     move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import StorageError
+from tidegate.core.batch.states import ABANDONED, LANDED
 from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.target.paths import Assembly
@@ -87,10 +88,10 @@ class Run:
             return facts.built_ms
         if not isinstance(facts, BatchFacts):
             return None
-        if facts.state == "LANDED":
+        if facts.state == LANDED:
             return facts.landed_ms
         subject = f"batch {facts.batch_id}"
-        if facts.state == "ABANDONED":
+        if facts.state == ABANDONED:
             return max((m.at_ms for m in self.history(subject, "abandoned")), default=None)
         return rules.overtaken_ms(self.history(subject, "writing"), found.epoch)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tidegate.core.base.clock import Clock
 from tidegate.core.base.errors import LostComparison, StepMissing, TruthUnknown
 from tidegate.core.base.instants import iso
+from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness import rules
 from tidegate.core.completeness.port import Truth, TruthLedger
 from tidegate.core.completeness.rules import COMPLETE
@@ -22,7 +23,7 @@ from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.window.answer import Answer, Comparison
 from tidegate.core.window.states import OPEN, WindowKey
-from tidegate.core.window.watermark import Certificate, TopicFacts, certify, first_batch
+from tidegate.core.window.watermark import Certificate, TopicFacts, certify
 from tidegate.workflow.base.context import Context
 
 LONGEST_PROBLEM = 500

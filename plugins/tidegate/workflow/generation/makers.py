@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.core.base.errors import LedgerError, ReplayRefused, TidegateError
+from tidegate.core.base.errors import ReplayRefused, TidegateError
 from tidegate.core.window.states import (
     ARCHIVE,
     HEAL,
@@ -14,6 +14,7 @@ from tidegate.core.window.states import (
     ROLLBACK,
     BuildingGeneration,
     BuiltGeneration,
+    GenerationKind,
     PublishedGeneration,
 )
 from tidegate.workflow.base.context import Context
@@ -33,13 +34,7 @@ class Maker:
     again: Callable[[Context, PublishedGeneration], int] = lambda ctx, lost: _heal(ctx, lost)
 
 
-def maker(kind: str) -> Maker:
-    """Raises LedgerError for a kind that only a newer release makes."""
-    if kind not in _MAKERS:
-        raise LedgerError(
-            f"this release makes generations of the kinds {', '.join(_MAKERS)}, not {kind}",
-            advice="a newer release began it: install that one, then try again",
-        )
+def maker(kind: GenerationKind) -> Maker:
     return _MAKERS[kind]
 
 

@@ -24,7 +24,7 @@ from tidegate.core.window import forecast
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.forecast import Forecast
-from tidegate.core.window.states import CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey
+from tidegate.core.window.states import CLOSING, CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey, WindowState
 from tidegate.core.window.watermark import Certificate, TopicFacts
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
@@ -57,7 +57,7 @@ class Explanation:
     pipeline: str
     window: WindowKey
     partition: str
-    state: str
+    state: WindowState
     summary: str
     next_step: str
     published: bool
@@ -123,7 +123,7 @@ def _grounds(ctx: Context, view: WindowView, key: WindowKey) -> Grounds | None:
 def _waits_for(survey: Survey, view: WindowView) -> tuple[int, ...]:
     """Batches that must land before a closing window is closed."""
     batch, window = survey.open_batch, view.window
-    if window is None or window.state != "CLOSING" or batch is None or batch.batch_id >= window.closing_batch:
+    if window is None or window.state != CLOSING or batch is None or batch.batch_id >= window.closing_batch:
         return ()
     return (batch.batch_id,)
 

@@ -16,7 +16,7 @@ from tidegate.core.publish.in_force import TableFile, WindowFiles, moved_by, tab
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import CERTIFICATE, Layout, join
 from tidegate.core.window.schedule import late_folder, time_partitions
-from tidegate.core.window.states import SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.states import CURRENT, SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import ATTEMPTS
 from tidegate.workflow.window.waits import SpecsInForce
@@ -55,7 +55,7 @@ def _of_window(windows: WindowLedger, spec: Pipeline, key: WindowKey) -> WindowF
         # the one in force last: if it still is, nothing that was seen before has replaced it
         newest = None if seen.newest == seen.current else windows.generation(spec.name, key, seen.newest)
         current = windows.generation(spec.name, key, seen.current)
-        if isinstance(current, PublishedGeneration) and current.state == "CURRENT":
+        if isinstance(current, PublishedGeneration) and current.state == CURRENT:
             return _published(current, newest if isinstance(newest, BuiltGeneration) else None, time)
     raise LostComparison(f"{spec.name} {iso(key.start_ms)}: generations keep replacing each other")
 

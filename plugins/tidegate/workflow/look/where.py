@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import LedgerError, SpecError, TidegateError
+from tidegate.core.batch.states import LANDED
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.fate import MISSING, Fate, fate_of
 from tidegate.core.look.port import LedgerReads
@@ -166,7 +167,7 @@ class _Where:
     # ------------------------------------------------------------ the row
 
     def _search(self, life: Life, facts: OffsetFacts) -> Search:
-        if life.batch is None or life.batch.state != "LANDED":
+        if life.batch is None or life.batch.state != LANDED:
             return Search()
         ranges = (r for r in life.batch.ranges if r.range.partition == facts.partition)
         if any(facts.offset in gap for r in ranges for gap in r.gaps):

@@ -16,7 +16,16 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.restore.record import BatchRecord, Contradiction, GenerationRecord, same_plan
-from tidegate.core.window.states import BUILT, CURRENT, DISCARDED, RETIRED, Moved, PublishedGeneration, WindowKey
+from tidegate.core.window.states import (
+    BUILT,
+    CURRENT,
+    DISCARDED,
+    RETIRED,
+    GenerationState,
+    Moved,
+    PublishedGeneration,
+    WindowKey,
+)
 from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
@@ -261,7 +270,7 @@ def _is_at(ctx: Context, generation: GenerationRecord | PublishedGeneration, pla
     return look(ctx.storage, place, manifest_of(generation.files)) is Seen.MATCHES
 
 
-def _state_of(ctx: Context, record: GenerationRecord, newest: int) -> tuple[str, bool]:
+def _state_of(ctx: Context, record: GenerationRecord, newest: int) -> tuple[GenerationState, bool]:
     """(state to restore, whether its files are gone); `newest`: number of what is in force, or comes next.
 
     A BUILT one is published by the window's next archive task; a CURRENT one without its files is rebuilt by it."""

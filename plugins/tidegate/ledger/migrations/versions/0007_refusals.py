@@ -13,6 +13,7 @@ _ADVICE = "\n  what to do: "
 _HELPS_ALL = "mend the spec or raise the threshold, then clear the write task: the same offsets are read again"
 _KINDS = (
     ("dirty_limit", re.compile(r"batch \d+: [\d,]+ of [\d,]+ records are dirty, over dirty\.")),
+    ("unknown_field", re.compile(r"attempt \S+: unknown field ['\"]")),
     ("job", re.compile(r"attempt \S+: ")),
     ("receipt", re.compile(r"the receipt of \S+ \d+ does not add up: ")),
     ("windows", re.compile(r"the receipt of batch \d+ is (of other windows than the schedule's|not of its plan): ")),
@@ -44,7 +45,7 @@ def meant(refused: str) -> dict[str, Any]:
     """What the words of 0.1.0 say, once and for all."""
     message, _, advice = refused.rpartition(_ADVICE) if _ADVICE in refused else (refused, "", "")
     kind = next((kind for kind, words in _KINDS if words.match(message)), "other")
-    at = _AT.search(message) if kind == "job" else None
+    at = _AT.search(message) if kind in ("job", "unknown_field") else None
     return {
         "refused_kind": kind,
         "refused_advice": None if advice in ("", _HELPS_ALL) else advice,
