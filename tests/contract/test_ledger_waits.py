@@ -57,7 +57,8 @@ def window(pipeline: str, start: int, state: str) -> dict:
 
 def generation(pipeline: str, start: int, number: int, state: str) -> dict:
     return {
-        "pipeline": pipeline, "window_ms": start, "number": number, "state": state, "epoch": 1, "nonce": "", "kind": "",
+        "pipeline": pipeline, "window_ms": start, "number": number, "state": state, "epoch": 1, "nonce": "",
+        "kind": "archive",
     }  # fmt: skip
 
 
