@@ -181,8 +181,8 @@ def test_every_changing_call_is_a_site(matrix: Matrix) -> None:
 
 
 def protocols() -> dict[str, Any]:
-    """Every protocol class of the core."""
-    names = [m.name for m in pkgutil.walk_packages(core.__path__, "tidegate.core.")]
+    """Every protocol class of the core, and those by which Hive itself is asked."""
+    names = [m.name for m in pkgutil.walk_packages(core.__path__, "tidegate.core.")] + ["tidegate.targets.hive.ports"]
     modules = [importlib.import_module(name) for name in names]
     return {
         name: found
