@@ -20,7 +20,7 @@ from tests.fakes.truth import FakeTruth
 from tests.real_kafka import Topic
 from tests.world import HOUR, T0, make_pipeline
 from tidegate.adapters.connections import Connection, ConnectionMissing
-from tidegate.completeness.open import truth_of
+from tidegate.completeness.connection import truth_of
 from tidegate.core.completeness.port import Truth
 from tidegate.core.spec.pipeline import Completeness
 

@@ -53,7 +53,7 @@ def context_for(
     """
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.watchdog import HANGS_S, Watched
-    from tidegate.completeness.open import truth_of
+    from tidegate.completeness.connection import truth_of
     from tidegate.spark.local_job import LocalLauncher
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
 from tidegate.airflow import runs as module
-from tidegate.airflow.backfill.rerunnable import sweep, to_scheduled
+from tidegate.airflow.backfill.stranded_runs import sweep, to_scheduled
 from tidegate.airflow.runs import MOST_AT_ONCE, Filled, create_missing_runs, trigger_after_backlog
 from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.window.due import RunsSeen

@@ -35,7 +35,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -
     made = World(tmp_path)
     made.change_spec(webhook_conn_id="alerts")
     monkeypatch.setattr("tidegate.wiring.open_ledger", lambda *_: made.context().ledger)
-    monkeypatch.setattr("tidegate.looking.context", lambda *_: made.context())
+    monkeypatch.setattr("tidegate.inspection.context", lambda *_: made.context())
     connection = Connection(conn_id="alerts", conn_type="http", host=receiver.url, extra={"path": "hush"})
     monkeypatch.setattr("tidegate.adapters.airflow_connections.airflow_connection", lambda _: connection)
     yield made

@@ -172,7 +172,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     done: list[str] = []
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
     monkeypatch.setattr(
-        "tidegate.airflow.backfill.rerunnable.sweep", lambda ids, session: done.append("sweep") or ["x"]
+        "tidegate.airflow.backfill.stranded_runs.sweep", lambda ids, session: done.append("sweep") or ["x"]
     )
     monkeypatch.setattr("tidegate.airflow.clear.leftovers.revive", lambda ids, session: done.append("revive") or ["y"])
     monkeypatch.setattr(

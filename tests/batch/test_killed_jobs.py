@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.engine.failures import from_exception
 from tests.spark.test_spark_launcher import LAUNCHERS, PLAN, airflow_launcher, spark
 from tests.world import World, record
-from tidegate.airflow import last_words
+from tidegate.airflow import last_line
 from tidegate.airflow.task import in_airflow_terms
 from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.spark.launcher import job_ended
@@ -42,7 +42,7 @@ def line(error: Exception, about: str = "batch 7", task: str = "write") -> str:
             raise error
     except Exception as e:
         said: Any = {"ti": ti, "dag_run": SimpleNamespace(execution_date=at)}
-        return last_words.failed(said, about, e)
+        return last_line.failed(said, about, e)
 
 
 @LAUNCHERS

@@ -13,7 +13,7 @@ from tests.cli.test_cli_complete import counts
 from tests.cli.test_cli_rollback import working
 from tests.world import World, record
 from tidegate.airflow.backfill.range_runs import Ground
-from tidegate.airflow.last_words import explained
+from tidegate.airflow.last_line import explained
 from tidegate.core.base.errors import BatchRefused, StepMissing, TidegateError
 from tidegate.core.publish.backfill import Run
 from tidegate.core.spec.pipeline import DirtyLimits

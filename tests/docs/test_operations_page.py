@@ -24,7 +24,7 @@ from sqlalchemy import BigInteger, literal
 from tests.cli.test_cli_commands import add_yaml, write_env
 from tests.docs.operations_scenes import BEGINS_MS, RUN, SCENES
 from tests.world import World, window
-from tidegate import looking
+from tidegate import inspection
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.ledger.store import Store
@@ -129,7 +129,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
 
     monkeypatch.setattr(surroundings, "working", in_the_world)
     monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: world.kafka)
-    monkeypatch.setattr(looking, "tables", lambda pipeline, lookup: Hive(world.catalogue))
+    monkeypatch.setattr(inspection, "tables", lambda pipeline, lookup: Hive(world.catalogue))
     monkeypatch.setattr("time.time_ns", lambda: world.clock.now_ms() * 1_000_000)
     monkeypatch.setattr(Store, "instant", property(lambda _: literal(world.clock.now_ms(), BigInteger)))
     yield Night(world)

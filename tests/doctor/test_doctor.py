@@ -20,8 +20,8 @@ from spark_jobs.engine import native
 from tidegate import __version__
 from tidegate.adapters import installed
 from tidegate.cli import examination
+from tidegate.cli.deadlines import ask
 from tidegate.cli.main import main
-from tidegate.cli.side_by_side import ask
 from tidegate.ledger.migrate import migrate
 from tidegate.storage import probing
 

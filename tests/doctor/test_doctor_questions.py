@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tidegate.cli.side_by_side import Away, ask
+from tidegate.cli.deadlines import Away, ask
 from tidegate.core.base.errors import DataLoss, SourceUnavailable
 
 

@@ -14,7 +14,7 @@ from tests.e2e.airflow_api import eventually
 from tests.operators.cells import AFTER, FAILED, OWN, RUNNING, SUCCEEDED, WITHIN, Cell
 from tests.operators.harness import LONG_S, Lane, Rig
 from tests.operators.ways import REST, RUN, TASK
-from tidegate.airflow.backfill.rerunnable import HEARTBEAT_LIMIT
+from tidegate.airflow.backfill.stranded_runs import HEARTBEAT_LIMIT
 
 TWO_BATCHES, THREE_BATCHES = "clear-two", "clear-three"
 TWINS = {"ingest": "twin_ingest", "archive": "twin_archive", "replay": "twin_replay", "maintain": "twin_replay"}

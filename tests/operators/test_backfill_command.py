@@ -132,7 +132,7 @@ def test_an_hour_that_fails_is_named(rig: Rig) -> None:
     code, out, _ = Tidegate(rig, lane, 0, 1, "--unpause").ended()
     assert code == 1
     assert "2 failed: " in out
-    assert "(failed: publish); mend it, run this again" in out
+    assert "(failed: publish); fix it, run this again" in out
     lane.hive.mend()
     code, found = Tidegate(rig, lane, 0, 1, "--json").json()
     assert (code, found["done"]) == (0, True)

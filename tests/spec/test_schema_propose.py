@@ -29,7 +29,7 @@ from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.core.spec.proposals import propose
 from tidegate.sources import sampling
 from tidegate.spec import load_file
-from tidegate.spec.adding import with_columns
+from tidegate.spec.new_columns import with_columns
 
 YAML = """\
 version: 1  # the only one

@@ -109,7 +109,7 @@ def test_a_package_brings_a_kind_by_an_entry_point(boxes: None) -> None:
 def test_nothing_outside_of_its_folder_imports_hive() -> None:
     """Nor does the kind import what it needs to work before it is asked to."""
     modules = (
-        "tidegate.wiring, tidegate.looking, tidegate.spec, tidegate.cli.examination, tidegate.workflow.clean.round"
+        "tidegate.wiring, tidegate.inspection, tidegate.spec, tidegate.cli.examination, tidegate.workflow.clean.round"
     )
     code = (
         f"import sys, {modules}, tidegate.workflow.publish.archive, tidegate.workflow.audit.audit\n"

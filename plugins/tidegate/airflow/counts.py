@@ -89,7 +89,7 @@ def look(pipeline: str, window: WindowKey) -> Certificate:
 def parts(pipeline: str) -> tuple[Pipeline, Truth | None]:
     """Once for each spec, so that calls that hang are counted."""
     from tidegate.adapters.airflow_connections import airflow_connection
-    from tidegate.completeness.open import truth_of
+    from tidegate.completeness.connection import truth_of
 
     spec = loads(Pipeline, pipeline)
     return spec, truth_of(spec, airflow_connection)

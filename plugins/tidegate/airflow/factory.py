@@ -19,7 +19,7 @@ from airflow.utils.dag_parsing_context import get_parsing_context
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.airflow import docs, messages, weights
-from tidegate.airflow.backfill.rerunnable import to_scheduled
+from tidegate.airflow.backfill.stranded_runs import to_scheduled
 from tidegate.airflow.operators import (
     CatchUpOperator,
     LandOperator,
@@ -129,12 +129,12 @@ class PipelineDag(DAG):
 
     def run(self, start_date: Any = None, end_date: Any = None, **options: Any) -> None:
         """What `airflow dags backfill` calls. Raises AirflowException unless every run of the range succeeds."""
-        from tidegate.airflow.backfill import literal
+        from tidegate.airflow.backfill import airflow_command
 
         if start_date is None or end_date is None:
             super().run(start_date, end_date, **options)
             return
-        with literal.backfilling(self, start_date, end_date) as found:
+        with airflow_command.backfilling(self, start_date, end_date) as found:
             self._backfilling = True
             for first, last in found.parts(options.get("run_backwards", False)):
                 super().run(first, last, **options)

@@ -84,7 +84,7 @@ def board_url(name: str) -> str:
 
 def _failed(pipeline: Pipeline, context: Context) -> None:
     """By a context that needs no connection but the ledger's: another one may be what the task has failed for."""
-    from tidegate import looking, wiring
+    from tidegate import inspection, wiring
     from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.workflow.tell import notices
 
@@ -93,7 +93,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
     finding = notices.failed_task(f"{ti.dag_id}.{ti.task_id}", ti.run_id, ti.try_number, words, ti.log_url)
     ledger = wiring.open_ledger(f"airflow {ti.dag_id}/{ti.run_id}", airflow_connection)
     try:
-        ctx = looking.context(pipeline, ledger, airflow_connection, _no_kafka)  # type: ignore[arg-type]
+        ctx = inspection.context(pipeline, ledger, airflow_connection, _no_kafka)  # type: ignore[arg-type]
         notices.happened(ctx, finding)
         channels = channels_of(pipeline, log) if context["task"].begun_here else []  # type: ignore[attr-defined]
         if channels:

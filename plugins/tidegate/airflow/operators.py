@@ -169,7 +169,7 @@ class MaintainOperator(PipelineOperator):
         """Runs that a killed backfill left behind."""
         from airflow.utils.session import create_session
 
-        from tidegate.airflow.backfill.rerunnable import sweep
+        from tidegate.airflow.backfill.stranded_runs import sweep
         from tidegate.airflow.clear import leftovers
 
         with create_session() as session:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.models.baseoperator import BaseOperator
 
-from tidegate.airflow import datasets, last_words
+from tidegate.airflow import datasets, last_line
 from tidegate.airflow.links import BoardLink
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import SpecError, TidegateError
@@ -68,7 +68,7 @@ class PipelineOperator(BaseOperator):
         self._context = context
         if self.of == "window":
             self.about = f"window {iso(to_ms(context['data_interval_start']))}"
-        last_words.arm(self)
+        last_line.arm(self)
 
     def perform(self, context: Context) -> None:
         """The work alone, as it is gone on with after a wait in the triggerer."""
@@ -106,7 +106,7 @@ class PipelineOperator(BaseOperator):
         if self._launcher is not None:
             self._launcher.kill()
         if self._context is not None:
-            self.log.error("%s", last_words.terminated(self._context, self.about))
+            self.log.error("%s", last_line.terminated(self._context, self.about))
 
     def _open(self, context: Context) -> PipelineContext:
         from tidegate.adapters.airflow_connections import airflow_connection

@@ -106,11 +106,11 @@ class Reach:
 
     def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
         """A workflow's context: it registers nothing and connects to nothing but the ledger before it is asked to."""
-        from tidegate import looking
+        from tidegate import inspection
         from tidegate.adapters.airflow_connections import airflow_connection
 
         ledger = self.ledger() if actor is None else self.acting(actor)
-        return looking.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
+        return inspection.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
 
 
 def _engine(address: str) -> Any:
@@ -131,7 +131,7 @@ def _engine(address: str) -> Any:
 
 
 def _kafka(pipeline: Pipeline) -> Any:
-    from tidegate import looking
+    from tidegate import inspection
     from tidegate.adapters.airflow_connections import airflow_connection
 
-    return looking.source(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)
+    return inspection.source(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)

@@ -1,4 +1,4 @@
-"""`tidegate repair --adopt`: what storage remembers and the ledger does not, listed and written back."""
+"""`tidegate repair --adopt`: write back to the ledger what it lost and storage remembers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def adopt(ctx: Context, why: str | None, yes: bool) -> None:
-    """Lists, asks, adopts. Raises Failed (1) for what only a newer backup can mend, or when nobody gave a reason."""
+    """List, ask, adopt. Raises Failed (1) without a reason, or where only a newer backup helps."""
     from tidegate.workflow.restore import adoption
 
     found = adoption.survey(ctx)

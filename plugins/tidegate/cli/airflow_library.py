@@ -13,8 +13,8 @@ from tidegate.cli.failures import CANNOT_TELL, WRONG, Failed
 
 @contextmanager
 def airflow_library(command: str) -> Iterator[None]:
-    """What it logs goes to standard error. Raises Failed where Airflow is not installed, or its database gives no
-    answer."""
+    """Import Airflow, with its log on standard error. Raises Failed where it is not installed, or its database
+    silent."""
     quiet = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"} | os.environ  # it is read once
     with redirect_stdout(click.get_text_stream("stderr")):
         try:

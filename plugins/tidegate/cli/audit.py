@@ -11,7 +11,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.explain import parse_window
 from tidegate.cli.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
-from tidegate.cli.progress_shown import following
+from tidegate.cli.progress_bar import following
 from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, size
 
@@ -169,7 +169,7 @@ def plain(report: Report) -> dict[str, Any]:
 
 
 def _verdict(report: Report) -> bool | None:
-    """None: nothing is wrong in what was looked at, which was not all; or that could not be told."""
+    """Whether all is balanced; None after a look at a part, or where the pipeline moved the findings."""
     if report.problems:
         return False
     return None if report.part is not None or report.unsettled else True

@@ -1,4 +1,4 @@
-"""`tidegate backfill`: a range of windows is published, or rebuilt, by the scheduler's own runs."""
+"""`tidegate backfill`: publish or rebuild a range of windows by the scheduler's own runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tidegate.workflow.publish.backfill import Asked, Progress
 
 STILL_S = 30.0
-"""Nothing got done for so long: then it's said who holds the pool."""
+"""Seconds without progress after which the command says who holds the pool."""
 PATIENCE_S = 600.0
-"""How long the ledger and Airflow's database may give no answer in the middle."""
+"""Seconds that the ledger and Airflow's database may be silent while runs are at work."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How often to look, and how long windows that are not ready are waited for."""
+    """How often to look, and how long to wait for windows that are not ready."""
 
     poll_s: float
     wait_s: float
@@ -130,7 +130,7 @@ def _asked(
     newest_first: bool,
     stop_on_failure: bool,
 ) -> Asked:
-    """With --replay the mark of the backfill that is gone on with, or that of a new one."""
+    """The request; with --replay it has the mark of the backfill that it continues, or of a new one."""
     from tidegate.airflow.backfill.range_runs import OURS
     from tidegate.core.base.instants import iso
     from tidegate.core.publish.backfill import unfinished_mark
@@ -150,7 +150,7 @@ def _asked(
 
 
 def _check_ground(runs: RangeRuns, unpause: bool) -> None:
-    """Raises Failed where runs would be begun that nobody goes on with."""
+    """Check that Airflow would carry on with new runs, and unpause the DAG on demand. Raises Failed."""
     ground = runs.ground()
     if ground.unknown:
         raise Failed(
@@ -160,7 +160,7 @@ def _check_ground(runs: RangeRuns, unpause: bool) -> None:
         )
     if ground.missing_pools:
         raise Failed(
-            f"there is no pool {ground.missing_pools[0]}: the tasks of {runs.dag_id} would wait for ever\n"
+            f"there is no pool {ground.missing_pools[0]}: the tasks of {runs.dag_id} would wait forever\n"
             "  what to do: tidegate doctor --fix, or in the UI under Admin, Pools",
             NOT_WELL,
         )
@@ -190,10 +190,10 @@ def _look(ctx: Context, runs: RangeRuns, asked: Asked) -> Progress:
 
 
 def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple[Progress, bool]:
-    """Until nothing moves any more, or Ctrl-C: the last look, and whether it was Ctrl-C."""
+    """Work until nothing moves any more, or Ctrl-C. Returns the last look, and whether it was Ctrl-C."""
     from sqlalchemy.exc import OperationalError
 
-    from tidegate.cli.backfill_shown import shown
+    from tidegate.cli.backfill_report import shown
     from tidegate.core.base.errors import LedgerError
     from tidegate.workflow.publish.backfill import advance, look
 
@@ -223,13 +223,13 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
 
 
 class _Still:
-    """How long no more windows have been done."""
+    """Notices that no window has been finished for a while."""
 
     def __init__(self) -> None:
         self._done, self._since = -1, time.monotonic()
 
     def stands(self, found: Progress) -> bool:
-        """For STILL_S."""
+        """Whether none has been finished for STILL_S."""
         done = found.counts.get("done", 0)
         if done != self._done:
             self._done, self._since = done, time.monotonic()
@@ -237,8 +237,7 @@ class _Still:
 
 
 def _hindrance(runs: RangeRuns, stands: bool) -> str:
-    """Why nothing goes on, in words; empty where it does. Who holds the pool is said where nothing has got done for a
-    while."""
+    """Why no run goes on, in words; empty where one does. `stands`: also look for who holds the pool."""
     ground = runs.ground()
     if ground.unknown:
         return f"Airflow has no DAG {runs.dag_id} any more: `airflow dags list-import-errors` says why"
@@ -259,7 +258,7 @@ def _possible(found: Progress) -> bool:
 
 
 def _tell(spec: Pipeline, runs: RangeRuns, asked: Asked, found: Progress, dry_run: bool, as_json: bool) -> None:
-    from tidegate.cli.backfill_shown import dry_lines, summary
+    from tidegate.cli.backfill_report import dry_lines, summary
 
     if as_json:
         windows = [

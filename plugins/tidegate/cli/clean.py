@@ -1,4 +1,4 @@
-"""`tidegate clean`: one round of what the maintenance DAG does by itself, now or only to see."""
+"""`tidegate clean`: one round of the maintenance DAG's cleaning, at once or as a dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate complete`: what another system says of a window, and an operator's word that it is published as it is."""
+"""`tidegate complete`: ask another system for its count of a window, or accept the window as it is."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
     """
     spec = surroundings.pipeline_named(pipeline)
     if spec.completeness is None:
-        raise click.UsageError(f"{pipeline}: no other system is asked for counts: its YAML has no `completeness:`")
+        raise click.UsageError(f"{pipeline}: its YAML has no section `completeness`: there is no other system to ask")
     if as_json and why.strip() and not yes:
-        raise click.UsageError("--json asks nothing: add --yes to accept the window")
+        raise click.UsageError("--json cannot ask you: add --yes to accept the window")
     key = parse_window(spec, window)
     with surroundings.ledger() as ledger:
         ctx = _asking(spec, ledger)
@@ -56,7 +56,7 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
         accepting = bool(why.strip()) and answer.accepted is None
         if accepting:
             _accept(ctx, key, answer, why.strip(), yes)
-            answer, comparison = _compare(ctx, key)  # the one that was accepted: nobody is asked again
+            answer, comparison = _compare(ctx, key)  # the accepted one, without another question
     if as_json:
         print_json({"pipeline": spec.name, "start_ms": key.start_ms, "end_ms": key.end_ms, "comparison": comparison})
     elif accepting:
@@ -67,7 +67,7 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
 
 
 def _asking(spec: Pipeline, ledger: SqlLedger) -> Context:
-    from tidegate.completeness.open import truth_of
+    from tidegate.completeness.connection import truth_of
     from tidegate.wiring import command_lookup
 
     ctx = surroundings.context(spec, ledger, progress)

@@ -1,4 +1,4 @@
-"""`tidegate dirty`: what has to be mended before rows are redriven."""
+"""`tidegate dirty`: what to fix before a redrive."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ def _print(name: str, found: list[DirtyBatch], looked: list[DirtyBatch], causes:
         paragraph(out, "more", f"{len(causes) - _SHOWN:,} more causes: --json has them")
     for note in notes:
         paragraph(out, "note", note, "yellow")
-    advice(out, "next", f"mend the spec, then: tidegate redrive {name}")
+    advice(out, "next", f"fix the spec, then: tidegate redrive {name}")

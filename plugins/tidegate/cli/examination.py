@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.cli import parsing, surroundings
-from tidegate.cli.side_by_side import Away, ask
+from tidegate.cli import parse_times, surroundings
+from tidegate.cli.deadlines import Away, ask
 from tidegate.cli.spark_checks import impossible_jobs
 from tidegate.core.base.errors import TidegateError, WrongRevision
 from tidegate.core.base.wording import many
@@ -258,7 +258,7 @@ class Examination:
         for p in self.pipelines:
             found += rules.dags(p.name, target_kind(p.sink.kind).dags, facts.dags, pauses.get(p.name))
         ours = [e for e in facts.import_errors if "tidegate" in e[0] or e[0].rpartition(":")[2].endswith(".yaml")]
-        return found + rules.import_errors(ours) + parsing.findings([p.name for p in self.pipelines], facts.dags)
+        return found + rules.import_errors(ours) + parse_times.findings([p.name for p in self.pipelines], facts.dags)
 
     # ------------------------------------------------------------ the ledger
 

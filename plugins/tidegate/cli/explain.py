@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KAFKA_S = 2.0
 MANY = 10
-"""Lines of a list that people read; `--json` has all."""
+"""Most lines of a list for people; `--json` has all."""
 
 
 @click.command()
@@ -60,7 +60,7 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
 
 
 def _topic(spec: Pipeline) -> LogState | None:
-    """None where Kafka gives no answer: the words are by the ledger alone then."""
+    """The topic's state; None where Kafka gives no answer: the ledger alone explains the window then."""
     from tidegate.core.base.errors import TidegateError
 
     try:
@@ -192,7 +192,7 @@ def _print_generations(out: Console, e: Explanation) -> None:
 
 
 def _print_grounds(out: Console, grounds: Grounds | None) -> None:
-    """What the generation in force rests on, in lines that stay few."""
+    """Print the batches and offsets that the generation in force rests on, in few lines."""
     from tidegate.core.base.instants import iso
 
     if grounds is None or grounds.closing_batch is None:

@@ -1,4 +1,4 @@
-"""Exit codes, and an error as one clear message instead of a stack trace (TIDEGATE_DEBUG=1 shows it).
+"""Exit codes, and errors as clear messages instead of stack traces (TIDEGATE_DEBUG=1 shows those).
 
 0  well
 1  not well: something needs a human, or the answer to the question is no
@@ -47,7 +47,7 @@ def _failed(error: Exception) -> Failed:
     from tidegate.core.base.errors import GOES_ON, TidegateError
 
     if isinstance(error, TidegateError):
-        return Failed(str(error).replace(GOES_ON, "then run it again"), exit_code_of(error))  # nobody else does
+        return Failed(str(error).replace(GOES_ON, "then run it again"), exit_code_of(error))  # no scheduler does it
     first = next(iter(str(error).strip().splitlines()), "")
     what = f"{type(error).__name__}: {first}" if first else type(error).__name__
     if isinstance(error, OSError):
@@ -57,7 +57,7 @@ def _failed(error: Exception) -> Failed:
 
 
 def exit_code_of(error: Exception) -> int:
-    """Which of the exit codes an error of Tidegate means."""
+    """The exit code for an error of Tidegate."""
     from tidegate.adapters.connections import ConnectionMissing
     from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, LedgerError, SourceUnavailable, SpecError
 

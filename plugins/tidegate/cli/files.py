@@ -1,4 +1,4 @@
-"""`tidegate files`: what readers by path read of windows, by the ledger."""
+"""`tidegate files`: the files of windows, for readers by path, from the ledger alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate init <topic>`: a pipeline's YAML for a topic that none reads yet, from a sample of its messages."""
+"""`tidegate init <topic>`: draft a pipeline's YAML from a sample of the topic's messages."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
 
 
 def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]:
-    """A column whose values its type refuses gets a wider one, or none."""
+    """Give a column whose type refuses its values a wider type, or drop it. Returns the draft and its outcome."""
     from tidegate.core.spec.draft_fields import MOST_ODD
 
     found = _acceptable(found)
@@ -189,7 +189,7 @@ def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]
 
 
 def _acceptable(found: Draft) -> Draft:
-    """With types that the message's schema allows: Avro and protobuf know better than values do. Raises SpecError."""
+    """The draft with types that the message's schema allows (Avro, protobuf). Raises SpecError."""
     from tidegate.core.base.errors import SpecError
 
     while True:
@@ -211,7 +211,7 @@ def _loaded(found: Draft) -> Pipeline:
 
 
 def _probe(asked: _Asked, form: Mapping[str, Any]) -> Pipeline:
-    """A pipeline that keeps every field as text. Raises SpecError for what the options say of it."""
+    """A pipeline that keeps every field as text. Raises SpecError for wrong options."""
     from tidegate.core.spec.pipeline import Column, EventTime
     from tidegate.spec.formats import format_alone
     from tidegate.spec.loader import load_text
@@ -327,7 +327,7 @@ def _say(found: Draft, outcome: Outcome, state: LogState, read: Sample) -> None:
 
 def _warn_of_arrival(found: Draft) -> None:
     progress(
-        "WARNING: no field of the sample is surely the event time, so that the draft goes by Kafka's timestamp: records"
+        "WARNING: no field of the sample is surely the event time, so that the draft uses Kafka's timestamp: records"
         " land in windows by when they came to Kafka, not by when they happened; a load of old data lands in one window"
     )
     for one in found.others[:_SHOWN]:
@@ -349,7 +349,7 @@ def _refuse_if_there(path: Path) -> None:
 
 
 def _refuse_clash(name: str, content: str) -> None:
-    """Two pipelines must not write the same table. Raises Failed."""
+    """Raises Failed where another pipeline writes the same table."""
     from tidegate.spec.loader import load_folder, load_text
     from tidegate.spec.territory import Territory
 
@@ -364,7 +364,7 @@ def _refuse_clash(name: str, content: str) -> None:
 
 
 def _write_new(path: Path, content: str) -> None:
-    """The whole file appears at once, and never in place of another."""
+    """Write the whole file at once, never over another."""
     import tempfile
 
     try:

@@ -1,4 +1,4 @@
-"""Commands about the ledger itself: its schema, its event log, and what would be planned next."""
+"""Commands about the ledger: its schema, its event log, and the next plan."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def show_revision() -> None:
 
 
 class _database_errors:
-    """Outside the ledger's own transactions nobody else translates SQLAlchemy's errors."""
+    """Translates SQLAlchemy's errors outside of the ledger's own transactions."""
 
     def __enter__(self) -> None:
         return None
@@ -180,7 +180,7 @@ def _print_plan(plan: Plan, words: str, as_json: bool) -> None:
 
 
 class _Unregistered:
-    """The ledger of a pipeline that no run has registered: everything is still to be read."""
+    """Ledger of a pipeline that no run has registered: all is still to be read."""
 
     @property
     def batches(self) -> _Unregistered:
@@ -191,7 +191,7 @@ class _Unregistered:
         return self
 
     def asked(self, _name: str) -> None:
-        """No redrive can have asked for a turn."""
+        """Nothing: no redrive waits for a turn."""
 
     def planning_view(self, _name: str) -> PlanningView:
         from tidegate.core.batch.planning import PlanningView

@@ -1,4 +1,4 @@
-"""Time to loss in `tidegate status`: in a table, in words, as JSON."""
+"""Time to loss in `tidegate status`: as a cell, in words, as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
-    """Seconds; null where a loss is never, or not known: `state` says which."""
+    """Seconds as JSON; null where there will be no loss, or it is unknown: `state` says which."""
     from tidegate.core.source.loss import sentence
 
     if loss is None:
@@ -45,7 +45,7 @@ def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
 
 
 def cell(loss: TimeToLoss | None) -> Any:
-    """For a table; `?` where Kafka gave no answer."""
+    """Cell of a table; `?` where Kafka gave no answer."""
     from rich.text import Text
 
     from tidegate.core.source.loss import short
@@ -54,14 +54,14 @@ def cell(loss: TimeToLoss | None) -> Any:
 
 
 def warns(loss: TimeToLoss | None) -> bool:
-    """Whether it is a warning; a critical loss is a concern of the pipeline's already."""
+    """Whether it is a warning; a critical loss is already among the pipeline's concerns."""
     from tidegate.core.source.loss import WARN
 
     return loss is not None and loss.level == WARN
 
 
 def words(loss: TimeToLoss | None) -> str:
-    """One sentence, with its level if that is loud."""
+    """One sentence, with its level for a warning."""
     from tidegate.core.source.loss import CRITICAL, WARN, sentence
 
     assert loss is not None
@@ -69,7 +69,7 @@ def words(loss: TimeToLoss | None) -> str:
 
 
 def show(out: Console, name: str, loss: TimeToLoss) -> None:
-    """What to do stands below a warning, and among the concerns if it is critical."""
+    """Print it, with advice below a warning; a critical loss has its advice among the concerns."""
     from tidegate.core.source.loss import remedy
     from tidegate.kinds import source_kind
 

@@ -1,4 +1,4 @@
-"""`tidegate`: what the Airflow UI shows, and more, in a terminal. Imports neither Airflow nor a worker's libraries."""
+"""`tidegate`, the command. Imports neither Airflow nor a worker's libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.failures import WRONG, Commands, Failed
 from tidegate.cli.output import let_any_text_through
 
-# name -> (where it is, its line in the help); loaded when it is asked for
+# name -> (place, line in the help); each is imported when it is called
 _COMMANDS = {
     "status": ("tidegate.cli.status:status", "Show the state of pipelines: lag, watermark, blocks, due hours."),
     "metrics": ("tidegate.cli.metrics:metrics", "Print lag, delays, time to loss and counts for Prometheus."),
@@ -73,7 +73,7 @@ class _Root(Commands):
         return getattr(import_module(module), attribute)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Their lines stand here, so that the help imports none of them."""
+        """List them by the table above, so that the help imports none of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 

@@ -1,4 +1,4 @@
-"""`tidegate metrics`: what is measured of every pipeline, in Prometheus' text format."""
+"""`tidegate metrics`: measures of every pipeline in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def metrics(pipeline: str | None, no_kafka: bool, listen: str | None) -> None:
     from tidegate.adapters.scrape import Kept
 
     specs = _Specs(pipeline)
-    specs.loaded()  # a name that is none ends it before it begins
-    with surroundings.ledger() as ledger:  # so does a ledger that is not there
+    specs.loaded()  # an unknown name ends the command here
+    with surroundings.ledger() as ledger:  # so does a missing ledger
         ledger.reads.names()
     _serve(listen, Kept(lambda: _text(specs.loaded(), no_kafka, KAFKA_LISTENING_S)))
 
@@ -66,7 +66,7 @@ def _serve(listen: str, kept: Any) -> None:
     bare = host if ":" not in host else f"[{host}]"
     progress(f"listening: http://{bare}:{server.server_port}/metrics")
     if not is_loopback(host):
-        progress("whoever reaches this address may read the measures: there is neither TLS nor a login")
+        progress("anyone who reaches this address can read the measures: there is neither TLS nor a login")
     with server:
         try:
             server.serve_forever()

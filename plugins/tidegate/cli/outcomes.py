@@ -1,4 +1,4 @@
-"""What became of each window of a range: lines, a summary, JSON and the exit code."""
+"""Outcomes of a range's windows: lines, a summary, JSON and the exit code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.outcome import Outcome
 
 MANY = 20
-"""Windows of one kind that people are shown; `--json` has all."""
+"""Most windows of one kind to print; `--json` has all."""
 
 
 def exit_code(found: Sequence[Outcome]) -> int:
-    """3 where only what gives no answer stood in the way."""
+    """Exit code; 3 where only missing answers stood in the way."""
     from tidegate.workflow.base.outcome import REFUSED
 
     if all(o.well for o in found):

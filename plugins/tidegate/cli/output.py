@@ -1,4 +1,4 @@
-"""What commands print: one JSON document, or tables and lines for people."""
+"""Output of commands: one JSON document, or tables and lines for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def print_json(value: Any) -> None:
-    """On one line. Dataclasses become objects, instants (`..._ms`) ISO 8601 text under the name without `_ms`.
+    """Print it on one line: dataclasses as objects, instants (`..._ms`) as ISO 8601 under the name without `_ms`.
 
     Where standard output is not Unicode, other characters are written as JSON escapes."""
     from tidegate.core.base.plain import to_plain
@@ -29,7 +29,7 @@ def print_json(value: Any) -> None:
 
 
 def let_any_text_through() -> None:
-    """A terminal that is not Unicode gets escapes for what it cannot show, instead of an error."""
+    """Print escapes instead of failing on a terminal that is not Unicode."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -52,7 +52,7 @@ def _instants(value: Any) -> Any:
 
 
 def console() -> Console:
-    """For tables; a pipe has no width of its own and gets a wide one."""
+    """Console for tables; a pipe, which has no width, gets a wide one."""
     from rich.console import Console
 
     found = Console(highlight=False, soft_wrap=False)
@@ -62,12 +62,12 @@ def console() -> Console:
 
 
 def progress(line: str) -> None:
-    """Long work says on standard error how far it is."""
+    """Say on standard error how far long work is."""
     click.echo(line, err=True)
 
 
 def paragraph(out: Console, label: str, text: str, style: str = "") -> None:
-    """`label` in a column of its own, the text wrapped beside it."""
+    """Print `label`, and the text wrapped beside it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -79,7 +79,7 @@ def paragraph(out: Console, label: str, text: str, style: str = "") -> None:
 
 
 def advice(out: Console, label: str, text: str) -> None:
-    """Not wrapped: what holds a command must be copied in one piece."""
+    """Print it in one line, without wrapping: it holds commands to copy."""
     from rich.text import Text
 
     out.print(Text(label.ljust(LABEL + 2), style="bold") + Text(text, style="not bold"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`tidegate pause` and `tidegate unpause`: a pipeline's DAGs stand still on purpose, and go on."""
+"""`tidegate pause` and `tidegate unpause`: stop a pipeline's DAGs on purpose, and start them again."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from tidegate.ledger import SqlLedger
 
 LOOK_S = 1.0
-"""How often Airflow is asked for DAGs that it does not know yet."""
+"""Seconds between questions for DAGs that Airflow does not know yet."""
 
 _only = click.option(
     "--only", multiple=True, type=click.Choice(ALL), help="Only this DAG; may be repeated.  [default: all four]"
 )
 _wait = click.option(
     "--wait", "wait_ms", type=DurationType(), default="90s", show_default=True,
-    help="How long DAGs are waited for that Airflow has not parsed yet.",
+    help="How long to wait for DAGs that Airflow has not parsed yet.",
 )  # fmt: skip
 
 
 class UntilType(click.ParamType):
-    """An instant, or a duration from now on; as UTC ms."""
+    """UTC ms of an instant, or of a duration from now on."""
 
     name = "instant"
 
@@ -57,7 +57,7 @@ class UntilType(click.ParamType):
 
 @dataclass(frozen=True)
 class Turned:
-    """A DAG after the command: `changed` by it, or so before. `paused`: None where Airflow does not know it."""
+    """A DAG after the command; `changed` by it. `paused`: None where Airflow does not know it."""
 
     dag_id: str
     paused: bool | None
@@ -166,7 +166,7 @@ def _switches(name: str, kinds: tuple[str, ...]) -> Switches:
 
 
 def _turn(switches: Switches, paused: bool, wait_ms: int) -> list[Turned]:
-    """Each DAG that Airflow knows, in its time; those that it does not know are waited for."""
+    """Turn each DAG that Airflow knows, and wait for the others."""
     until, said = time.monotonic() + wait_ms / 1000, False
     turned: dict[str, Turned] = {}
     while True:
@@ -193,7 +193,7 @@ def _import_errors(switches: Switches, turned: list[Turned]) -> list[str]:
 def _keep(
     ledger: SqlLedger, name: str, kinds: tuple[str, ...], why: str, until_ms: int | None, old: Pause | None
 ) -> tuple[Pause | None, str]:
-    """The reason as the ledger has it now, and what went wrong."""
+    """Write the reason to the ledger. Returns what it has now, and what went wrong."""
     from tidegate.core.base.errors import LostComparison, StepMissing
 
     if old is not None and (old.why, old.until_ms) == (why, until_ms) and set(kinds) <= set(old.kinds):

@@ -1,4 +1,4 @@
-"""`tidegate redrive`: dirty rows become data, by a batch of their own."""
+"""`tidegate redrive`: turn dirty rows into data, by a batch of their own."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def redrive(
     watermarks stay where they are.
 
     Only one batch of a pipeline is open at a time. If one is, this command waits, says what it waits for and what
-    helps, and has its turn next: an ingest run that would plan meanwhile gives way. After the command was killed, runs
-    plan again after a minute and a half.
+    helps, and has its turn next: ingest runs plan nothing meanwhile, until a minute and a half after the command was
+    killed.
 
     With --dry-run a Spark job does the same with the rows that the next redrive would take up, also beside an open
     batch; the command shows the rows that would be data, late and still dirty, and deletes the job's files.
@@ -121,7 +121,7 @@ def _print(name: str, found: Rehearsed) -> None:
         paragraph(out, "then", f"further redrives take up those of {many(len(left), 'more batch')}, from {left[0]} on")
     if found.refused:
         paragraph(out, "refused", f"a redrive would be given up: {found.refused}", "yellow")
-        advice(out, "next", "mend the spec, then the same command; nothing was changed")
+        advice(out, "next", "fix the spec, then the same command; nothing was changed")
     else:
         advice(out, "next", f"tidegate redrive {name}; nothing was changed")
 
@@ -170,8 +170,8 @@ def patience(
     clock: Callable[[], float] = time.monotonic,
     explained: Callable[[TidegateError], TidegateError] = lambda error: error,
 ) -> Callable[[TidegateError], None]:
-    """Sleeps a little each time it is called, and says now and then what it waits for; raises the error it is given
-    once so many seconds are over in all. `explained`: the error with what an operator can know of it."""
+    """A function that sleeps at each call, says now and then what it waits for, and raises its error once so many
+    seconds are over in all. `explained`: adds to an error what an operator can know."""
     deadline, say_at, last = clock() + seconds, clock(), ""
 
     def wait(error: TidegateError) -> None:
@@ -188,7 +188,7 @@ def patience(
 
 
 def behind(ctx: Context) -> Callable[[TidegateError], TidegateError]:
-    """Says of an open batch in the way whose it is, whether somebody works on it, and what helps."""
+    """A function that adds to BehindBatch who works on the open batch, and what helps."""
     from tidegate.core.base.errors import BehindBatch
     from tidegate.core.dirty.redrive import waits_for
 
@@ -203,7 +203,7 @@ def behind(ctx: Context) -> Callable[[TidegateError], TidegateError]:
 
 
 def _airflow(name: str, runs: Sequence[str]) -> IngestFacts | None:
-    """None where Airflow's database is not known here, or gives no answer."""
+    """Facts of the ingest DAG; None where Airflow's database is unknown here, or gives no answer."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from tidegate.adapters.airflow_facts import ingest_facts

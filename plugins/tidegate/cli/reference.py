@@ -1,4 +1,4 @@
-"""docs/cli.md: what every command says of itself. `python -m tidegate.cli.reference` writes it anew."""
+"""docs/cli.md from the commands' own help: `python -m tidegate.cli.reference` writes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- commands: begin -->", "<!-- commands: end -->"
 
 
 def commands() -> Iterator[tuple[str, click.Command, click.Context]]:
-    """Every command with its whole name, as `tidegate --help` orders them."""
+    """Every command with its whole name, in the order of `tidegate --help`."""
     from tidegate.cli.main import main
 
     yield from _below(main, click.Context(main, info_name="tidegate"), "tidegate")
@@ -48,7 +48,7 @@ def _section(name: str, command: click.Command, ctx: click.Context) -> str:
 
 
 def _text(help_text: str) -> Iterator[str]:
-    """Paragraphs as they are; what click leaves unwrapped (after a line with a backspace) is code, but exit codes."""
+    """Lines of the help as Markdown: paragraphs that click leaves unwrapped become code, exit codes excepted."""
     for number, paragraph in enumerate(help_text.split("\n\n")):
         if number:
             yield ""

@@ -1,4 +1,4 @@
-"""`tidegate reopen`: late rows become part of a published window, by its next generation."""
+"""`tidegate reopen`: take late rows up into a published window, by its next generation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.cli import outcomes, surroundings
 from tidegate.cli.explain import parse_range, parse_window
 from tidegate.cli.failures import INTERRUPTED, NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json, progress
-from tidegate.cli.progress_shown import following
+from tidegate.cli.progress_bar import following
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`tidegate replay`: published windows are rebuilt with today's columns."""
+"""`tidegate replay`: rebuild published windows with today's columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.cli import outcomes, surroundings
 from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json
-from tidegate.cli.progress_shown import following
+from tidegate.cli.progress_bar import following
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:

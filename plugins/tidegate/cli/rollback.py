@@ -1,4 +1,4 @@
-"""`tidegate rollback`: the rows of an earlier generation of a window become its next one."""
+"""`tidegate rollback`: bring back the rows of an earlier generation of a window."""
 
 from __future__ import annotations
 

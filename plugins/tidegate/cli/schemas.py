@@ -104,7 +104,7 @@ def _registry(spec: Pipeline) -> dict[str, str]:
 
 
 def _refused_at(name: str) -> tuple[int, int] | None:
-    """The record that the job of the open batch stopped at; None without one, or without a ledger to ask."""
+    """The record at which the job of the open batch stopped; None without one, or without a ledger to ask."""
     from tidegate.core.base.errors import TidegateError
 
     try:
@@ -120,9 +120,9 @@ def _refused_at(name: str) -> tuple[int, int] | None:
 
 
 def _write(path: Path, proposals: Sequence[Proposal]) -> str:
-    """The change as a diff. The file is replaced at once, and only if the result is a right pipeline."""
-    from tidegate.spec.adding import with_columns
+    """Replace the file at once, if the result is a valid pipeline. Returns the change as a diff."""
     from tidegate.spec.loader import load_text
+    from tidegate.spec.new_columns import with_columns
 
     content = path.read_bytes()
     before = content.decode("utf-8-sig")

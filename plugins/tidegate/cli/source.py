@@ -24,7 +24,7 @@ _WHY_NEEDED = "--why is needed: it goes into the event log"
 
 @click.group()
 def source() -> None:
-    """What concerns a pipeline's topic."""
+    """Decisions about a pipeline's topic."""
 
 
 @source.command()
@@ -56,7 +56,7 @@ def reset(pipeline: str, why: str | None, recreated: bool, yes: bool) -> None:
 
 
 def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
-    """What of the new topic can't be read any more, and what that means for the next plan."""
+    """Say which offsets of the new topic are gone, and what the next plan does about them."""
     if not found.gone:
         return
     records = ctx.pipeline.source.on_data_loss == "record"

@@ -1,4 +1,4 @@
-"""Commands about how Spark is started on this machine."""
+"""Commands about Spark's start on this machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def end() -> None:
       tidegate spark end
 
     \b
-    Exit code: 0, also when there is none.
+    Exit code: 0, also without a session.
     """
     from tidegate.spark.warm_session import end_sessions
 

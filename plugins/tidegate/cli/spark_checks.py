@@ -1,4 +1,4 @@
-"""What `tidegate doctor` finds in Spark connections without starting a job."""
+"""`tidegate doctor`: errors in Spark connections, found without starting a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.spark.connection import SparkConnection
 
 
 def impossible_jobs(pipelines: Iterable[Pipeline], connections: Mapping[str, Connection | None]) -> list[Finding]:
-    """Connections and settings with which no job can succeed, each once."""
+    """Findings for connections and settings with which no job can succeed, each once."""
     found = {}
     for p in pipelines:
         connection = connections.get(p.ingest.spark_conn_id)

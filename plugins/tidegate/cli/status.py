@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KAFKA_S = 2.0
 EVENTS = 8
 DUE_LISTED = 1000
-"""Windows that JSON names one by one; its ranges hold all."""
+"""Most windows that JSON names one by one; its ranges hold all."""
 NOT_ASKED = "not asked"
 
 
@@ -264,7 +264,7 @@ def _print_one(line: Line) -> None:
 
 
 def _rows_words(survey: Survey) -> str:
-    """What became of all records; and how many late rows wait, where that is another number."""
+    """Totals of all records, and the number of late rows that wait, where it differs."""
     totals = survey.totals.balance
     return totals.text() + (
         f"; of the late rows {survey.late_now:,} still wait" if survey.late_now != totals.late else ""
@@ -306,7 +306,7 @@ def _due_words(status: PipelineStatus) -> str:
 
 
 def _to_fill(status: PipelineStatus) -> str:
-    """What fills them. The command is for those that it publishes: another system's count would hold its runs too."""
+    """The command that publishes due windows, except those that another system's count would hold again."""
     from tidegate.core.look import overdue
 
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]

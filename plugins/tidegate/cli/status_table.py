@@ -1,4 +1,4 @@
-"""Every pipeline on one line, in as many columns as a terminal has room for."""
+"""Table of all pipelines, with as many columns as the terminal has room for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ COLUMNS = (
 )  # fmt: skip
 WORDS = ("is", "open batch", "watermark")
 EXPENDABLE = ("published", "rows", "late", "dirty", "open batch", "loss in", "watermark")
-"""What a narrow terminal goes without, the first first."""
+"""Columns that a narrow terminal drops, in this order."""
 FOLDED = 26
-"""Room for a pipeline's name; a longer one is folded where there is not more."""
+"""Room for a pipeline's name; a narrow terminal folds longer ones."""
 
 
 def table(lines: Iterable[Line], width: int) -> Any:
@@ -38,7 +38,7 @@ def table(lines: Iterable[Line], width: int) -> Any:
 
 
 def _fitting(rows: list[list[Any]], width: int) -> list[str]:
-    """The columns that have room; a long name of a pipeline is folded, numbers never are."""
+    """Names of the columns that have room; long names of pipelines may be folded, numbers never."""
     from itertools import zip_longest
 
     cells = zip_longest(COLUMNS, *rows, fillvalue="")
@@ -80,7 +80,7 @@ def _row(line: Line) -> list[Any]:
 
 
 def word(status: PipelineStatus) -> tuple[str, str]:
-    """How it is in a word, and the word's colour."""
+    """The state in a word, and the word's colour."""
     return {"attention": ("NOT WELL", "red"), "well": ("well", "green")}.get(status.level, (status.level, "yellow"))
 
 
@@ -94,7 +94,7 @@ def _due(status: PipelineStatus) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A pipeline of the folder: its status, or why its YAML is none. `kafka` says why the lag is not known."""
+    """A pipeline of the folder: its status, or the error of its YAML. `kafka` says why the lag is unknown."""
 
     name: str
     status: PipelineStatus | None

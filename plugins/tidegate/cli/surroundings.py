@@ -1,4 +1,4 @@
-"""What a command can reach: the stack's environment, the pipelines folder, the ledger, sources; each when asked."""
+"""Everything a command can reach: the stack's environment, the pipelines folder, the ledger, sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_env_file(folder: Path) -> Path | None:
 
 
 def use_env_file(path: Path) -> list[str]:
-    """Set what the environment does not say already; the names that were set. Raises click.UsageError."""
+    """Set what the environment does not say already. Returns the names that it set. Raises click.UsageError."""
     try:
         lines = path.read_text().splitlines()
     except OSError as e:
@@ -56,7 +56,7 @@ def use_env_file(path: Path) -> list[str]:
 
 
 def settings() -> Settings:
-    """Raises click.UsageError when airflow.cfg cannot be read."""
+    """Tidegate's settings. Raises click.UsageError when airflow.cfg cannot be read."""
     from tidegate.settings import load
 
     try:
@@ -66,7 +66,7 @@ def settings() -> Settings:
 
 
 def pipelines_folder() -> Path:
-    """As set; where Airflow's own folder is not there, that of the checkout around the working directory."""
+    """The folder by the setting, or that of the checkout around the working directory where it does not exist."""
     folder = settings().pipelines_folder
     if folder.is_dir() or "AIRFLOW__TIDEGATE__PIPELINES_FOLDER" in os.environ:
         return folder
@@ -76,7 +76,7 @@ def pipelines_folder() -> Path:
 
 
 def actor() -> str:
-    """Who stands in the event log for what a command changes."""
+    """Name in the event log for a command's changes."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container's user without a name
@@ -95,7 +95,7 @@ def loaded_pipelines() -> list[Loaded]:
 
 
 def pipeline_named(name: str) -> Pipeline:
-    """Raises SpecError for a broken YAML, click.UsageError for a name that no file has."""
+    """The pipeline. Raises SpecError for an invalid YAML, click.UsageError for an unknown name."""
     import difflib
 
     from tidegate.spec import load_file, names
@@ -111,7 +111,7 @@ def pipeline_named(name: str) -> Pipeline:
 
 
 def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """For the shell: names of pipelines; nothing where they cannot be told."""
+    """Names of pipelines for the shell; nothing where they cannot be found."""
     try:
         path = os.environ.get(ENV_FILE) or find_env_file(Path.cwd())
         if path:
@@ -131,7 +131,7 @@ pipeline_argument: Callable[[Any], Any] = click.argument("pipeline", shell_compl
 
 @contextmanager
 def ledger() -> Iterator[SqlLedger]:
-    """Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
+    """An open ledger. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
     from tidegate.adapters.connections import ConnectionMissing
     from tidegate.wiring import command_lookup, open_ledger
 
@@ -147,7 +147,7 @@ def ledger() -> Iterator[SqlLedger]:
 
 
 def pauses(names: Iterable[str]) -> dict[str, Pause]:
-    """Those on purpose that are not over; none where the ledger gives no answer, which somebody else tells."""
+    """Pauses on purpose that are not over; none where the ledger gives no answer, which another check reports."""
     from tidegate.core.base.errors import TidegateError
     from tidegate.ledger.health import examine
     from tidegate.wiring import command_lookup, ledger_address
@@ -163,24 +163,24 @@ def pauses(names: Iterable[str]) -> dict[str, Pause]:
 
 
 def source(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
-    """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
-    from tidegate import looking
+    """The pipeline's source; requests end after `timeout_s`. Raises ConnectionMissing, SourceError."""
+    from tidegate import inspection
     from tidegate.wiring import command_lookup
 
-    return looking.source(pipeline, command_lookup, "tidegate-command", timeout_s)
+    return inspection.source(pipeline, command_lookup, "tidegate-command", timeout_s)
 
 
 def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:
-    """A workflow context that registers nothing and connects to nothing before it is asked to."""
-    from tidegate import looking
+    """A workflow context that registers nothing and connects on first use."""
+    from tidegate import inspection
     from tidegate.wiring import command_lookup
 
-    return looking.context(pipeline, ledger, command_lookup, lambda: source(pipeline, timeout_s=3.0), say)
+    return inspection.context(pipeline, ledger, command_lookup, lambda: source(pipeline, timeout_s=3.0), say)
 
 
 @contextmanager
 def working(pipeline: Pipeline, say: Callable[[str], None]) -> Iterator[Context]:
-    """A context that can run jobs and land batches, as a task's; it registers the spec. Raises TidegateError."""
+    """A context that can run jobs and land batches, like a task's; registers the spec. Raises TidegateError."""
     from tidegate.wiring import command_lookup, context_for
 
     ctx = context_for(pipeline, say, actor=actor(), lookup=command_lookup)

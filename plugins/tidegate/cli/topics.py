@@ -1,4 +1,4 @@
-"""What Kafka says of many pipelines' topics within a given time."""
+"""State of many pipelines' topics, asked within a given time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ AT_ONCE = 8
 
 
 def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str]:
-    """By pipeline: its topic, or why Kafka says nothing of it. One client for each connection and way of reading.
+    """The topic's state by pipeline, or why it is unknown. One client for each connection and way of reading.
 
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
-    from tidegate.cli.side_by_side import Away, ask
+    from tidegate.cli.deadlines import Away, ask
     from tidegate.core.base.errors import TidegateError
     from tidegate.kinds import source_kind
 

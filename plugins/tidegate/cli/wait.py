@@ -1,4 +1,4 @@
-"""`tidegate wait`: until windows are published, for consumers that are no Airflow DAGs."""
+"""`tidegate wait`: wait until windows are published, for consumers outside of Airflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DurationType(click.ParamType):
-    """`90s`, `2h`; as ms."""
+    """Milliseconds of `90s` or `2h`."""
 
     name = "duration"
 
@@ -89,7 +89,7 @@ def _interval(spec: Pipeline, text: str) -> tuple[int, int]:
 
 
 def _wait(ledger: WaitLedger, wanted: PublishedWait, timeout_s: float, poll_s: float) -> Answer:
-    """Says on standard error what has changed. Ends the process where the ledger does not answer to the end.
+    """Wait, and say on standard error what changes. Ends the process where the ledger stays silent to the end.
 
     Raises LedgerError where that will not change."""
     from tidegate.core.base.errors import LedgerError

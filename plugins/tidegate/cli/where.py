@@ -25,8 +25,8 @@ def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
 
     For a published record it names batch, attempt, generation and file; for a late or dirty one the reason and the
     place; for any other what it waits for, or why no table has it. A recreated topic has the same offsets again: then
-    there is an answer for each topic id, the newest first. Kafka and Hive need not answer; the command says whom it
-    could not ask.
+    there is an answer for each topic id, the newest first. Kafka and Hive need not answer; the command says which of
+    them it could not ask.
 
     \b
     Examples:

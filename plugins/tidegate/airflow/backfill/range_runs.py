@@ -16,7 +16,7 @@ from airflow.utils import timezone
 
 from tidegate.airflow import pools, runs
 from tidegate.airflow.backfill import headroom
-from tidegate.airflow.backfill.rerunnable import sweep
+from tidegate.airflow.backfill.stranded_runs import sweep
 from tidegate.airflow.runs import create_run, locked
 from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.base.errors import AskedWrong

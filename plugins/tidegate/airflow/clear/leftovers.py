@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tidegate.airflow.backfill.rerunnable import HEARTBEAT_LIMIT
+from tidegate.airflow.backfill.stranded_runs import HEARTBEAT_LIMIT
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance

@@ -31,8 +31,8 @@ from airflow.utils.types import DagRunType
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from tidegate.airflow.backfill import headroom, literal
-from tidegate.airflow.backfill.rerunnable import sweep
+from tidegate.airflow.backfill import airflow_command, headroom
+from tidegate.airflow.backfill.stranded_runs import sweep
 
 ARCHIVE, REPLAY = "tram_positions.archive", "tram_positions.replay"
 FIRST = pendulum.datetime(2024, 10, 27, 1)
@@ -58,7 +58,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> DagBag:
 
 @pytest.fixture
 def session(dags: DagBag, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    monkeypatch.setattr(literal, "POLL_S", 0.01)
+    monkeypatch.setattr(airflow_command, "POLL_S", 0.01)
     with create_session() as session:
         for table in (TaskInstance, DagRun, Job):
             session.query(table).delete()
@@ -115,11 +115,11 @@ def finish(session: Session, dags: DagBag, *quarters: int) -> None:
 
 def begin(dags: DagBag, first: int, last: int) -> None:
     dates = [at(n) for n in range(first, last + 1)]
-    literal.begin(literal.Range(dags.dags[ARCHIVE], dates))
+    airflow_command.begin(airflow_command.Range(dags.dags[ARCHIVE], dates))
 
 
 def fill(dags: DagBag, first: int, last: int, work: Callable[[], None]) -> None:
-    with literal.backfilling(dags.dags[ARCHIVE], at(first), at(last)):
+    with airflow_command.backfilling(dags.dags[ARCHIVE], at(first), at(last)):
         work()
 
 
@@ -140,7 +140,7 @@ def test_a_part_has_none_of_the_schedulers_runs_in_it(
     busy: tuple[int, ...], room: int, backwards: bool, expected: tuple[int, int]
 ) -> None:
     todo = [at(n) for n in range(6) if n not in busy]
-    found = literal.next_part(todo, {at(n) for n in busy}, room, backwards)
+    found = airflow_command.next_part(todo, {at(n) for n in busy}, room, backwards)
     assert (found[0], found[-1]) == (at(expected[0]), at(expected[1]))
     assert not {at(n) for n in busy} & set(found)
 
@@ -148,7 +148,7 @@ def test_a_part_has_none_of_the_schedulers_runs_in_it(
 def parts(dags: DagBag, first: int, last: int, work: Callable[[int, int], None], backwards: bool = False) -> list:
     """What is done, by quarters; `work` does it."""
     done = []
-    with literal.backfilling(dags.dags[ARCHIVE], at(first), at(last)) as found:
+    with airflow_command.backfilling(dags.dags[ARCHIVE], at(first), at(last)) as found:
         for begin, end in found.parts(backwards):
             done.append(((begin - FIRST).total_seconds() // 900, (end - FIRST).total_seconds() // 900))
             work(*map(int, done[-1]))
@@ -266,7 +266,7 @@ def test_the_schedule_can_make_no_run_of_a_part_that_begins(session: Session, da
 def test_what_the_schedule_begins_in_the_last_moment_is_left_to_it(
     session: Session, dags: DagBag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = literal.held_runs.take
+    take = airflow_command.held_runs.take
 
     def begun(dag_id: str, first: datetime, last: datetime, own: Session) -> int:
         if first == at(0) and 2 not in runs(session):
@@ -276,8 +276,8 @@ def test_what_the_schedule_begins_in_the_last_moment_is_left_to_it(
     def work(first: int, last: int) -> None:
         finish(session, dags, *range(first, last + 1), 2)
 
-    monkeypatch.setattr(literal.held_runs, "make_missing", lambda *_: set())
-    monkeypatch.setattr(literal.held_runs, "take", begun)
+    monkeypatch.setattr(airflow_command.held_runs, "make_missing", lambda *_: set())
+    monkeypatch.setattr(airflow_command.held_runs, "take", begun)
     assert parts(dags, 0, 3, work) == [(0, 1), (3, 3)]
 
 

@@ -1,4 +1,4 @@
-"""Questions to servers, many at once, each with a deadline: one that hangs is left behind, and its server with it."""
+"""Questions to servers, many at once, each with a deadline: a server that hangs is not asked again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass
 class Answer(Generic[T]):
-    """`value` or `error`, once it is `done`; `since_s` is when it began (monotonic), 0 for what was not asked."""
+    """`value` or `error`, once it is `done`; `since_s` is when it began (monotonic), 0 for an unasked question."""
 
     value: T | None = None
     error: BaseException | None = None
@@ -27,20 +27,20 @@ class Answer(Generic[T]):
 
 
 class Away:
-    """Kafka connections that gave no answer: each costs its time-out once, whatever is asked of it later."""
+    """Kafka connections that gave no answer: each costs its time-out once, for any number of questions."""
 
     def __init__(self) -> None:
         self._errors: dict[object, SourceUnavailable] = {}
 
     def ask(self, server: object, question: Callable[[], T]) -> T:
-        """Its answer. Raises what `question` raises, or at once what the server has raised for giving no answer."""
+        """The answer. Raises the question's error, or at once the earlier error of a silent server."""
         if server not in self._errors:
             try:
                 return question()
             except SourceUnavailable as e:
                 if self._errors.setdefault(server, e) is e:
                     raise
-        raise self._errors[server]  # that of the first one, also of those that were asked side by side
+        raise self._errors[server]  # the first one's, also for those asked at the same time
 
 
 def ask(
@@ -50,9 +50,10 @@ def ask(
     say: Callable[[int], None] = lambda begun: None,
     at_once: int = 16,
 ) -> dict[str, Answer[T]]:
-    """Each gets `seconds` from its own beginning. `servers`: question -> whom it is for; where one of a server's hangs,
-    the rest of them are not asked, so that however many there are, each server costs `seconds` at most for nothing.
-    `say` is told how many have begun. Raises nothing of theirs.
+    """Answers by question; each question has `seconds` from its own beginning, and its error stays in its answer.
+
+    `servers`: question -> the server it is for; once one hangs, that server gets no more questions, so that it costs
+    `seconds` at most. `say` gets the number of those begun.
 
     In daemon threads: a call that never returns does not keep the process alive."""
     answers = {name: Answer[T]() for name in questions}
@@ -89,5 +90,5 @@ def ask(
     for answer in answers.values():
         if answer.since_s:
             answer.done.wait(max(0.0, answer.since_s + seconds - time.monotonic()))
-    # what comes after this moment is no answer any more, for nobody
+    # an answer that comes after this moment is ignored everywhere
     return {name: a if a.done.is_set() else Answer(since_s=a.since_s) for name, a in answers.items()}

@@ -22,7 +22,7 @@ from thrift.transport.TTransport import TTransportException
 
 from tests.world import make_pipeline
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.airflow import last_words, operators, task
+from tidegate.airflow import last_line, operators, task
 from tidegate.core.base import errors
 from tidegate.spark.launcher import job_ended, job_failed
 
@@ -48,7 +48,7 @@ def line(error: Any, state: str = "failed", about: str = f"window {WINDOW}") -> 
         next_retry_datetime=lambda: pendulum.datetime(2013, 1, 5, 6, 7, 8),
     )  # fmt: skip
     said = {"ti": ti, "dag_run": SimpleNamespace(execution_date=FOUR)}
-    return last_words.failed(said, about, translated(error) if isinstance(error, Exception) else error)  # type: ignore[arg-type]
+    return last_line.failed(said, about, translated(error) if isinstance(error, Exception) else error)  # type: ignore[arg-type]
 
 
 def every_error() -> list[type[errors.TidegateError]]:
@@ -167,7 +167,7 @@ def test_a_long_message_leaves_room_for_the_command() -> None:
 def test_clearing_an_early_task_clears_what_comes_after_it() -> None:
     ti = SimpleNamespace(dag_id="readings.ingest", task_id="write")
     at = pendulum.datetime(2013, 1, 5, 4, 0, 7, 123)
-    said = last_words.clear({"ti": ti, "dag_run": SimpleNamespace(execution_date=at)})  # type: ignore[arg-type]
+    said = last_line.clear({"ti": ti, "dag_run": SimpleNamespace(execution_date=at)})  # type: ignore[arg-type]
     assert said == (
         "airflow tasks clear readings.ingest -t '^write$' --downstream -s 2013-01-05T04:00:07.000123Z "
         "-e 2013-01-05T04:00:07.000123Z --yes"
@@ -176,10 +176,10 @@ def test_clearing_an_early_task_clears_what_comes_after_it() -> None:
 
 def test_a_callback_of_the_users_stays_and_ours_is_the_last() -> None:
     task = operators.WriteOperator(task_id="write", dag=None, pipeline=PIPELINE, on_failure_callback=print)
-    last_words.arm(task)
-    last_words.arm(task)
-    assert task.on_failure_callback == [print, last_words.what_to_do]
-    assert task.on_retry_callback == [last_words.what_to_do]
+    last_line.arm(task)
+    last_line.arm(task)
+    assert task.on_failure_callback == [print, last_line.what_to_do]
+    assert task.on_retry_callback == [last_line.what_to_do]
 
 
 class Failing(operators.PublishOperator):
@@ -202,7 +202,7 @@ def test_airflow_logs_the_line_after_all_that_it_shows(caplog: pytest.LogCapture
         dag.sync_to_db(session=session)
         run = dag.create_dagrun(
             run_type=DagRunType.MANUAL, execution_date=FOUR, data_interval=(FOUR, FOUR.add(hours=1)),
-            state="running", session=session, run_id="last_words",
+            state="running", session=session, run_id="last_line",
         )  # fmt: skip
         (ti,) = run.get_task_instances(session=session)
         ti.task = dag.get_task("publish")

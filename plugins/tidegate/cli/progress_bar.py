@@ -1,4 +1,4 @@
-"""How far long work is, on standard error: a bar in a terminal, a line for each step elsewhere."""
+"""Progress of long work on standard error: a bar in a terminal, a line for each step elsewhere."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidegate.cli.output import progress
 
 class Following(Protocol):
     def next(self, line: str) -> None:
-        """One step is done; `line` says what came of it, empty for nothing worth a line."""
+        """Count a step as done and print `line`, its outcome, unless that is empty."""
 
     def say(self, line: str) -> None:
-        """What happens within a step."""
+        """Print what happens within a step."""
 
 
 @contextmanager

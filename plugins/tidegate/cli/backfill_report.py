@@ -1,4 +1,4 @@
-"""What `tidegate backfill` shows: a bar in a terminal, lines elsewhere, and what is left in the end."""
+"""Output of `tidegate backfill`: a bar in a terminal, lines elsewhere, and a summary of what is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Show = Callable[["Progress", str], None]
 
 @contextmanager
 def shown(dag_id: str, asked: Asked) -> Iterator[Show]:
-    """To be called after each look, with what hinders the work."""
+    """A function to call after each look, with what hinders the work."""
     if sys.__stderr__ is not None and sys.__stderr__.isatty():
         with _bar(dag_id, len(asked.keys)) as show:
             yield show
@@ -54,7 +54,7 @@ def _bar(dag_id: str, total: int) -> Iterator[Show]:
 
 
 def _lines(asked: Asked) -> Show:
-    """One for each window that has changed, and what hinders when that changes."""
+    """Print a line for each window that has changed, and for each new hindrance."""
     from tidegate.core.base.instants import iso
 
     before: dict[int, str] = {}
@@ -64,7 +64,7 @@ def _lines(asked: Asked) -> Show:
         done = found.counts.get("done", 0)
         for line in found.lines:
             start = line.key.start_ms
-            changed = line.verdict != before.get(start, "done")  # what is done at the first look is no news
+            changed = line.verdict != before.get(start, "done")  # windows done at the first look are no news
             if changed and line.verdict in ("done", "working", "failed"):
                 progress(f"{iso(start)} {_word(line, asked)} ({done:,} of {len(found.lines):,} done)")
             before[start] = line.verdict
@@ -78,13 +78,13 @@ def _lines(asked: Asked) -> Show:
 
 
 class _Pace:
-    """How fast windows get done, since the first look."""
+    """Speed of the work since the first look."""
 
     def __init__(self) -> None:
         self._began, self._first, self._said = time.monotonic(), -1, 0
 
     def due(self, found: Progress) -> bool:
-        """Whether so many have been done since it was said last that it's worth a line."""
+        """Whether enough windows have been finished since the last line for another one."""
         self.words(found)
         done = found.counts.get("done", 0) - self._first
         if done - self._said < SAY_EVERY:
@@ -107,10 +107,10 @@ def _word(line: Line, asked: Asked) -> str:
 
 
 def dry_lines(found: Progress, asked: Asked) -> Iterator[str]:
-    """One for each window."""
+    """A line for each window."""
     from tidegate.core.base.instants import iso
 
-    done = "published" if asked.mark is None else "rebuilt by the replay that is gone on with"
+    done = "published" if asked.mark is None else "rebuilt by the replay that continues"
     words = {
         "done": f"{done}: left alone",
         "working": "has a run at work: would wait for it",
@@ -127,13 +127,13 @@ def dry_lines(found: Progress, asked: Asked) -> Iterator[str]:
 
 
 def summary(found: Progress, asked: Asked, name: str, runs: RangeRuns) -> Iterator[str]:
-    """How many are done, and of the rest why not and what to do."""
+    """Say how many are done, and why the others are not, with what to do."""
     what = "published" if asked.mark is None else "rebuilt"
     yield f"{found.counts.get('done', 0):,} of {len(found.lines):,} windows are {what}"
     yield from _left(found, "failed", "failed")
     for run_id in [line.run.run_id for line in found.lines if line.verdict == "failed" and line.run][:1]:
         tasks = ", ".join(runs.failed_tasks(run_id)) or "none of its tasks"
-        yield f"  what to do: read the log of {runs.dag_id}, run {run_id} (failed: {tasks}); mend it, run this again"
+        yield f"  what to do: read the log of {runs.dag_id}, run {run_id} (failed: {tasks}); fix it, run this again"
     yield from _left(found, "not ready", "not ready: the watermark has not passed their ends")
     if found.counts.get("not ready"):
         yield f"  what to do: tidegate status {name} says what holds it; or run this again with --wait 2h"

@@ -1,4 +1,4 @@
-"""`tidegate doctor`: whether Airflow has time enough for the pipelines' DAG file."""
+"""`tidegate doctor`: whether Airflow has enough time to parse the pipelines' DAG file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def findings(pipelines: Iterable[str], dags: Mapping[str, DagFacts]) -> list[Finding]:
-    """Of each file that a DAG of these pipelines is in, or was when Airflow took it for removed; `dags`: by id."""
+    """Findings for each file of these pipelines' DAGs, also of DAGs that Airflow took for removed; `dags`: by id."""
     from tidegate.adapters.parse_times import last_runtime, parse_limits, parser_log
 
     mine = set(pipelines)

@@ -27,7 +27,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tidegate.airflow.backfill import headroom, held_runs
-from tidegate.airflow.backfill.rerunnable import live_backfills, sweep
+from tidegate.airflow.backfill.stranded_runs import live_backfills, sweep
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
